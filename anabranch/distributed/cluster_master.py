@@ -99,6 +99,7 @@ class ClusterMaster:
         visible.sort(key=lambda name: (name != first.task, *parse_task_name(name)))
         self._addresses = {name: addresses[name] for name in visible}
         descriptions = waiting.describe([self._describing(address) for address in self._addresses.values()])
+        incarnations = {said.task: said.incarnation for said in descriptions}
         devices = [
             RemoteDevice(d.device_type, DeviceSpec.from_string(d.name).device_index or 0, d.memory_limit, said.task)
             for said in descriptions
@@ -118,7 +119,7 @@ class ClusterMaster:
         self._tasks: dict[str, TaskOfSession] = {}
         try:
             for name in visible:
-                self._tasks[name] = TaskOfSession(self, name, self._addresses[name])
+                self._tasks[name] = TaskOfSession(self, name, self._addresses[name], incarnations[name])
         except BaseException:
             # tasks keep a session for as long as its client lives
             self.forget()
@@ -184,6 +185,17 @@ class ClusterMaster:
         )
         remote.watch(watcher)
         return remote
+
+    def incarnation_at(self, address: str) -> int:
+        """Which process the task is now.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+        """
+        said = self._describing(address).describe()
+        if said is None:
+            raise UnavailableError(None, None, f"the task at {address} does not answer; it was lost, and is not back")
+        return said.incarnation
 
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""

@@ -18,6 +18,8 @@ from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec, task_na
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
 from anabranch.distributed.described_tasks import reset_task
 from anabranch.distributed.keys import CurveKeys
+from anabranch.distributed.shard_loading import load_shard
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.task import Task
 from anabranch.distributed.transport import Endpoint
 from anabranch.errors import InvalidArgumentError, UnavailableError
@@ -99,6 +101,7 @@ class Server:
         }
         self._task = Task(self._name, addresses, self._def.default_session_config, self._endpoint.incarnation)
         self._task.join(EndpointNetwork(self._endpoint))
+        self._tasks = list(addresses)
         self._stopped = threading.Event()
         if start:
             self.start()
@@ -138,12 +141,18 @@ class Server:
     def start(self) -> None:
         """Starts the server: from now on it answers. Does nothing if it runs.
 
+        Where the environment variable ANABRANCH_CHECKPOINT names the directory of a training's automatic checkpoints,
+        the task first takes from the latest one the variables that it had (docs/decisions/0038-lasting.md).
+
         Raises:
             UnavailableError: it was stopped.
         """
         if self._stopped.is_set():
             raise UnavailableError(None, None, f"the server of {self._name} was stopped; make another")
         if self._gate.task is None:
+            directory = os.environ.get(DIRECTORY_VARIABLE)
+            if directory:
+                load_shard(self._task.state.containers, self._name, self._tasks, directory)
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
             self._gate.task = self._task
             _here.add(self._address, self._task, self._endpoint)

@@ -27,6 +27,13 @@ class MasterOfTasks(Protocol):
             OpError: the task does not answer, or refuses.
         """
 
+    def incarnation_at(self, address: str) -> int:
+        """Which process the task is now.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+        """
+
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
 
@@ -40,13 +47,17 @@ class MasterOfTasks(Protocol):
 class TaskOfSession:
     """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
 
+    A session learns once of each process that takes a task over, by an AbortedError: what the task held is gone, or is
+    what a checkpoint had, so that the program should know before it goes on.
+
     Attributes:
         epoch: grows whenever the task was lost: what was registered before is not there any more.
         is_here: whether the task is this process.
     """
 
-    def __init__(self, master: MasterOfTasks, name: str, address: str) -> None:
+    def __init__(self, master: MasterOfTasks, name: str, address: str, incarnation: int) -> None:
         self.name, self.address = name, address
+        self._incarnation = incarnation
         self.epoch = 0
         self._master = master
         self._lock = threading.Lock()
@@ -71,15 +82,29 @@ class TaskOfSession:
         """The session's part on the task, and the epoch that it belongs to.
 
         Raises:
+            AbortedError: another process has become the task; what it is asked next, it does.
             OpError: the task does not answer, or refuses.
         """
         with self._lock:
             epoch, session = self.epoch, self._session
             if session is None:
+                if epoch > 0:
+                    self._check_incarnation()
                 session = self._master.open_on(self.address, functools.partial(self._parted, epoch))
                 if self.epoch == epoch:
                     self._session = session
             return epoch, session
+
+    def _check_incarnation(self) -> None:
+        now = self._master.incarnation_at(self.address)
+        if now != self._incarnation:
+            self._incarnation = now
+            raise AbortedError(
+                None,
+                None,
+                f"{self.name} has come back as another process: its variables have no values, or those of a "
+                "checkpoint. Restore them and run the step again (tf.train.MonitoredTrainingSession does)",
+            )
 
     def _parted(self, epoch: int, others: Sequence[str]) -> None:
         """Tasks were lost to this one."""

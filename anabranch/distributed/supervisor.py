@@ -29,6 +29,7 @@ from anabranch.distributed.process_engine import (
     shown_state,
 )
 from anabranch.distributed.restarts import ENDED, RestartLimits, TaskState
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
 from anabranch.errors import InvalidArgumentError, NotFoundError
 
@@ -80,11 +81,20 @@ def task_key(job: str, index: int) -> str:
     return f"{job}/{index}"
 
 
-def task_program(job: str, index: int, description: Path) -> TaskProgram:
-    """A task that only serves."""
+def task_program(job: str, index: int, description: Path, checkpoints: str | None = None) -> TaskProgram:
+    """A task that only serves.
+
+    Args:
+        checkpoints: the directory where it finds its variables when it comes back.
+    """
     command = [sys.executable, "-m", "anabranch.tools.task"]
     command += ["--job", job, "--index", str(index), "--cluster", os.fspath(description)]
-    return TaskProgram(task_key(job, index), command, announces=True)
+    return TaskProgram(task_key(job, index), command, checkpoints_at(checkpoints), announces=True)
+
+
+def checkpoints_at(directory: str | None) -> dict[str, str]:
+    """The variable that tells tasks where a training's checkpoints are."""
+    return {} if directory is None else {DIRECTORY_VARIABLE: os.path.abspath(directory)}
 
 
 def tf_config(spec: ClusterSpec, job: str, index: int) -> dict[str, str]:

@@ -252,6 +252,25 @@ class _Save:
         self._committed = True
 
 
+def remove_parts(prefix: str | os.PathLike[str]) -> None:
+    """Removes the parts that a sharded save of `prefix` left which was not merged. Never raises: it is housekeeping.
+
+    The checkpoint `prefix` itself stays, and so do files that are being written.
+    """
+    directory, base = os.path.split(os.fspath(prefix))
+    _remove_parts(directory, re.escape(base))
+
+
+def _remove_parts(directory: str, base: str) -> None:
+    """Removes the parts of the saves whose names match `base`."""
+    part = re.compile(rf"({base}-\d{{5}}-of-\d{{5}})(\.index\.json|{checkpoint_manifest.SHARD.pattern})")
+    with contextlib.suppress(OSError):
+        parts = {match[1] for name in os.listdir(directory or ".") if (match := part.fullmatch(name))}
+        for name in parts:
+            with contextlib.suppress(errors.OpError):
+                remove_checkpoint(os.path.join(directory, name))
+
+
 def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
     """Removes what saves of `prefix`, with any step after it, left when their process died before they committed.
 
@@ -259,6 +278,7 @@ def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
     """
     directory, base = os.path.split(os.fspath(prefix))
     durable.sweep(directory)
+    _remove_parts(directory, rf"{re.escape(base)}(?:-\d+)?")
     with contextlib.suppress(OSError):
         names = os.listdir(directory or ".")
         prefixes = {name[: shard.start()] for name in names if (shard := checkpoint_manifest.SHARD.search(name))}

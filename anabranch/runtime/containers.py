@@ -6,9 +6,14 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import jax
+import numpy as np
+
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError
 from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.xla.jax_settings import in_wide_types
 
 T = TypeVar("T")
 
@@ -57,6 +62,20 @@ class Containers:
             if state is None:
                 state = self._variables[key] = VariableState(handle)
             return state
+
+    def write(self, handle: ResourceHandle, value: TensorValue) -> None:
+        """Gives a variable a copy of a host array as its value.
+
+        Raises:
+            InvalidArgumentError: the variable was declared with another shape.
+        """
+        state = self.variable(handle)
+        # a copy: the value belongs to whoever gives it, and the variable outlives that
+        host = np.array(value)
+        handle.check_fits(host.shape)
+        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
+        with state.lock:
+            state.value = array
 
     def object(self, handle: ResourceHandle, make: Callable[[], T]) -> T:
         """The object behind a handle (a queue, a table, a reader), made on first use.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import jax
 import numpy as np
 
 from anabranch.core.kernel_context import KernelContext, RandomStream
@@ -15,7 +14,6 @@ from anabranch.errors import FailedPreconditionError, OperationLike
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
-from anabranch.xla.jax_settings import in_wide_types
 
 
 class HostContext(KernelContext):
@@ -71,13 +69,7 @@ class HostContext(KernelContext):
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
-        state = self.containers.variable(handle)
-        # a copy: the value belongs to its step, and the variable outlives that
-        host = np.array(value)
-        handle.check_fits(host.shape)
-        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
-        with state.lock:
-            state.value = array
+        self.containers.write(handle, value)
 
     @property
     def guard(self) -> None:

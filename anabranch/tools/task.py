@@ -17,6 +17,7 @@ from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.keys import FILE_VARIABLE
 from anabranch.distributed.process_engine import READY_VARIABLE
 from anabranch.distributed.server import Server
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE, read_tf_config
 from anabranch.errors import InvalidArgumentError, OpError
 
@@ -31,10 +32,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--job", help="the task's job, such as ps")
     parser.add_argument("--index", type=int, help="the task's number in its job")
     parser.add_argument("--cluster", metavar="FILE", help="the jobs and their addresses, as TOML or JSON")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="where a training saves: a task that comes back goes on from there"
+    )
     parser.add_argument("--keys", metavar="FILE", help="the cluster's keys, which `anabranch cluster keys` makes")
     options = parser.parse_args(arguments)
     if options.keys:
         os.environ[FILE_VARIABLE] = options.keys
+    if options.checkpoint:
+        os.environ[DIRECTORY_VARIABLE] = os.path.abspath(options.checkpoint)
     signal.signal(signal.SIGTERM, _end)
     try:
         spec, job, index = _told(options)

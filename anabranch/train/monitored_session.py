@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import abc
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from anabranch import errors
 from anabranch.core import nest
+from anabranch.core.device import DeviceSpec
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorValue
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE, RecoveryAction
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import FeedDict, Operation
 from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.session import BaseSession, Session
+from anabranch.train.automatic_checkpoints import AutomaticCheckpointHook
+from anabranch.train.chief_lease import ChiefLease, LeaseHook, WhileChief
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.hooked_session import (
     CoordinatedSession,
@@ -25,6 +30,7 @@ from anabranch.train.hooked_session import (
     StepContext,
     WrappedSession,
 )
+from anabranch.train.model_shards import ModelShards
 from anabranch.train.recording_hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
@@ -34,6 +40,8 @@ _Result = TypeVar("_Result")
 
 #: stands for "not given" where None has a meaning
 USE_DEFAULT: Final[Any] = object()
+#: of `save_checkpoint_secs`
+AUTOMATIC: Final = "auto"
 
 
 class SessionCreator(abc.ABC):
@@ -71,8 +79,8 @@ class ChiefSessionCreator(SessionCreator):
         self._config = config
 
     def create_session(self) -> Session:
-        self._scaffold.finalize()
         if self._session_manager is None:
+            self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
         return self._session_manager.prepare_session(
             self._master,
@@ -110,12 +118,75 @@ class WorkerSessionCreator(SessionCreator):
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Session:
-        self._scaffold.finalize()
         if self._session_manager is None:
+            self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
         return self._session_manager.wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs
         )
+
+
+class LastingSessionCreator(SessionCreator):
+    """Whoever is chief gives shards of the model that have lost their values others; who is not, waits for that.
+
+    Args:
+        scaffold: how the model is initialized.
+        master: the target of the session.
+        config: a `ConfigProto`.
+        max_wait_secs: how long to wait, in seconds.
+        shards: of the model.
+        lease: says who is chief.
+        on_recovery: is told what is done to the shards.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold,
+        master: str,
+        config: ConfigProto | None,
+        max_wait_secs: float,
+        shards: ModelShards,
+        lease: ChiefLease,
+        on_recovery: Callable[[RecoveryAction], None],
+    ) -> None:
+        self._scaffold, self._master, self._config = scaffold, master, config
+        self._max_wait_secs = max_wait_secs
+        self._shards, self._lease, self._on_recovery = shards, lease, on_recovery
+        self._session_manager: SessionManager | None = None
+
+    def create_session(self) -> Session:
+        if self._session_manager is None:
+            self._shards.build(self._scaffold, self._lease)
+            self._scaffold.finalize()
+            self._session_manager = _session_manager(self._scaffold)
+            self._config = _waiting_for_named_tasks(self._config)
+        return self._session_manager.share_session(self._master, self._prepare, self._config, self._max_wait_secs)
+
+    def _prepare(self, session: Session) -> bool:
+        if not self._lease.ask(session):
+            return False
+        # also while a large model is restored
+        self._lease.keep(session)
+        self._shards.recover(session, self._scaffold, self._on_recovery, self._lease.from_the_dead)
+        self._lease.from_the_dead = False
+        return True
+
+
+def _waiting_for_named_tasks(config: ConfigProto | None) -> ConfigProto:
+    """A configuration for sessions that see the tasks which the default graph names, unless it says which they see.
+
+    A session waits for all tasks that it sees: another worker, which may be gone, is not to be among them.
+    """
+    made = ConfigProto()
+    if config is not None:
+        made.CopyFrom(config)
+    if not made.device_filters:
+        specs = {DeviceSpec.from_string(op.device) for op in get_default_graph().get_operations() if op.device}
+        tasks = {(spec.job, spec.task) for spec in specs if spec.job is not None}
+        made.device_filters.extend(
+            sorted(f"/job:{job}" if task is None else f"/job:{job}/task:{task}" for job, task in tasks)
+        )
+    return made
 
 
 def _session_manager(scaffold: Scaffold) -> SessionManager:
@@ -357,7 +428,7 @@ def MonitoredTrainingSession(
     scaffold: Scaffold | None = None,
     hooks: Sequence[SessionRunHook] | None = None,
     chief_only_hooks: Sequence[SessionRunHook] | None = None,
-    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_checkpoint_secs: float | Literal["auto"] | None = USE_DEFAULT,
     save_summaries_steps: int | None = USE_DEFAULT,
     save_summaries_secs: float | None = USE_DEFAULT,
     config: ConfigProto | None = None,
@@ -372,12 +443,14 @@ def MonitoredTrainingSession(
     Args:
         master: the target of the session.
         is_chief: whether to initialize the model, or to wait for the chief.
-        checkpoint_dir: where checkpoints are saved and looked for; None: none are.
+        checkpoint_dir: where checkpoints are saved and looked for; None: where ANABRANCH_CHECKPOINT says, with
+            `save_checkpoint_secs="auto"`, or else nowhere.
         scaffold: default: a new one.
         hooks: `SessionRunHook`s.
         chief_only_hooks: hooks that only the chief runs.
         save_checkpoint_secs: seconds between checkpoints; default: 600 if `save_checkpoint_steps` is not given either;
-            None: not by time.
+            None: not by time. "auto": as often as it pays, beside the training, and a task that has lost its variables
+            gets them back from the last checkpoint; all workers say so (docs/clusters.md#what-lasts).
         save_summaries_steps: steps between summaries; default: 100 if `save_summaries_secs` is not given either.
         save_summaries_secs: seconds between summaries; default: not by time.
         config: a `ConfigProto`.
@@ -391,7 +464,7 @@ def MonitoredTrainingSession(
         A `MonitoredSession`.
 
     Raises:
-        nothing
+        ValueError: `save_checkpoint_secs` is "auto", and there is no directory, or `save_checkpoint_steps` is given.
 
     Example:
         >>> step = tf.train.get_or_create_global_step()
@@ -402,17 +475,28 @@ def MonitoredTrainingSession(
         >>> tf.train.latest_checkpoint("runs")
         'runs/model.ckpt-1'
     """
+    everywhere = os.environ.get(DIRECTORY_VARIABLE)
+    if checkpoint_dir is None and everywhere and save_checkpoint_secs is USE_DEFAULT:
+        checkpoint_dir, save_checkpoint_secs = everywhere, AUTOMATIC
+    shards = None
+    if save_checkpoint_secs == AUTOMATIC:
+        if not checkpoint_dir or _given(save_checkpoint_steps):
+            raise ValueError(
+                f"save_checkpoint_secs={AUTOMATIC!r} needs a checkpoint_dir, and no save_checkpoint_steps; got "
+                f"{checkpoint_dir!r} and {_given(save_checkpoint_steps)}"
+            )
+        shards = ModelShards(checkpoint_dir)
     if save_summaries_steps is USE_DEFAULT and save_summaries_secs is USE_DEFAULT:
         save_summaries_steps = 100
     if save_checkpoint_secs is USE_DEFAULT and save_checkpoint_steps is USE_DEFAULT:
         save_checkpoint_secs = 600
-    save_checkpoint_secs, save_checkpoint_steps = _given(save_checkpoint_secs), _given(save_checkpoint_steps)
+    save_secs = None if save_checkpoint_secs == AUTOMATIC else _given(save_checkpoint_secs)
+    save_checkpoint_steps = _given(save_checkpoint_steps)
     save_summaries_secs, save_summaries_steps = _given(save_summaries_secs), _given(save_summaries_steps)
     scaffold = scaffold or Scaffold()
-    if not is_chief:
+    if shards is None and not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     all_hooks = list(chief_only_hooks or [])
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
@@ -427,11 +511,17 @@ def MonitoredTrainingSession(
                     output_dir=summary_dir,
                 )
             )
-    saves = (save_checkpoint_secs and save_checkpoint_secs > 0) or (save_checkpoint_steps and save_checkpoint_steps > 0)
+    saves = (save_secs and save_secs > 0) or (save_checkpoint_steps and save_checkpoint_steps > 0)
+    if shards is not None:
+        lease, saving = ChiefLease(is_chief), AutomaticCheckpointHook(shards)
+        creator = LastingSessionCreator(scaffold, master, config, max_wait_secs, shards, lease, saving.recovered)
+        of_chief = [WhileChief(hook, lease) for hook in (*all_hooks, saving)]
+        return MonitoredSession(creator, [*of_chief, *(hooks or []), LeaseHook(lease)], stop_grace_period_secs)
+    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     if checkpoint_dir and saves:
         all_hooks.append(
             CheckpointSaverHook(
-                checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_checkpoint_secs, scaffold=scaffold
+                checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_secs, scaffold=scaffold
             )
         )
     return MonitoredSession(chief, [*all_hooks, *(hooks or [])], stop_grace_period_secs)

@@ -195,6 +195,7 @@ class QueueRunner:
             while coord is None or not coord.should_stop():
                 try:
                     enqueue()
+                    self._enqueued()
                 except self._closed_types:
                     counted = True
                     if self._one_less(sess) == 0:
@@ -212,6 +213,9 @@ class QueueRunner:
         finally:
             if not counted:
                 self._one_less(sess)
+
+    def _enqueued(self) -> None:
+        """Called by a thread after each time that its operation has run."""
 
     def _one_less(self, sess: BaseSession) -> int:
         with self._lock:

@@ -2,28 +2,109 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import Gradient, IndexedSlices
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.session import BaseSession, Session
+from anabranch.train.chief_lease import ChiefLease
+from anabranch.train.coordinator import Coordinator
+from anabranch.train.queue_runner import QueueRunner
+
+AnyAccumulator: TypeAlias = ConditionalAccumulator | SparseConditionalAccumulator
+
+
+class RoundsRunner(QueueRunner):
+    """The chief's: its one thread ends one round after the other; between two of them nothing changes the model.
+
+    It waits for values, which no longer come when the workers have stopped: it ends with the session.
+    """
+
+    _ends_with_session = True
+    _emptied: list[tuple[Tensor, Tensor, Operation]] | None = None
+    _began: tuple[Operation, Operation] | None = None
+    _wanted: Callable[[], None] | None = None
+
+    def starts_anew(
+        self, begin: Operation, set_times: Operation, accumulators: Sequence[tuple[AnyAccumulator, str]]
+    ) -> None:
+        """Adds what `begin_anew` runs.
+
+        Args:
+            begin: makes what was handed in so far too late, in any accumulator whose time is set after it.
+            set_times: sets the time of all accumulators.
+            accumulators: with their devices.
+        """
+        self._began, self._emptied = (begin, set_times), []
+        for accumulator, device in accumulators:
+            with get_default_graph().device(device):
+                count = raw.Placeholder(dtype=np.int32, shape=[])
+                taken = accumulator.take_grad(count)
+                values = taken if isinstance(taken, Tensor) else taken[1]
+                self._emptied.append((accumulator.num_accumulated(), count, values.op))
+
+    def begin_anew(self, session: Session) -> None:
+        """Drops what was handed in: the model went back to an earlier round, and nobody computes for that yet."""
+        if self._began is None or self._emptied is None:
+            return
+        begin, set_times = self._began
+        session.run(begin)
+        # first the time, so that nothing late joins while they are emptied; taking a mean moves it on
+        session.run(set_times)
+        counts = session.run([number for number, _, _ in self._emptied])
+        for count, (_, wanted, take) in zip(counts, self._emptied, strict=True):
+            if count:
+                session.run(take, {wanted: count})
+        session.run(set_times)
+
+    #: Whether the queue outlives the session: a queue cannot be opened again, and the next session has the same.
+    leaves_queue_open = False
+
+    def _cancel_on_stop(self, sess: BaseSession, coord: Coordinator) -> None:
+        if not self.leaves_queue_open:
+            super()._cancel_on_stop(sess, coord)
+
+    def between_rounds(self, action: Callable[[], None]) -> None:
+        """Has something called before the next round, by the thread that would begin it; it must not raise.
+
+        What was asked for before and has not been called yet, is not called.
+        """
+        self._wanted = action
+
+    #: says whether this worker is chief, where that can change
+    lease: ChiefLease | None = None
+
+    def _enqueued(self) -> None:
+        if self.lease is not None:
+            self.lease.check()
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted()
+
+
+#: of the optimizer of a graph that works in rounds
+rounds_runners: Final[WeakKeyDictionary[Graph, RoundsRunner]] = WeakKeyDictionary()
 
 
 class HandedIn(NamedTuple):
     """The accumulator of a variable."""
 
-    accumulator: ConditionalAccumulator | SparseConditionalAccumulator
+    accumulator: AnyAccumulator
     device: str
     handed_in: Operation
     mean: Any
 
-    def set_time(self, number: Variable) -> Operation:
+    def set_time(self, number: TensorLike) -> Operation:
         with get_default_graph().device(self.device):
             return self.accumulator.set_global_step(number)
 

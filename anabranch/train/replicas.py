@@ -38,8 +38,7 @@ from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
-from anabranch.train.queue_runner import QueueRunner
-from anabranch.train.replica_rounds import accumulated, hand_out, token_queue
+from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import STEPS, WAITS_IN, WorkerStatus, as_status
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.training_util import get_or_create_global_step
@@ -48,6 +47,10 @@ from anabranch.train.training_util import get_or_create_global_step
 MAX_WORKERS = 64
 #: tokens that wait for one worker; a dead one's queue does not grow beyond
 _MOST_TOKENS = 1000
+#: An epoch ends when the model goes back to a checkpoint. Its number is at most that of the second (until 2038), so
+#: that the two make up 62 bits.
+_ROUNDS_OF_EPOCH = np.int64(1 << 31)
+_ZERO = np.int64(0)
 
 
 def asynchronous(optimizer: Optimizer) -> ReplicaOptimizer:
@@ -233,7 +236,7 @@ class ReplicaOptimizer(Optimizer):
         return done if isinstance(done, Operation) else done.op
 
     _drops = False
-    _chief_runner: QueueRunner | None = None
+    _chief_runner: RoundsRunner | None = None
     _chief_init: Operation | None = None
     reissue_op: Operation | None = None
     _reissue_after = 0.0
@@ -274,40 +277,65 @@ class _Rounds(ReplicaOptimizer):
             elapsed: makes the seconds that this worker took.
         """
         graph = get_default_graph()
+        with graph.device(number.device):
+            self._epoch = Variable(np.int64(0), trainable=False, name="replica_epoch", use_resource=True)
         local = self._local_step.read_value()
         self._queues = [token_queue(number, worker) for worker in range(self._workers)]
         parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
         kept = [part for part, _ in parts if part is not None]
         handed_in = [part.handed_in for part in kept]
         with graph.control_dependencies([_first(value) for value, _ in pairs if value is not None]):
-            now, took = number.read_value(), elapsed()
-        measured = self._measure(1, raw.Cast(now, DstT=local.dtype) - local, took, waits=local)
+            now, took = self._stamp(number), elapsed()
+        of_round = local % _ROUNDS_OF_EPOCH
+        behind = raw.Maximum(now % _ROUNDS_OF_EPOCH - of_round, _ZERO)
+        measured = self._measure(1, behind, took, waits=of_round)
         with graph.device(number.device):
             update = apply([(part and part.mean, var) for part, var in parts])
             with graph.control_dependencies([update]):
-                begun = raw.Cast(number.read_value(), DstT=local.dtype)
+                begun = self._stamp(number)
                 tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
-            self._chief_runner = _RoundsRunner(self._queues[0], [group(*tokens)])
-            current = raw.Cast(number.read_value(), DstT=local.dtype)
+            self._chief_runner = RoundsRunner(self._queues[0], [group(*tokens)])
+            self._chief_runner.leaves_queue_open = True
+            rounds_runners[graph] = self._chief_runner
+            current = self._stamp(number)
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
-                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current)))
+                hand_out(
+                    queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current % _ROUNDS_OF_EPOCH))
+                )
                 for i, queue in enumerate(self._queues)
             ]
-        self._chief_init = group(*(part.set_time(number) for part in kept))
+        with graph.device(number.device):
+            time = self._stamp(number)
+        self._chief_init = group(*(part.set_time(time) for part in kept))
+        self._chief_runner.starts_anew(
+            self._next_epoch(), self._chief_init, [(part.accumulator, part.device) for part in kept]
+        )
         #: gives those who wait the current token once more; the chief's hook runs it where a step does not end
         self.reissue_op = group(*again)
         own = self._queues[self.worker]
         with graph.device(number.device):
             drained = own.dequeue_many(own.size())
         with graph.control_dependencies([drained.op]):
-            current = raw.Cast(number.read_value(), DstT=local.dtype)
+            current = self._stamp(number)
         self._worker_init = [self._begin_anew(), _assigned(self._local_step, current)]
         with graph.device(number.device), graph.control_dependencies([*handed_in, measured]):
             taken = own.dequeue_many(raw.Maximum(own.size(), 1))
             token = taken[-1]
         return self._token_taken(token, local)
+
+    def _stamp(self, number: Variable) -> Any:
+        """The number of a round with that of its epoch before it: what was computed before a rollback is too late."""
+        return raw.Cast(number.read_value(), DstT=np.int64) + self._epoch.read_value() * _ROUNDS_OF_EPOCH
+
+    def _next_epoch(self) -> Operation:
+        """Begins an epoch, and drops the tokens of the last."""
+        with get_default_graph().device(self._epoch.device):
+            # by the clock as well: after two rollbacks to one checkpoint, the second must not repeat the first one's
+            seconds = raw.Cast(raw.Timestamp(), DstT=np.int64)
+            begun = _assigned(self._epoch, raw.Maximum(self._epoch.read_value() + 1, seconds))
+            return group(begun, *(queue.dequeue_many(queue.size()) for queue in self._queues))
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
@@ -467,12 +495,6 @@ class DownpourReplicas(_Copies):
 
 
 # ---------------------------------------------------------------------- hook
-class _RoundsRunner(QueueRunner):
-    """The chief's: it waits for values, which no longer come when the workers have stopped."""
-
-    _ends_with_session = True
-
-
 class _ReplicaHook(SessionRunHook):
     """See `ReplicaOptimizer.make_session_run_hook`."""
 
@@ -488,10 +510,13 @@ class _ReplicaHook(SessionRunHook):
         optimizer = self._optimizer
         self._session = session
         session.run(self._init)
-        if not self._is_chief or optimizer._chief_runner is None:
+        runner = optimizer._chief_runner
+        if runner is None:
+            return
+        if not (self._is_chief if runner.lease is None else runner.lease.is_held):
             return
         session.run(optimizer._chief_init)
-        optimizer._chief_runner.create_threads(session, coord=coord, daemon=True, start=True)
+        runner.create_threads(session, coord=coord, daemon=True, start=True)
         threading.Thread(target=self._watch, args=(session, coord), daemon=True).start()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

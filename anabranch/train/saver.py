@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from anabranch import errors
 from anabranch.core.compat import as_text
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
-from anabranch.graph.operation import StepRunner, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
@@ -257,9 +257,14 @@ class Saver:
         try:
             saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
         except (errors.FailedPreconditionError, errors.NotFoundError) as error:
+            checkpoint_writer.remove_parts(prefix)
             directory = os.path.dirname(save_path)
             if directory and not os.path.isdir(directory):
                 raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from error
+            raise
+        except BaseException:
+            # nothing of the step runs any more: what its tasks wrote is part of nothing
+            checkpoint_writer.remove_parts(prefix)
             raise
         return as_text(saved.item() if hasattr(saved, "item") else saved)
 
@@ -365,6 +370,22 @@ class Saver:
             ...     later.run(v)
             np.float32(1.0)
         """
+        self._restore(sess, save_path, None)
+
+    def restore_devices(self, sess: StepRunner, save_path: str, devices: Container[str]) -> None:
+        """Does what `restore` does, for the variables of some devices only.
+
+        Args:
+            sess: the session.
+            save_path: the checkpoint's prefix.
+            devices: as the variables ask for them.
+
+        Raises:
+            ValueError, OpError: as `restore`.
+        """
+        self._restore(sess, save_path, devices)
+
+    def _restore(self, sess: StepRunner, save_path: str | None, devices: Container[str] | None) -> None:
         if self._is_empty:
             return
         definition = self._definition("restore")
@@ -384,7 +405,10 @@ class Saver:
         try:
             with reader:
                 restoring.check_fits(sess.graph, definition.restore_op_name, reader)
-            sess.run(definition.restore_op_name, {definition.filename_tensor_name: prefix})
+            everything = sess.graph.get_operation_by_name(definition.restore_op_name)
+            # each of what it waits for restores a shard, or a variable
+            chosen = [op for op in everything.control_inputs if devices is not None and _device_of(op) in devices]
+            sess.run(everything if devices is None else chosen, {definition.filename_tensor_name: prefix})
             self._restored = prefix
         except errors.NotFoundError as error:
             raise restoring.explained(error, "a Variable name or other graph key that is missing") from error
@@ -495,6 +519,11 @@ def import_meta_graph(
             break
         return Saver(saver_def=message.saver_def, name=scope)
     return Saver() if all_saveable_objects(import_scope) else None
+
+
+def _device_of(restoring: Operation) -> str:
+    """Where an operation restores: a group of a shard is there itself, others have the handle of what they restore."""
+    return restoring.inputs[0].device if restoring.inputs else restoring.device
 
 
 def _number(step: TensorLike) -> int | None:

@@ -161,6 +161,16 @@ class Scaffold:
         return self._init_fn
 
     @property
+    def given_ready_op(self) -> Tensor | None:
+        """What says that the model is ready, where it was given or `finalize` has run."""
+        return self._ready_op
+
+    @property
+    def given_saver(self) -> Saver | None:
+        """The saver, likewise."""
+        return self._saver
+
+    @property
     def ready_op(self) -> Tensor | None:
         return self._ready_op
 

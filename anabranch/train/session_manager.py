@@ -104,17 +104,49 @@ class SessionManager:
                     session.run(init_op, feed_dict=init_feed_dict)
                 if init_fn is not None:
                     init_fn(session)
-            done, message = self._try_run_local_init_op(session)
-            what = "ready for local_init"
-            if done:
-                done, message = model_ready(self._ready_op, session, "Model not ready")
-                what = "ready"
-            if not done:
-                raise RuntimeError(
-                    f"Init operations did not make model {what}.  Init op: {_name(init_op)}, init fn: {init_fn}, "
-                    f"local_init_op: {_name(self._local_init_op)}, error: {message}"
-                )
+            self._complete(session, f"Init op: {_name(init_op)}, init fn: {init_fn}")
         return session
+
+    def share_session(
+        self,
+        master: str,
+        prepare: Callable[[Session], bool],
+        config: ConfigProto | None = None,
+        max_wait_secs: float = math.inf,
+    ) -> Session:
+        """A session of a model that any of several tasks may have to initialize or restore: whoever is chief then.
+
+        Args:
+            master: the target of the session.
+            prepare: called with each session that is tried; does what the model needs, or returns False where
+                another task does that.
+            config: a `ConfigProto`.
+            max_wait_secs: how long to wait for another task, in seconds.
+
+        Raises:
+            RuntimeError: the model is not ready after it was prepared.
+            DeadlineExceededError: nobody prepared it in time.
+        """
+
+        def is_ready(session: Session) -> tuple[bool, str | None]:
+            if prepare(session):
+                self._complete(session, "Its shards were initialized or restored")
+                return True, None
+            return self._is_ready(session)
+
+        return self._first_ready(master, config, max_wait_secs, is_ready)
+
+    def _complete(self, session: Session, what_was_done: str) -> None:
+        done, message = self._try_run_local_init_op(session)
+        what = "ready for local_init"
+        if done:
+            done, message = model_ready(self._ready_op, session, "Model not ready")
+            what = "ready"
+        if not done:
+            raise RuntimeError(
+                f"Init operations did not make model {what}.  {what_was_done}, "
+                f"local_init_op: {_name(self._local_init_op)}, error: {message}"
+            )
 
     def recover_session(
         self,
@@ -157,14 +189,30 @@ class SessionManager:
         Raises:
             DeadlineExceededError: that took longer than `max_wait_secs` seconds.
         """
+        return self._first_ready(master, config, max_wait_secs, self._is_ready)
+
+    def _is_ready(self, session: Session) -> tuple[bool, str | None]:
+        done, message = self._try_run_local_init_op(session)
+        return model_ready(self._ready_op, session, "Model not ready") if done else (done, message)
+
+    def _first_ready(
+        self,
+        master: str,
+        config: ConfigProto | None,
+        max_wait_secs: float,
+        is_ready: Callable[[Session], tuple[bool, str | None]],
+    ) -> Session:
+        """Makes sessions until one is ready.
+
+        Raises:
+            DeadlineExceededError: none was in time.
+        """
         deadline = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
         pauses = Pauses(self._recovery_wait_secs)
         while True:
             session = Session(master, graph=self._graph, config=config)
             with _closed_if_this_fails(session):
-                done, message = self._try_run_local_init_op(session)
-                if done:
-                    done, message = model_ready(self._ready_op, session, "Model not ready")
+                done, message = is_ready(session)
             if done:
                 return session
             session.close()

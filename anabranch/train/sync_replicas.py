@@ -36,6 +36,7 @@ from anabranch.train.coordinator import Coordinator
 from anabranch.train.moving_averages import ExponentialMovingAverage
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.queue_runner import QueueRunner
+from anabranch.train.replica_rounds import RoundsRunner, rounds_runners
 from anabranch.train.session_manager import model_ready
 from anabranch.train.session_run_hook import SessionRunHook
 
@@ -96,7 +97,7 @@ class SyncReplicasOptimizer(Optimizer):
         self._variables_to_average = variables_to_average
         self._global_step: Variable | None = None
         self._token_queue: FIFOQueue | None = None
-        self._chief_queue_runner: QueueRunner | None = None
+        self._chief_queue_runner: RoundsRunner | None = None
 
     # ------------------------------------------------------------------ of the other optimizer
     def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> GradientsAndVariables:
@@ -163,13 +164,18 @@ class SyncReplicasOptimizer(Optimizer):
                     -1, global_step.dtype.base_dtype, shapes=[()], name="sync_token_q", shared_name="sync_token_q"
                 )
                 update = self._opt.apply_gradients(means, global_step)
-                self._chief_queue_runner = _ChiefQueueRunner(queue, [self._next_step(update)])
+                self._chief_queue_runner = RoundsRunner(queue, [self._next_step(update)])
+                rounds_runners[get_default_graph()] = self._chief_queue_runner
                 with graph.control_dependencies(handed_in):
                     token = queue.dequeue()
                 train_op = _assign(self._local_step, token)
             times = [item.set_time(global_step) for item in accumulators if item is not None]
             #: what the chief runs once before the first step
             self.chief_init_op: Operation = group(self.local_step_init_op, *times)
+            with graph.device(global_step.device):
+                no_tokens = queue.dequeue_many(queue.size()).op
+            known = [(item._accumulator, item._device) for item in accumulators if item is not None]
+            self._chief_queue_runner.starts_anew(no_tokens, group(*times), known)
         return train_op
 
     def _accumulate(self, grad: Tensor | IndexedSlices | None, var: Variable) -> _Accumulated | None:
@@ -253,12 +259,6 @@ class SyncReplicasOptimizer(Optimizer):
             RuntimeError: when the session is made, variables are not initialized.
         """
         return _SyncReplicasOptimizerHook(self, is_chief, num_tokens)
-
-
-class _ChiefQueueRunner(QueueRunner):
-    """Waits for gradients, which no longer come when the replicas have stopped: its thread ends with the session."""
-
-    _ends_with_session = True
 
 
 class _Accumulated:

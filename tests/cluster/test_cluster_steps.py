@@ -273,6 +273,8 @@ def test_a_lost_task_fails_its_steps_and_serves_again_when_it_is_back(cluster: L
             s.run(total)
         assert s.run(w) == 1, "what the lost task has no part in goes on"
         cluster.begin(name)
+        with pytest.raises(tf.errors.AbortedError, match="another process"):
+            s.run(total)
         with pytest.raises(tf.errors.FailedPreconditionError):
             s.run(total)
         s.run(v.initializer)

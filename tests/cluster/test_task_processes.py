@@ -5,63 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import anabranch as tf
-
-HERE = Path(__file__).parent
-#: seconds; no wait of a test lasts longer
-DEADLINE = 60.0
-
-
-class Process:
-    """A process that has said that it is ready."""
-
-    def __init__(self, script: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, text=True
-        )
-        assert self.line() == "ready"
-
-    def line(self) -> str:
-        """The next line that it writes."""
-        lines: list[str] = []
-        assert self._process.stdout is not None
-        reading = threading.Thread(target=lambda: lines.append(self._process.stdout.readline()), daemon=True)  # type: ignore[union-attr]
-        reading.start()
-        reading.join(DEADLINE)
-        assert lines, "the process says nothing"
-        return lines[0].strip()
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(DEADLINE)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
-@contextlib.contextmanager
-def one_ps() -> Iterator[tuple[dict[str, list[str]], tf.train.Server, list[Process]]]:
-    """A parameter server as a process, the last of a list that a test may add to, and a worker in this process."""
-    with tf.train.Server.create_local_server() as one, tf.train.Server.create_local_server() as other:
-        addresses = {"ps": [one.target.removeprefix("grpc://")], "worker": [other.target.removeprefix("grpc://")]}
-    processes = [Process("task_process.py", json.dumps(addresses), "ps", "0")]
-    try:
-        with tf.train.Server(addresses, "worker", 0) as worker:
-            yield addresses, worker, processes
-    finally:
-        for process in processes:
-            process.kill()
+from tests.cluster.processes import DEADLINE, Process, one_ps
 
 
 def config() -> Any:

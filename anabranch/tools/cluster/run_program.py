@@ -14,10 +14,19 @@ from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
-from anabranch.distributed.supervisor import ClusterSupervisor, LocalPlan, task_key, task_program, tf_config
+from anabranch.distributed.supervisor import (
+    ClusterSupervisor,
+    LocalPlan,
+    checkpoints_at,
+    task_key,
+    task_program,
+    tf_config,
+)
 from anabranch.tools.cluster.start import ended_by_signals
 
 _PS: Final = "ps"
+#: where a training can go on
+_RESTARTS: Final = 5
 _INTERRUPTED: Final = 130
 _KILLED: Final = 128
 
@@ -32,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     counts = {"chief": int(options.chief), _PS: options.ps, "worker": options.workers}
     if min(counts.values()) < 0 or counts["chief"] + counts["worker"] < 1:
         parser.error("a program runs on one worker at least")
+    if options.restarts is None:
+        options.restarts = 0 if options.checkpoint is None else _RESTARTS
     folder = ClusterFolder(options.name or f"run-{os.getpid()}")
     try:
         with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
@@ -47,9 +58,15 @@ def _run(folder: ClusterFolder, plan: LocalPlan, program: Sequence[str], options
     printer = _Printer(max(len(task_key(job, index)) for job, index, _ in plan.spec.tasks()))
     rule = RestartRule.ON_FAILURE if options.restarts else RestartRule.NEVER
     programs = [
-        task_program(job, index, folder.description)
+        task_program(job, index, folder.description, options.checkpoint)
         if job == _PS and not options.ps_too
-        else _program(plan.spec, job, index, program, RestartRule.ALWAYS if job == _PS and options.restarts else rule)
+        else _program(
+            plan.spec,
+            (job, index),
+            program,
+            RestartRule.ALWAYS if job == _PS and options.restarts else rule,
+            checkpoints_at(options.checkpoint),
+        )
         for job, index, _ in plan.spec.tasks()
     ]
     with ClusterSupervisor(folder, plan, programs, RestartLimits(restarts=options.restarts), printer) as supervisor:
@@ -73,12 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--restarts",
         type=int,
-        default=0,
         metavar="N",
-        help="start what fails again, each task N times in 10 minutes (0)",
+        help="start what fails again, each task N times in 10 minutes (0; with --checkpoint 5)",
     )
     parser.add_argument(
         "--name", help="by which `anabranch cluster status` and `logs` find it (run-PID); keeps its logs"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="training sessions save there as often as it pays; parameter servers that are started again go on from "
+        "there",
     )
     parser.add_argument("--port", type=int, metavar="P", help="tasks listen at P, P + 1, ... (at free ports)")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -100,10 +122,13 @@ def filled_in(argument: str, spec: ClusterSpec, job: str, index: int) -> str:
     return argument
 
 
-def _program(spec: ClusterSpec, job: str, index: int, program: Sequence[str], rule: RestartRule) -> TaskProgram:
+def _program(
+    spec: ClusterSpec, task: tuple[str, int], program: Sequence[str], rule: RestartRule, more: dict[str, str]
+) -> TaskProgram:
+    job, index = task
     words = [filled_in(word, spec, job, index) for word in program]
     command = [sys.executable, "-m", "anabranch", "run", "--", *words]
-    environment = tf_config(spec, job, index) | {"PYTHONUNBUFFERED": "1"}
+    environment = tf_config(spec, job, index) | {"PYTHONUNBUFFERED": "1"} | more
     return TaskProgram(task_key(job, index), command, environment, rule)
 
 

@@ -38,6 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("tasks", nargs="*", metavar="COUNT JOB", help="such as: 2 ps 3 workers (1 ps 2 workers)")
     parser.add_argument("--name", default=DEFAULT_NAME, help=f"the cluster's name ({DEFAULT_NAME})")
     parser.add_argument("--port", type=int, metavar="P", help="tasks listen at P, P + 1, ... (at free ports)")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="where a training saves: tasks that are started again go on from there"
+    )
     parser.add_argument("--detach", action="store_true", help="return when the tasks are ready, and let them run")
     parser.add_argument("--announce", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -56,7 +59,9 @@ def main(arguments: Sequence[str]) -> int:
         return _detached(arguments, options.name)
     folder = ClusterFolder(options.name)
     with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
-        programs = [task_program(job, index, folder.description) for job, index, _ in plan.spec.tasks()]
+        programs = [
+            task_program(job, index, folder.description, options.checkpoint) for job, index, _ in plan.spec.tasks()
+        ]
         _supervise(ClusterSupervisor(folder, plan, programs), options.announce)
     return 0
 

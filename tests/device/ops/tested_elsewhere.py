@@ -7,6 +7,9 @@ from __future__ import annotations
 
 #: file of tests -> the operation types that it runs
 _BY_FILE = {
+    "tests/cluster/test_elastic.py": """
+        _Lease _AskForLease _RangeLeases _AskForRange _ExportRanges _ImportRanges _Membership _RenewMembership
+    """,
     "tests/device/data/test_dataset_ops.py": """
         TensorDataset TensorSliceDataset SparseTensorSliceDataset RangeDataset RandomDataset
         ExperimentalRandomDataset GeneratorDataset TextLineDataset _CSVRowDataset TFRecordDataset

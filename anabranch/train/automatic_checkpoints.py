@@ -1,0 +1,208 @@
+"""Checkpoints that nobody asks for: saved beside the training, as often as it pays  (§4.3).
+
+The chief saves when `SaveInterval` says so, on a thread: each task that has variables reads them, which pins their
+buffers, and writes its shard, while steps go on. One manifest commits all shards. Where replicas train in rounds, the
+next round waits until all tasks have read, not until they have written: the checkpoint is of one round. Where they
+train asynchronously, each task's shard is of one instant, but these are not the same on all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Final
+
+from anabranch.core.interrupts import admitted
+from anabranch.distributed.shard_recovery import Continue, RecoveryAction
+from anabranch.frontend.platform import logging
+from anabranch.io import checkpoint_writer
+from anabranch.session import Session
+from anabranch.train.basic_session_run_hooks import global_step_for
+from anabranch.train.checkpoint_management import latest_checkpoint
+from anabranch.train.coordinator import Coordinator
+from anabranch.train.model_shards import ModelShards
+from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
+from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+
+_NAME: Final = "model.ckpt"
+#: how long (s) the last save of a training waits for the end of a round that may never come
+_LAST_ROUND: Final = 2.0
+#: how long (s) a session that ends by an exception waits for the save that its end cancels
+_CANCELLED: Final = 30.0
+
+
+class _SaveUnderWay:
+    """A save under way.
+
+    Attributes:
+        error: what it failed with; looked at when `ended` is set.
+    """
+
+    def __init__(self, began: float, step: int, steps: int) -> None:
+        self.began, self.step, self.steps = began, step, steps
+        self.read = threading.Event()
+        self.ended = threading.Event()
+        self.pause = 0.0
+        self.ended_at = began
+        self.error: BaseException | None = None
+
+
+class AutomaticCheckpointHook(SessionRunHook):
+    """Saves checkpoints of a model beside its training; for the chief.
+
+    An error of a save is raised by the next run; the checkpoint before it is as it was.
+
+    Args:
+        shards: of the model.
+        task_life: how long a task lives on average, in seconds, as long as nothing is known of that.
+    """
+
+    def __init__(self, shards: ModelShards, task_life: float = ASSUMED_TASK_LIFE) -> None:
+        self._shards = shards
+        self._path = os.path.join(shards.directory, _NAME)
+        self._task_life = task_life
+        self._interval: SaveInterval | None = None
+        self._current: _SaveUnderWay | None = None
+        self._is_asked = False
+        self._steps = 0
+        self._steps_at_end = 0
+        self._last_step: int | None = None
+
+    def begin(self) -> None:
+        self._global_step = global_step_for(self)
+
+    def recovered(self, action: RecoveryAction) -> None:
+        """Takes note of what a new session had to do: what had to be restored had been lost."""
+        if self._interval is not None and not isinstance(action, Continue):
+            self._interval.failed()
+
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        self._current, self._is_asked = None, False
+        tasks = {device.name.rpartition("/device:")[0] for device in session.list_devices()}
+        if self._interval is None:
+            self._interval = SaveInterval(time.monotonic(), max(len(tasks), 1), self._task_life)
+        step = int(session.run(self._global_step))
+        if latest_checkpoint(self._shards.directory) != f"{self._path}-{step}":
+            # before anything is learned, so that there is something to return to
+            save = _SaveUnderWay(time.monotonic(), step, self._steps)
+            self._write(session, save, None)
+            self._took(save)
+        self._last_step = step
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        self._steps += 1
+        assert self._interval is not None
+        save = self._current
+        if save is not None:
+            if not save.ended.is_set():
+                return
+            self._current = None
+            self._took(save)
+        elif not self._is_asked and self._interval.is_due(time.monotonic()):
+            self._ask(run_context.session)
+
+    def end(self, session: Session) -> None:
+        self._save_last(session)
+        self._shards.finish(session)
+
+    def _save_last(self, session: Session) -> None:
+        self._finish()
+        step = int(session.run(self._global_step))
+        if step == self._last_step:
+            return
+        asked = self._ask(session)
+        if self._shards.rounds is not None and not asked.wait(_LAST_ROUND):
+            # no round ends any more, so that none changes the model
+            self._shards.rounds.between_rounds(_nothing)
+            if not asked.is_set():
+                self._begin(session, in_round=False)
+        self._finish()
+
+    def abandoned(self) -> None:
+        save = self._current
+        if save is not None:
+            save.ended.wait(_CANCELLED)
+
+    # ------------------------------------------------------------------ a save
+    def _ask(self, session: Session) -> threading.Event:
+        """Begins a save, now or after the round; sets an event when it has begun."""
+        begun = threading.Event()
+        rounds = self._shards.rounds
+        if rounds is None:
+            self._begin(session, in_round=False)
+            begun.set()
+            return begun
+        self._is_asked = True
+
+        def begin() -> None:
+            self._begin(session, in_round=True)
+            self._is_asked = False
+            begun.set()
+
+        rounds.between_rounds(begin)
+        return begun
+
+    def _begin(self, session: Session, in_round: bool) -> None:
+        save = _SaveUnderWay(time.monotonic(), 0, self._steps)
+        try:
+            save.step = int(session.run(self._global_step))
+        except Exception as error:  # the thread that trains raises it
+            save.error = error
+            save.ended.set()
+            self._current = save
+            return
+        on_read = save.read if in_round else None
+        threading.Thread(target=self._write, args=(session, save, on_read), name="checkpoint", daemon=True).start()
+        if in_round:
+            save.read.wait()
+            save.pause = time.monotonic() - save.began
+        self._current = save
+
+    def _write(self, session: Session, save: _SaveUnderWay, on_read: threading.Event | None) -> None:
+        # what saves have left that failed while a task was still writing; nobody else saves here
+        checkpoint_writer.sweep_uncommitted(self._path)
+        try:
+            self._shards.save(session, self._path, save.step, None if on_read is None else on_read.set)
+        except Exception as error:
+            save.error = error
+        finally:
+            save.read.set()
+            save.ended_at = time.monotonic()
+            save.ended.set()
+
+    def _took(self, save: _SaveUnderWay) -> None:
+        """Takes note of a save that has ended.
+
+        Raises:
+            OpError: what it failed with.
+        """
+        if save.error is not None:
+            logging.error("The checkpoint of step %d could not be saved; the one before it is as it was", save.step)
+            raise save.error
+        assert self._interval is not None
+        now, self._last_step = save.ended_at, save.step
+        self._interval.saved(save.began, now, save.pause, self._steps - save.steps, save.steps - self._steps_at_end)
+        self._steps_at_end = self._steps
+        logging.info(
+            "Saved step %d in %.2f s, which cost %.2f s; the next checkpoint follows after %.0f s",
+            save.step,
+            now - save.began,
+            self._interval.cost,
+            self._interval.seconds(now),
+        )
+
+    def _finish(self) -> None:
+        """Waits for the save that is under way."""
+        save, self._current = self._current, None
+        if save is not None:
+            with admitted():
+                save.ended.wait()
+            self._took(save)
+
+
+def _nothing() -> None:
+    """Takes the place of a save that is not wanted any more."""

@@ -1,0 +1,335 @@
+"""Trainings that go on when parameter servers come back, saves that fail or are interrupted, and who is chief then."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.distributed.shard_loading import load_shard
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
+from anabranch.io import checkpoint_manifest, checkpoint_writer, durable
+from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.train import chief_lease
+from anabranch.train.save_interval import SaveInterval
+from tests.cluster.processes import DEADLINE, Process, one_ps
+
+PS = [f"/job:ps/replica:0/task:{i}" for i in range(2)]
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(ps=2, worker=2) as tasks:
+        yield tasks
+
+
+class Trainer:
+    """A worker whose step adds 1 to `a` on one parameter server, to `b` on the other, and to the global step."""
+
+    def __init__(self, cluster: LocalCluster, directory: Path, index: int = 0, in_rounds: bool = False) -> None:
+        self.graph = tf.Graph()
+        hooks = []
+        with self.graph.as_default():
+            with tf.device(tf.train.replica_device_setter(2, worker_device=f"/job:worker/task:{index}")):
+                self.step = tf.train.get_or_create_global_step()
+                self.a = tf.get_variable("a", initializer=np.zeros(3, np.float32), use_resource=True)
+                self.b = tf.get_variable("b", initializer=np.zeros(2, np.float32), use_resource=True)
+                optimizer: Any = tf.train.GradientDescentOptimizer(1.0)
+                if in_rounds:
+                    optimizer = tf.train.replicas.synchronous(optimizer, aggregate=1, backups=1)
+                loss = -tf.reduce_sum(self.a) - tf.reduce_sum(self.b)
+                self.train = optimizer.minimize(loss, self.step)
+                if in_rounds:
+                    hooks = [optimizer.make_session_run_hook(index == 0)]
+            self.session = tf.train.MonitoredTrainingSession(
+                cluster.target("worker", index),
+                index == 0,
+                str(directory),
+                hooks=hooks,
+                save_checkpoint_secs="auto",
+                config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
+                log_step_count_steps=None,
+                save_summaries_steps=None,
+            )
+
+    def run(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.session.run(self.train)
+
+    def values(self) -> list[float]:
+        step, a, b = self.session.run([self.step, self.a, self.b])
+        return [int(step), float(a[0]), float(b[0])]
+
+    def close(self) -> None:
+        self.session.close()
+
+    def is_chief(self) -> bool:
+        return any(isinstance(hook, chief_lease.LeaseHook) and hook._lease.is_held for hook in self.session._hooks)
+
+    def die(self) -> None:
+        """Ends as a killed process does: nothing is given back, and what its steps wait for is cancelled."""
+        creator = self.session._coordinated_creator
+        session, coord = creator.tf_sess, creator.coord
+        assert coord is not None
+        coord.request_stop()
+        session.close()
+
+
+@pytest.fixture(autouse=True)
+def when_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Checkpoints are saved when a test puts something into this list."""
+    wanted: list[bool] = []
+    monkeypatch.setattr(SaveInterval, "is_due", lambda *_: bool(wanted) and wanted.pop())
+    return wanted
+
+
+def saved(trainer: Trainer, directory: Path, when_asked: list[bool]) -> int:
+    """Has a checkpoint saved; what it has of `a`, whose shard may have been read some steps after the other."""
+    when_asked.append(True)
+    before = tf.train.latest_checkpoint(str(directory))
+    deadline = time.monotonic() + DEADLINE
+    while (latest := tf.train.latest_checkpoint(str(directory))) == before:
+        assert time.monotonic() < deadline
+        trainer.run()
+    assert latest is not None
+    return int(tf.train.load_variable(latest, "a")[0])
+
+
+def comes_back(cluster: LocalCluster, name: str, directory: Path | None) -> None:
+    """A parameter server is killed, and another process takes its place, as `tf.train.Server` does."""
+    cluster.lose(name)
+    started_again(cluster, name, directory)
+
+
+def started_again(cluster: LocalCluster, name: str, directory: Path | None) -> None:
+    task = cluster.begin(name)
+    if directory is not None:
+        assert load_shard(task.state.containers, name, list(cluster.tasks), str(directory))
+
+
+def test_a_shard_comes_back_and_the_others_keep_what_they_learned(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    chief, other = Trainer(cluster, tmp_path), Trainer(cluster, tmp_path, 1)
+    chief.run(3)
+    commit = saved(chief, tmp_path, when_asked)
+    other.run(4)
+    step = chief.values()[0]
+    assert step > commit + 3
+    # by the task itself: nobody needs the chief
+    comes_back(cluster, PS[1], tmp_path)
+    other.run(2)
+    assert other.values() == [step + 2, commit + 2, step + 2]
+    # by the chief, where the task was not told where checkpoints are
+    comes_back(cluster, PS[1], None)
+    chief.run(3)
+    assert chief.values() == other.values() == [step + 5, commit + 3, step + 5]
+    chief.close()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step + 5}")
+
+
+def test_replicas_in_rounds_go_back_to_one_commit_together(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    chief, other = Trainer(cluster, tmp_path, 0, True), Trainer(cluster, tmp_path, 1, True)
+    chief.run(2)
+    other.run(2)
+    for _ in range(2):
+        commit = saved(chief, tmp_path, when_asked)
+        # it is of one round, while rounds went on
+        path = tf.train.latest_checkpoint(str(tmp_path))
+        assert path == str(tmp_path / f"model.ckpt-{commit}")
+        reader = tf.train.load_checkpoint(path)
+        assert reader.get_tensor("global_step") == reader.get_tensor("b")[0] == commit
+    other.run(3)
+    assert chief.values()[0] >= commit + 3
+    cluster.lose(PS[1])
+    # it takes nothing by itself: the others would be rounds ahead of it
+    task = cluster.begin(PS[1])
+    assert load_shard(task.state.containers, PS[1], list(cluster.tasks), str(tmp_path)) is None
+    late = threading.Thread(target=other.run, args=(2,))
+    late.start()
+    chief.run(2)
+    late.join(DEADLINE)
+    assert not late.is_alive()
+    step, a, b = chief.values()
+    assert commit + 2 <= step == a == b <= commit + 4
+    assert other.values() == [step, a, b]
+    chief.close()
+
+
+@pytest.mark.parametrize("in_rounds", [True, False])
+def test_the_duties_of_a_dead_chief_pass_to_a_worker(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, in_rounds: bool
+) -> None:
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 1.5)
+    chief, other = Trainer(cluster, tmp_path, 0, in_rounds), Trainer(cluster, tmp_path, 1, in_rounds)
+    chief.run(2)
+    commit = saved(chief, tmp_path, when_asked)
+    other.run(2)
+    before = chief.values()
+    chief.die()
+    # in rounds, nobody ends the round until another is chief
+    other.run(3)
+    deadline = time.monotonic() + DEADLINE
+    while not other.is_chief():
+        assert time.monotonic() < deadline
+        other.run()
+    now = other.values()
+    assert now[0] == now[1] == now[2]
+    if in_rounds:
+        # the dead chief may have been in the midst of an update: back to the last checkpoint
+        assert commit + 3 <= now[0]
+    else:
+        assert now[0] >= before[0] + 3
+    later = saved(other, tmp_path, when_asked)
+    assert later >= now[0]
+    other.close()
+    assert not other.is_chief()
+
+
+class Fault:
+    """Happens once in a save: at its beginning, or as files are written, made durable, renamed, or merged."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stage: str, happens: Callable[[], None]) -> None:
+        self.has_happened = False
+        owner, name = STAGES[stage]
+        real = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not self.has_happened:
+                self.has_happened = True
+                happens()
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+
+STAGES: dict[str, tuple[Any, str]] = {
+    "begin": (checkpoint_writer, "write_checkpoint"),
+    "write": (durable, "write_all"),
+    "sync": (os, "fsync"),
+    "rename": (os, "rename"),
+    "part": (checkpoint_manifest, "save"),
+    "merge": (checkpoint_writer, "merge_checkpoints"),
+    "link": (checkpoint_writer, "_link_locked"),
+}
+
+
+def files(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir() if path.is_file()}
+
+
+def test_a_save_that_fails_raises_and_leaves_the_last_one(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(cluster, tmp_path)
+    trainer.run(2)
+    before = files(tmp_path)
+    for stage, number in [*((stage, errno.ENOSPC) for stage in STAGES), ("write", errno.EIO), ("sync", errno.EIO)]:
+        with monkeypatch.context() as patched:
+
+            def fails(number: int = number) -> None:
+                raise OSError(number, os.strerror(number))
+
+            fault = Fault(patched, stage, fails)
+            when_asked.append(True)
+            with pytest.raises((tf.errors.OpError, OSError)) as raised:
+                trainer.run(500)
+            assert fault.has_happened, stage
+            if stage in ("write", "sync"):
+                full = isinstance(raised.value, tf.errors.ResourceExhaustedError)
+                assert full == (number == errno.ENOSPC), raised.value
+            assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-0")
+            assert files(tmp_path) == before, stage
+    # who trains on can save the next one
+    step = trainer.values()[0]
+    trainer.close()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step}")
+
+
+def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies() -> None:
+        cluster.lose(PS[1])
+        threading.Timer(0.02, lambda: started_again(cluster, PS[1], tmp_path)).start()
+        # nothing that it was doing is finished
+        raise OSError(errno.EIO, "the process is gone")
+
+    trainer = Trainer(cluster, tmp_path)
+    trainer.run(2)
+    for stage in ("write", "part", "merge"):
+        with monkeypatch.context() as patched:
+            fault = Fault(patched, stage, dies)
+            when_asked.append(True)
+            while not fault.has_happened:
+                trainer.run()
+            trainer.run(2)
+        step, now, b = trainer.values()
+        # `a` was on the one that died, and is behind by what came after the first checkpoint
+        assert now < step == b
+    trainer.close()
+    latest = tf.train.latest_checkpoint(str(tmp_path))
+    assert latest == str(tmp_path / f"model.ckpt-{step}")
+    reader = tf.train.load_checkpoint(latest)
+    assert [reader.get_tensor("a")[0], reader.get_tensor("b")[0]] == [now, b]
+    unfinished = [name for name in files(tmp_path) if "aside" in name or re.search(r"ckpt-\d+-\d{5}-of", name)]
+    assert not unfinished
+
+
+def test_a_killed_parameter_server_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both in one update, so that a half of one would show
+    told = {DIRECTORY_VARIABLE: str(tmp_path)}
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    with one_ps(told) as (addresses, worker, processes):
+        with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            learned = tf.get_variable("learned", initializer=0.0, use_resource=True)
+            train = tf.group(learned.assign_add(1.0), step.assign_add(1))
+        config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+        with tf.train.MonitoredTrainingSession(worker.target, config=config, log_step_count_steps=None) as session:
+
+            def trained(times: int) -> int:
+                for _ in range(times):
+                    session.run(train)
+                values = session.run([step, learned])
+                assert values[0] == values[1]
+                return int(values[0])
+
+            def commit() -> int:
+                path = tf.train.latest_checkpoint(str(tmp_path))
+                assert path is not None
+                return int(path.rpartition("-")[2])
+
+            trained(5)
+            when_asked.append(True)
+            trained(1)
+            while commit() == 0:
+                trained(1)
+
+            def killed_and_started_again() -> None:
+                processes[-1].kill()
+                processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
+
+            highest = trained(3)
+            # in the midst of updates
+            supervisor = threading.Timer(0.05, killed_and_started_again)
+            supervisor.start()
+            while (now := trained(1)) > highest:
+                highest = now
+            # what came after the commit is lost, and nothing else; what was repeated may be a read
+            assert commit() <= now <= commit() + 1
+            supervisor.join(DEADLINE)
