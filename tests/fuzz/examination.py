@@ -250,9 +250,9 @@ class Examination:
         """Says of a gradient if it is one with respect to a result of control flow, or what its only use is."""
         node, _, output = ref.rpartition(":")
         source = self.nodes[node]["xs"][int(output)]
-        kind = self.nodes[producer(source)]["kind"]
-        if kind in {"cond", "while"}:
-            return f", with respect to {kind.upper()}"
+        made = self.nodes[producer(source)]
+        if made["kind"] in {"cond", "while"} or made.get("op") == "RGBToHSV":
+            return f", with respect to {made.get('op') or made['kind'].upper()}"
         uses = [n for n in self.program["nodes"] if n["kind"] != "gradients" and source in used(n)]
         if len(uses) != 1 or uses[0]["kind"] != "op":
             return ""

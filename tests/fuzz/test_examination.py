@@ -58,6 +58,8 @@ def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
         ("no gradient", "GRADIENTS", "n3:0: None here, not zero, with respect to COND", 0),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.constant_values", 1),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.input", 0),
+        ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 2, first, with respect to RGBToHSV", 1),
+        ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 1, first, with respect to RGBToHSV", 0),
         ("refused there only", "Einsum", "InvalidArgumentError: Expecting 1 or 2 input subscripts in equation", 1),
         ("refused there only", "Einsum", "InvalidArgumentError: Expected dimension 3 at axis 1", 0),
         ("value", "StringUpper", r"n1:0 in step 0: at [0] b'A\x00b', expected b'A'", 1),
