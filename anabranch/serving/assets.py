@@ -71,8 +71,7 @@ def asset_paths(message: MetaGraphDef, export_dir: str) -> dict[str, str]:
     for definition in _listed(message, export_dir):
         name = definition.filename
         path = os.path.join(folder, name)
-        inside = os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
-        if not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/") or not inside:
+        if not _is_plain(name) or not os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep):
             raise errors.InvalidArgumentError(
                 None,
                 None,
@@ -99,6 +98,11 @@ def _listed(message: MetaGraphDef, export_dir: str) -> list[AssetFileDef]:
         raise errors.DataLossError(
             None, None, f"The list of assets of the SavedModel in {export_dir!r} is damaged: {error}. Copy it again."
         ) from error
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a path leads to something below the folder that it is taken in, as far as its text tells."""
+    return bool(name) and "\0" not in name and not os.path.isabs(name) and ".." not in name.split("/")
 
 
 def _path_of(tensor: object) -> str:
