@@ -24,7 +24,7 @@ def build_tensor_info(tensor: Tensor | SparseTensor | Variable) -> TensorInfo:
     if not isinstance(tensor, Tensor | SparseTensor | Variable):
         raise TypeError(f"expected a Tensor, a SparseTensor or a Variable, got {tensor!r}")
     info = TensorInfo(
-        dtype=dtypes.as_dtype(tensor.dtype).base_dtype.as_datatype_enum,
+        dtype=dtypes.as_dtype(tensor.dtype).base_dtype.as_datatype_enum,  # type: ignore[arg-type]
         tensor_shape=shape_to_proto(tensor.get_shape()),
     )
     if isinstance(tensor, SparseTensor):
