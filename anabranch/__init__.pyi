@@ -28,6 +28,7 @@ from anabranch.api import (
     queue as queue,
     random as random,
     resource_loader as resource_loader,
+    saved_model as saved_model,
     signal as signal,
     sparse as sparse,
     spectral as spectral,

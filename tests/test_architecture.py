@@ -99,6 +99,7 @@ TYPED_ROOMS = {
     "distributed": "",
     "session": "",
     "train": "",
+    "serving": "",
     "testing": "",
     "api": "",
     "compat": "",

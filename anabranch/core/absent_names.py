@@ -12,7 +12,6 @@ from importlib import resources
 from typing import Final
 
 _LISTED: Final = "tensorflow_names.txt"
-_MODELS: Final = "tf.train.Saver and tf.train.export_meta_graph write models, tf.train.import_meta_graph reads graphs"
 _STRATEGIES: Final = (
     "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
     "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
@@ -44,7 +43,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "quantization": "compute in floats, or in integers with tf.cast",
     "ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
-    "saved_model": f"{_MODELS}; `anabranch inspect` shows a SavedModel",
+    "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
+    "tf.saved_model.loader.load reads one",
     "sets": "tf.sparse has sparse tensors; sets of Python can be used in tf.py_func",
     "sysconfig": "there is nothing to compile against",
     "tpu": "tf.device places work, on what accelerators JAX finds",

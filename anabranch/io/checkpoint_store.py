@@ -7,19 +7,30 @@ of a safetensors file that stands alone may be given in its place, to be read.
     sweep_uncommitted                                         checkpoint_writer
     CheckpointReader, TensorReader                            checkpoint_reader, tensor_reader
     TensorBundleReader                                        tensor_bundle (what TensorFlow saved)
-    PlainSafetensorsReader                                    plain_safetensors (one file of another framework)
+    write_bundle                                              tensor_bundle_writer (what TensorFlow reads)
+    PlainSafetensorsReader, write_plain_file                  plain_safetensors (one file of another framework)
     SliceInfo                                                 slices
 """
 
 from __future__ import annotations
 
 import os
+import re
+from typing import Final
 
 from anabranch.io import checkpoint_manifest, remote
 from anabranch.io.checkpoint_reader import CheckpointReader
 from anabranch.io.plain_safetensors import PlainSafetensorsReader, is_plain_file
 from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists, bundle_files
 from anabranch.io.tensor_reader import TensorReader
+
+#: how the files of a checkpoint continue its prefix
+_PARTS: Final = re.compile(r"\.(index|index\.json|data-\d{5}-of-\d{5}(-[0-9a-f]+\.safetensors)?)$")
+
+
+def prefix_of(path: str) -> str:
+    """The prefix of the checkpoint that a path would be a file of; any other path itself."""
+    return _PARTS.sub("", path)
 
 
 def entry_file(prefix: str | os.PathLike[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads a `.safetensors` file that stands alone, as other frameworks write them, as if it were a checkpoint.
+"""Reads a `.safetensors` file that stands alone, as other frameworks write them, as if it were a checkpoint; writes it.
 
 The file's path is the prefix. It holds neither a step, nor checksums, nor pieces of partitioned variables; a tensor is
 read under the name that the file gives it.
@@ -6,6 +6,7 @@ read under the name that the file gives it.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from collections.abc import Mapping
@@ -22,12 +23,71 @@ from anabranch.io.checkpoint_manifest import Entry, Piece
 Array = npt.NDArray[Any]
 
 SUFFIX: Final = ".safetensors"
+_MAX_NAMES_SHOWN: Final = 10
 
 
 def is_plain_file(path: str | os.PathLike[str]) -> bool:
     """Whether `path` names a safetensors file that is there."""
     name = os.fspath(path)
     return name.endswith(SUFFIX) and os.path.isfile(name)
+
+
+def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorReader) -> None:
+    """Writes the tensors of a checkpoint as one safetensors file: durably, and whole or not at all.
+
+    Raises:
+      AlreadyExistsError: there is such a file.
+      InvalidArgumentError: some tensors have dtypes that such files do not know (strings, complex and quantised
+        numbers); the message names the first few.
+      OpError: the checkpoint is damaged, or the file cannot be written.
+    """
+    name = os.fspath(path)
+    if os.path.lexists(name):
+        raise errors.AlreadyExistsError(None, None, f"{name!r} exists: remove it, or take another name.")
+    table = _plain_table(name, reader)
+    try:
+        header, _ = safetensors_file.make_header(table, {})
+    except safetensors_file.SafetensorsError as error:
+        raise errors.InvalidArgumentError(None, None, f"{name!r} cannot be written: {error}.") from error
+    with os_errors.translated("write", name):
+        aside = durable.aside_name(name)
+        descriptor = durable.create_locked(aside)
+        try:
+            durable.write_all(descriptor, header)
+            for key, _, _ in table:
+                durable.write_all(descriptor, checkpoint_encoding.encode(reader.get_tensor(key, copy=False)))
+            os.fsync(descriptor)
+            os.replace(aside, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise
+        finally:
+            durable.release(descriptor)
+        durable.fsync_directory(os.path.dirname(name))
+
+
+def _plain_table(path: str, reader: tensor_reader.TensorReader) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+    """Name, dtype and shape of each tensor in the order of the file: the largest elements first."""
+    types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
+    kinds = {
+        name: np.dtype(dtype.as_numpy_dtype) if dtype.is_numpy_compatible and dtype != dtypes.string else None
+        for name, dtype in types.items()
+    }
+    strange = [
+        name for name in reader.names() if (kind := kinds[name]) is None or not safetensors_file.is_storable(kind)
+    ]
+    if strange:
+        shown = ", ".join(f"{name!r} ({types[name].name})" for name in strange[:_MAX_NAMES_SHOWN])
+        more = f" and {len(strange) - _MAX_NAMES_SHOWN} more" if len(strange) > _MAX_NAMES_SHOWN else ""
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"{path!r} cannot be written: a safetensors file has no such dtypes as those of {shown}{more}. Convert to "
+            "another format.",
+        )
+    table = [(name, kind, tuple(shapes[name])) for name, kind in kinds.items() if kind is not None]
+    return sorted(table, key=lambda row: (-row[1].itemsize, row[0]))
 
 
 class PlainSafetensorsReader(tensor_reader.TensorReader):

@@ -1,4 +1,4 @@
-"""Reads sorted string tables, LevelDB's file format, in which TensorFlow keeps the index of a checkpoint.
+"""Reads and writes sorted string tables, LevelDB's file format, in which TensorFlow keeps the index of a checkpoint.
 
 blocks | metaindex block | index block | footer (48 bytes)
 footer:  handle of the metaindex | handle of the index | padding | magic number
@@ -10,7 +10,7 @@ entry:   varint bytes shared with the key before | varint key bytes | varint val
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from anabranch.io import crc32c
@@ -19,6 +19,8 @@ _FOOTER_SIZE: Final = 48
 _MAGIC: Final = struct.pack("<Q", 0xDB4775248B80FB57)
 _TRAILER: Final = struct.Struct("<BI")
 _NOT_COMPRESSED: Final = 0
+_BLOCK_BYTES: Final = 1 << 18  # A block is closed when its entries have reached this size; TensorFlow's default.
+_RESTART_INTERVAL: Final = 16  # Every so many entries a key is written in full, so that readers can search a block.
 
 
 class SSTableError(ValueError):
@@ -40,6 +42,16 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise SSTableError(f"a number at byte {position} has no end")
+
+
+def varint(value: int) -> bytes:
+    """A base-128 number: 7 bits to a byte, the lowest first; all but the last have their highest bit set."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
@@ -98,3 +110,51 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield key, block[value_at:position]
     if position != end:
         raise SSTableError("the entries of a block do not fill it")
+
+
+def write_table(entries: Mapping[bytes, bytes]) -> bytes:
+    """The file that holds these entries, sorted by key and not compressed."""
+    data = bytearray()
+    blocks = _blocks(sorted(entries.items()))
+    # For each block its last key, and its handle.
+    index = [(block[-1][0], _append_block(data, _encoded_block(block, _RESTART_INTERVAL))) for block in blocks]
+    metaindex = _append_block(data, _encoded_block([], 1))
+    footer = metaindex + _append_block(data, _encoded_block(index, 1))
+    return bytes(data) + footer.ljust(_FOOTER_SIZE - len(_MAGIC), b"\0") + _MAGIC
+
+
+def _blocks(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The entries of each data block in turn; none is empty."""
+    block: list[tuple[bytes, bytes]] = []
+    size = 0
+    for key, value in entries:
+        block.append((key, value))
+        size += len(key) + len(value)
+        if size >= _BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _encoded_block(entries: Iterable[tuple[bytes, bytes]], restart_interval: int) -> bytes:
+    block = bytearray()
+    restarts, previous = [0], b""
+    for number, (key, value) in enumerate(entries):
+        shared = 0
+        if number % restart_interval:
+            while shared < min(len(key), len(previous)) and key[shared] == previous[shared]:
+                shared += 1
+        elif number:
+            restarts.append(len(block))
+        block += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        previous = key
+    return bytes(block) + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+
+
+def _append_block(data: bytearray, block: bytes) -> bytes:
+    """Appends a block and its trailer; returns its handle."""
+    offset = len(data)
+    data += block
+    data += _TRAILER.pack(_NOT_COMPRESSED, crc32c.masked_crc32c(block + bytes([_NOT_COMPRESSED])))
+    return varint(offset) + varint(len(block))

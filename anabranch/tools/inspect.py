@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from anabranch.core.consoles import table_console
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import DataLossError, OpError
 from anabranch.io.checkpoint_state import read_checkpoint_state
-from anabranch.io.checkpoint_store import checkpoint_exists, open_checkpoint
+from anabranch.io.checkpoint_store import checkpoint_exists, open_checkpoint, prefix_of
 from anabranch.io.event_files import summary_iterator
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.proto.graph_pb2 import DataType, GraphDef, NodeDef
@@ -39,8 +38,6 @@ from anabranch.tools.doctor import size_text
 _SAVED_MODEL_FILES: Final = ("saved_model.pb", "saved_model.pbtxt")
 _EVENT_FILES: Final = "*tfevents*"
 _INPUT_TYPES: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-#: how the files of a checkpoint continue its prefix
-_PARTS: Final = re.compile(r"\.(index|index\.json|data-\d{5}-of-\d{5}(-[0-9a-f]+\.safetensors)?)$")
 
 
 class NotInspectableError(Exception):
@@ -123,7 +120,7 @@ class Inspector:
         """
         if os.path.isdir(path):
             return self._directory(Path(path))
-        prefix = _PARTS.sub("", path)
+        prefix = prefix_of(path)
         if prefix != path and checkpoint_exists(prefix):
             return self._checkpoint(prefix)
         if checkpoint_exists(path):
@@ -248,7 +245,7 @@ class Inspector:
 
 def _prefixes_in(directory: Path) -> list[str]:
     """The checkpoints of a directory that no state lists, plain safetensors files among them."""
-    prefixes = {_PARTS.sub("", str(file)) for file in directory.iterdir()}
+    prefixes = {prefix_of(str(file)) for file in directory.iterdir()}
     return sorted(prefix for prefix in prefixes if checkpoint_exists(prefix))
 
 

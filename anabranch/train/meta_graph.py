@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from anabranch.core.colocation import colocation_group, colocation_leader
@@ -94,6 +95,8 @@ def _collection_def(key: str, items: Sequence[Any], export_scope: str | None) ->
         return definition
     if all(isinstance(item, bytes | str) for item in items):
         definition.bytes_list.value.extend(as_bytes(item) for item in items)
+    elif all(isinstance(item, AnyMessage) for item in items):
+        definition.any_list.value.extend(items)
     elif all(isinstance(item, int) for item in items):
         definition.int64_list.value.extend(items)
     elif all(isinstance(item, int | float) for item in items):
@@ -348,6 +351,8 @@ def _collection_values(
         return [int(value) for value in definition.int64_list.value]
     if kind == "float_list":
         return [float(value) for value in definition.float_list.value]
+    if kind == "any_list":
+        return list(definition.any_list.value)
     logging.warning("The collection %r of the meta graph is left out: it is of the unknown kind %s", key, kind)
     return []
 

@@ -1,0 +1,3 @@
+from anabranch.serving.builder import (
+    SavedModelBuilder as SavedModelBuilder,
+)

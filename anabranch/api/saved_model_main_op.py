@@ -1,0 +1,7 @@
+"""`tf.saved_model.main_op`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

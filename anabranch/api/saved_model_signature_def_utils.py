@@ -1,0 +1,7 @@
+"""`tf.saved_model.signature_def_utils`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

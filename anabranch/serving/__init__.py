@@ -1,0 +1,1 @@
+"""Models as others serve them: SavedModels, written and read."""
