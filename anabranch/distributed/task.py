@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.distributed.network import TaskNetwork
+from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
@@ -30,6 +30,8 @@ class Task:
         self.state = LocalTask(name)
         self.service = WorkerService(ServedTask(name, self.state, addresses, config, incarnation), self._post)
         self._network: TaskNetwork | None = None
+        #: to the tasks that something was sent to, by their addresses
+        self._connections: dict[str, TaskConnection] = {}
 
     def join(self, network: TaskNetwork) -> None:
         """Lets the task reach the others."""
@@ -50,5 +52,9 @@ class Task:
         self.state.containers.close()
 
     def _post(self, address: str, frames: Frames) -> None:
-        assert self._network is not None
-        self._network.connect(address).post(frames)
+        # a step sends many tensors: to look for the peer of an address takes longer than to send one
+        connection = self._connections.get(address)
+        if connection is None:
+            assert self._network is not None
+            connection = self._connections[address] = self._network.connect(address)
+        connection.post(frames)

@@ -77,6 +77,10 @@ _MONITORED: Final = (
 )
 _KEYS_DIFFER: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 
+#: as plain numbers: what is asked with each message takes an enumeration's time else
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
+
 _Socket = zmq.Socket[bytes]
 
 
@@ -268,10 +272,10 @@ class Endpoint:
                 return
 
     def _take_message(self, inbox: _Socket, lane: Lane) -> bool:
-        try:
-            part = inbox.recv(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
+        # asked first: an exception takes as long as a message
+        if not _events_of(inbox) & _POLLIN:
             return False
+        part = inbox.recv(zmq.NOBLOCK, copy=False)
         data, frames = part.bytes if len(part) <= wire.HEADER_BYTES else b"", Frames()
         while part.more:
             part = inbox.recv(zmq.NOBLOCK, copy=False)
@@ -546,6 +550,12 @@ class _ConnectionEvent:
         if self.event in _KEYS_DIFFER:
             return link.unauthenticated(self.channel)
         return link.broken(self.channel, now)
+
+
+def _events_of(inbox: _Socket) -> int:
+    events = inbox.getsockopt(_EVENTS)
+    assert isinstance(events, int)
+    return events
 
 
 def _port_of(inbox: _Socket) -> int:

@@ -30,9 +30,7 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
     DeviceDef,
     OpenSession,
-    RunPartition,
     TaskDescription,
-    TransferValue,
     WorkerReply,
     WorkerRequest,
 )
@@ -47,11 +45,21 @@ from anabranch.runtime.messages import (
     event_to_proto,
     malformed,
     nodes_by_origin,
-    value_from_proto,
-    value_to_proto,
 )
 from anabranch.runtime.protocols import OnDone, RegisteredPartition
-from anabranch.runtime.rendezvous import DEAD, Dead, Key, StepId
+from anabranch.runtime.rendezvous import DEAD, Dead, Key
+from anabranch.runtime.step_messages import (
+    Start,
+    StepMessage,
+    Transfer,
+    decode_done,
+    decode_start,
+    decode_transfer,
+    encode_done,
+    encode_start,
+    encode_transfer,
+    kind_of,
+)
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.partition_codec import partition_from_proto, partition_to_proto
 from anabranch.xla.partitions import Partition
@@ -137,9 +145,9 @@ class WorkerService:
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
         try:
+            if kind_of(frames) is StepMessage.START:
+                return self._run(decode_start(frames))
             request = _request(frames)
-            if request.WhichOneof("kind") == "run":
-                return self._run(request, frames[1:])
             return _reply(self._do(request, ""))
         except Exception as error:  # whatever it is, the master has to know
             return _reply(WorkerReply(error=error_to_proto(error)))
@@ -176,42 +184,44 @@ class WorkerService:
             owner: who asks. Its sessions end with it (`lost`).
         """
         try:
-            request = _request(frames)
-            kind = request.WhichOneof("kind")
-            if kind == "release":
-                on_reply(self._answered(request, owner))
+            if kind_of(frames) is not StepMessage.START:
+                request = _request(frames)
+                if request.WhichOneof("kind") == "release":
+                    on_reply(self._answered(request, owner))
+                else:
+                    # it may take a while, and the caller may be the thread that receives
+                    worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
                 return
-            if kind != "run":
-                # it may take a while, and the caller may be the thread that receives
-                worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
-                return
-            run, events = request.run, list[ItemEvent]()
-            partition, feeds = self._partition(request.session, run.partition), _feeds(run, frames[1:])
+            run, events = decode_start(frames), list[ItemEvent]()
+            partition = self._partition(run.session, run.partition)
         except Exception as error:
             on_reply(_reply(WorkerReply(error=error_to_proto(error))))
             return
         partition.start(
-            run.number,
-            feeds,
+            run.step,
+            run.feeds,
             lambda outcome: on_reply(_outcome(outcome, events)),
-            run.timeout or None,
+            run.timeout,
             events.append if run.recorded else None,
         )
 
     def accept(self, frames: Frames) -> None:
         """Takes a message that is not answered; one that is malformed, or comes too late, is dropped."""
         try:
+            if kind_of(frames) is StepMessage.TRANSFER:
+                transfer = decode_transfer(frames)
+                with self._lock:
+                    served = self._sessions.get(transfer.key.step.session)
+                if served is not None:
+                    _deliver(served.session, transfer)
+                return
             request = _request(frames)
             with self._lock:
                 served = self._sessions.get(request.session)
-            if served is None:
-                return
-            if request.WhichOneof("kind") == "abort":
+            if served is not None and request.WhichOneof("kind") == "abort":
                 error = error_from_proto(request.abort.error, {})
                 known = error if isinstance(error, OpError) else UnknownError(None, None, str(error))
                 served.session.abort(request.abort.number, known)
-            elif request.WhichOneof("kind") == "transfer":
-                _deliver(served.session, request.transfer, frames[1:])
         except (OpError, TypeError, ValueError):
             _log.warning("dropped a message between tasks that is malformed, or came twice", exc_info=True)
 
@@ -244,22 +254,13 @@ class WorkerService:
         assert self._post is not None
         served = self._served(key.step.session)
         address = served.addresses[task_of(key.destination)]
-        arrays = Frames()
-        transfer = TransferValue(
-            number=key.step.number,
-            source=key.source,
-            destination=key.destination,
-            tensor=key.tensor,
-            frame=key.frame,
-            iteration=key.iteration,
-        )
         if isinstance(value, Dead):
-            transfer.is_dead = True
+            frames = encode_transfer(key, None)
+        elif served.halves and getattr(value, "dtype", None) == np.float32:
+            frames = encode_transfer(key, np.asarray(value).astype(bfloat16.as_numpy_dtype), is_halved=True)
         else:
-            if served.halves and getattr(value, "dtype", None) == np.float32:
-                value, transfer.is_halved = np.asarray(value).astype(bfloat16.as_numpy_dtype), True
-            transfer.value.CopyFrom(value_to_proto(value, arrays))
-        self._post(address, [WorkerRequest(session=key.step.session, transfer=transfer).SerializeToString(), *arrays])
+            frames = encode_transfer(key, value)
+        self._post(address, frames)
 
     def close(self) -> None:
         """Ends all sessions: their steps are cancelled."""
@@ -347,14 +348,12 @@ class WorkerService:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
         return partition
 
-    def _run(self, request: WorkerRequest, arrays: Frames) -> Frames:
-        run, events = request.run, list[ItemEvent]()
-        partition = self._partition(request.session, run.partition)
+    def _run(self, run: Start) -> Frames:
+        events = list[ItemEvent]()
+        partition = self._partition(run.session, run.partition)
         record = events.append if run.recorded else None
         try:
-            outcome: Sequence[TensorValue] | Exception = partition.run(
-                run.number, _feeds(run, arrays), record, run.timeout or None
-            )
+            outcome: Sequence[TensorValue] | Exception = partition.run(run.step, run.feeds, record, run.timeout)
         except Exception as error:
             # its frames hold what the step held, a lock for instance, and this one would hold them for long
             outcome = error.with_traceback(None)
@@ -367,14 +366,12 @@ def _close_all(sessions: Sequence[_ServedSession]) -> None:
         served.session.forget()
 
 
-def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frames) -> None:
+def _deliver(session: LocalWorkerSession, transfer: Transfer) -> None:
     """Gives what another task sent to the step that it is for."""
-    step = StepId(session.name, transfer.number)
-    key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
-    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
+    value = DEAD if transfer.value is None else transfer.value
     if transfer.is_halved:
         value = np.asarray(value).astype(np.float32)
-    session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
+    session.containers.rendezvous.arrive(transfer.key, value, transfer.size)
 
 
 def _request(frames: Frames) -> WorkerRequest:
@@ -384,28 +381,16 @@ def _request(frames: Frames) -> WorkerRequest:
         raise malformed(error) from error
 
 
-def _feeds(run: RunPartition, arrays: Frames) -> list[TensorValue]:
-    try:
-        rest = iter(arrays)
-        return [value_from_proto(value, rest, is_own=False) for value in run.feed]
-    except (TypeError, ValueError) as error:
-        raise malformed(error) from error
-
-
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:
-    reply, arrays = WorkerReply(event=[event_to_proto(event) for event in events]), Frames()
-    if isinstance(outcome, BaseException):
-        known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
-        reply.error.CopyFrom(error_to_proto(known))
-        return [reply.SerializeToString()]
-    try:
-        reply.fetch.extend([value_to_proto(value, arrays) for value in outcome])
-    except Exception as error:
-        # a value that cannot be sent makes the reply an error, and those before it must not go along
-        reply.ClearField("fetch")
-        reply.error.CopyFrom(error_to_proto(error))
-        arrays.clear()
-    return [reply.SerializeToString(), *arrays]
+    reply = WorkerReply(event=[event_to_proto(event) for event in events])
+    if not isinstance(outcome, BaseException):
+        try:
+            return encode_done(outcome, reply.SerializeToString() if events else b"")
+        except Exception as error:  # a value that cannot be sent
+            outcome = error
+    known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
+    reply.error.CopyFrom(error_to_proto(known))
+    return _reply(reply)
 
 
 def _reply(reply: WorkerReply) -> Frames:
@@ -519,11 +504,12 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         InvalidArgumentError: it is malformed.
     """
     try:
-        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
-        values = [value_from_proto(value, arrays) for value in reply.fetch]
-    except (DecodeError, IndexError, TypeError, ValueError) as error:
+        if kind_of(frames) is None:
+            return WorkerReply.FromString(bytes(frames[0])), []
+        done = decode_done(frames)
+        return WorkerReply.FromString(done.told), done.fetches
+    except (DecodeError, IndexError) as error:
         raise malformed(error) from error
-    return reply, values
 
 
 class RemotePartition:
@@ -578,15 +564,7 @@ class RemotePartition:
         self._session.release(self._number, False)
 
     def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
-        arrays = Frames()
-        run = RunPartition(
-            partition=self._number,
-            number=number,
-            feed=[value_to_proto(value, arrays) for value in feeds],
-            timeout=timeout or 0.0,
-            recorded=recorded,
-        )
-        return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
+        return encode_start(self._session.name, self._number, number, timeout, recorded, feeds)
 
     def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
         if reply.HasField("error"):
