@@ -83,7 +83,7 @@ _DEAD: Final = 1
 _HALVED: Final = 2
 
 
-class Start(NamedTuple):
+class StepStart(NamedTuple):
     """Run a partition as part of a step."""
 
     session: str
@@ -95,7 +95,7 @@ class Start(NamedTuple):
     feeds: list[TensorValue]
 
 
-class Transfer(NamedTuple):
+class SentTensor(NamedTuple):
     """A tensor that goes from one task to another in a step."""
 
     key: Key
@@ -107,7 +107,7 @@ class Transfer(NamedTuple):
     size: int
 
 
-class Done(NamedTuple):
+class StepDone(NamedTuple):
     """What a partition's step has fetched."""
 
     fetches: list[TensorValue]
@@ -218,30 +218,30 @@ def kind_of(frames: Frames) -> StepMessage | None:
     return kind
 
 
-def decode_start(frames: Frames) -> Start:
+def decode_start(frames: Frames) -> StepStart:
     """What starts a partition; the values may keep frames alive, and cannot be written.
 
     Raises:
         InvalidArgumentError: it is malformed.
     """
 
-    def read(reader: _Reader) -> Start:
+    def read(reader: _Reader) -> StepStart:
         partition, step, timeout, recorded, count, length = reader.fields(_START)
-        return Start(
+        return StepStart(
             reader.take(length).decode(), partition, step, timeout or None, bool(recorded), reader.values(count)
         )
 
     return _read(StepMessage.START, frames, read)
 
 
-def decode_transfer(frames: Frames) -> Transfer:
+def decode_transfer(frames: Frames) -> SentTensor:
     """A tensor of another task; it may keep a frame alive, and cannot be written.
 
     Raises:
         InvalidArgumentError: it is malformed.
     """
 
-    def read(reader: _Reader) -> Transfer:
+    def read(reader: _Reader) -> SentTensor:
         step, iteration, flags, count, length = reader.fields(_TRANSFER)
         session, source, destination, tensor, frame = _names(reader.take(length))
         if count != (0 if flags & _DEAD else 1):
@@ -249,22 +249,22 @@ def decode_transfer(frames: Frames) -> Transfer:
         size = len(frames[0]) + sum(map(len, frames[1:]))
         value = reader.value() if count else None
         key = Key(StepId(session, step), source, destination, tensor, frame, iteration)
-        return Transfer(key, value, bool(flags & _HALVED), size)
+        return SentTensor(key, value, bool(flags & _HALVED), size)
 
     return _read(StepMessage.TRANSFER, frames, read)
 
 
-def decode_done(frames: Frames) -> Done:
+def decode_done(frames: Frames) -> StepDone:
     """What a partition has fetched: arrays that can be written, and keep no frame alive.
 
     Raises:
         InvalidArgumentError: it is malformed.
     """
 
-    def read(reader: _Reader) -> Done:
+    def read(reader: _Reader) -> StepDone:
         count, length = reader.fields(_DONE)
         told = reader.take(length)
-        return Done([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], told)
+        return StepDone([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], told)
 
     return _read(StepMessage.DONE, frames, read)
 

@@ -49,9 +49,9 @@ from anabranch.runtime.messages import (
 from anabranch.runtime.protocols import OnDone, RegisteredPartition
 from anabranch.runtime.rendezvous import DEAD, Dead, Key
 from anabranch.runtime.step_messages import (
-    Start,
+    SentTensor,
     StepMessage,
-    Transfer,
+    StepStart,
     decode_done,
     decode_start,
     decode_transfer,
@@ -348,7 +348,7 @@ class WorkerService:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
         return partition
 
-    def _run(self, run: Start) -> Frames:
+    def _run(self, run: StepStart) -> Frames:
         events = list[ItemEvent]()
         partition = self._partition(run.session, run.partition)
         record = events.append if run.recorded else None
@@ -366,7 +366,7 @@ def _close_all(sessions: Sequence[_ServedSession]) -> None:
         served.session.forget()
 
 
-def _deliver(session: LocalWorkerSession, transfer: Transfer) -> None:
+def _deliver(session: LocalWorkerSession, transfer: SentTensor) -> None:
     """Gives what another task sent to the step that it is for."""
     value = DEAD if transfer.value is None else transfer.value
     if transfer.is_halved:
