@@ -112,7 +112,7 @@ class _Pin:
     def take(self) -> bool:
         """Pins the variable, which is locked; False where it has no value, or none in the host's memory."""
         value = self._value = self._state.value
-        if not isinstance(value, jax.Array) or value.device.platform != "cpu":
+        if not isinstance(value, jax.Array) or any(one.platform != "cpu" for one in value.devices()):
             return False
         # pinned and noted in one call, so that an exception from outside finds both or neither (see `island_call`)
         self._noted.extend(map(pin, self._pins, repeat(None)))
@@ -130,7 +130,8 @@ class _Pin:
             "shape": (value.size * dtype.itemsize,),
             "typestr": "|u1",
         }
-        return np.asarray(self).view(dtype).reshape(value.shape)
+        shown: np.ndarray[Any, Any] = np.asarray(self).view(dtype).reshape(value.shape)
+        return shown
 
     def __del__(self) -> None:
         drain(map(unpin, self._pins, self._noted))
