@@ -112,7 +112,8 @@ class _Pin:
     def take(self) -> bool:
         """Pins the variable, which is locked; False where it has no value, or none in the host's memory."""
         value = self._value = self._state.value
-        if not isinstance(value, jax.Array) or any(one.platform != "cpu" for one in value.devices()):
+        # one of several devices' memories has no single address
+        if not isinstance(value, jax.Array) or [one.platform for one in value.devices()] != ["cpu"]:
             return False
         # pinned and noted in one call, so that an exception from outside finds both or neither (see `island_call`)
         self._noted.extend(map(pin, self._pins, repeat(None)))
