@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.distributed.network import TaskNetwork
+from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
@@ -43,6 +43,8 @@ class Task:
             ServedTask(name, self.state, addresses, config, incarnation), self._post, opener, submit
         )
         self._network: TaskNetwork | None = None
+        #: to the tasks that something was sent to, by their addresses
+        self._connections: dict[str, TaskConnection] = {}
 
     def join(self, network: TaskNetwork) -> None:
         """Lets the task reach the others."""
@@ -63,5 +65,9 @@ class Task:
         self.state.containers.close()
 
     def _post(self, address: str, frames: Frames) -> None:
-        assert self._network is not None
-        self._network.connect(address).post(frames)
+        # a step sends many tensors: to look for the peer of an address takes longer than to send one
+        connection = self._connections.get(address)
+        if connection is None:
+            assert self._network is not None
+            connection = self._connections[address] = self._network.connect(address)
+        connection.post(frames)

@@ -65,6 +65,10 @@ _MONITORED: Final = (
 )
 _KEYS_DIFFER: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 
+#: as plain numbers: what is asked with each message takes an enumeration's time else
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
+
 _Socket = zmq.Socket[bytes]
 
 

@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 from anabranch.runtime.messages import Buffer, Frames
 
-VERSION: Final = 1
+VERSION: Final = 2
 _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")

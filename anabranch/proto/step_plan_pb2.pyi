@@ -530,48 +530,9 @@ class PartitionDef(_message.Message):
 Global___PartitionDef: _TypeAlias = PartitionDef  # noqa: Y015
 
 @_typing.final
-class ValueDef(_message.Message):
-    """---- runs
-
-    A value that is fed or fetched: an array, whose bytes follow the message, or a handle.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    DTYPE_FIELD_NUMBER: _builtins.int
-    DIM_FIELD_NUMBER: _builtins.int
-    IS_ARRAY_FIELD_NUMBER: _builtins.int
-    HANDLE_FIELD_NUMBER: _builtins.int
-    LENGTH_FIELD_NUMBER: _builtins.int
-    dtype: _graph_pb2.DataType.ValueType
-    is_array: _builtins.bool
-    @_builtins.property
-    def dim(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def handle(self) -> Global___HandleDef: ...
-    @_builtins.property
-    def length(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """of each string of an array of strings"""
-
-    def __init__(
-        self,
-        *,
-        dtype: _graph_pb2.DataType.ValueType = ...,
-        dim: _abc.Iterable[_builtins.int] | None = ...,
-        is_array: _builtins.bool = ...,
-        handle: Global___HandleDef | None = ...,
-        length: _abc.Iterable[_builtins.int] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dim", b"dim", "dtype", b"dtype", "handle", b"handle", "is_array", b"is_array", "length", b"length"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ValueDef: _TypeAlias = ValueDef  # noqa: Y015
-
-@_typing.final
 class OpenSession(_message.Message):
+    """---- runs"""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -656,43 +617,6 @@ class RegisterPartition(_message.Message):
 Global___RegisterPartition: _TypeAlias = RegisterPartition  # noqa: Y015
 
 @_typing.final
-class RunPartition(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITION_FIELD_NUMBER: _builtins.int
-    NUMBER_FIELD_NUMBER: _builtins.int
-    FEED_FIELD_NUMBER: _builtins.int
-    TIMEOUT_FIELD_NUMBER: _builtins.int
-    RECORDED_FIELD_NUMBER: _builtins.int
-    FIRST_STEP_FIELD_NUMBER: _builtins.int
-    partition: _builtins.int
-    number: _builtins.int
-    timeout: _builtins.float
-    """seconds; 0: any time"""
-    recorded: _builtins.bool
-    first_step: _builtins.int
-    """steps below have ended"""
-    @_builtins.property
-    def feed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueDef]: ...
-    def __init__(
-        self,
-        *,
-        partition: _builtins.int = ...,
-        number: _builtins.int = ...,
-        feed: _abc.Iterable[Global___ValueDef] | None = ...,
-        timeout: _builtins.float = ...,
-        recorded: _builtins.bool = ...,
-        first_step: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["feed", b"feed", "first_step", b"first_step", "number", b"number", "partition", b"partition", "recorded", b"recorded", "timeout", b"timeout"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RunPartition: _TypeAlias = RunPartition  # noqa: Y015
-
-@_typing.final
 class ReleasePartition(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -761,53 +685,6 @@ class AbortStep(_message.Message):
 Global___AbortStep: _TypeAlias = AbortStep  # noqa: Y015
 
 @_typing.final
-class TransferValue(_message.Message):
-    """A value that goes from one task to another in a step. Its bytes follow the message."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NUMBER_FIELD_NUMBER: _builtins.int
-    SOURCE_FIELD_NUMBER: _builtins.int
-    DESTINATION_FIELD_NUMBER: _builtins.int
-    TENSOR_FIELD_NUMBER: _builtins.int
-    FRAME_FIELD_NUMBER: _builtins.int
-    ITERATION_FIELD_NUMBER: _builtins.int
-    IS_DEAD_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    IS_HALVED_FIELD_NUMBER: _builtins.int
-    number: _builtins.int
-    source: _builtins.str
-    destination: _builtins.str
-    tensor: _builtins.str
-    frame: _builtins.str
-    iteration: _builtins.int
-    is_dead: _builtins.bool
-    is_halved: _builtins.bool
-    """a float32 tensor, sent as bfloat16"""
-    @_builtins.property
-    def value(self) -> Global___ValueDef: ...
-    def __init__(
-        self,
-        *,
-        number: _builtins.int = ...,
-        source: _builtins.str = ...,
-        destination: _builtins.str = ...,
-        tensor: _builtins.str = ...,
-        frame: _builtins.str = ...,
-        iteration: _builtins.int = ...,
-        is_dead: _builtins.bool = ...,
-        value: Global___ValueDef | None = ...,
-        is_halved: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "frame", b"frame", "is_dead", b"is_dead", "is_halved", b"is_halved", "iteration", b"iteration", "number", b"number", "source", b"source", "tensor", b"tensor", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TransferValue: _TypeAlias = TransferValue  # noqa: Y015
-
-@_typing.final
 class DescribeTask(_message.Message):
     """Asks for what a task is: its cluster and its devices."""
 
@@ -870,11 +747,9 @@ class WorkerRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     OPEN_FIELD_NUMBER: _builtins.int
     REGISTER_FIELD_NUMBER: _builtins.int
-    RUN_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     ABORT_FIELD_NUMBER: _builtins.int
-    TRANSFER_FIELD_NUMBER: _builtins.int
     DESCRIBE_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     WATCH_FIELD_NUMBER: _builtins.int
@@ -884,15 +759,11 @@ class WorkerRequest(_message.Message):
     @_builtins.property
     def register(self) -> Global___RegisterPartition: ...
     @_builtins.property
-    def run(self) -> Global___RunPartition: ...
-    @_builtins.property
     def release(self) -> Global___ReleasePartition: ...
     @_builtins.property
     def close(self) -> Global___CloseSession: ...
     @_builtins.property
     def abort(self) -> Global___AbortStep: ...
-    @_builtins.property
-    def transfer(self) -> Global___TransferValue: ...
     @_builtins.property
     def describe(self) -> Global___DescribeTask: ...
     @_builtins.property
@@ -905,20 +776,18 @@ class WorkerRequest(_message.Message):
         session: _builtins.str = ...,
         open: Global___OpenSession | None = ...,
         register: Global___RegisterPartition | None = ...,
-        run: Global___RunPartition | None = ...,
         release: Global___ReleasePartition | None = ...,
         close: Global___CloseSession | None = ...,
         abort: Global___AbortStep | None = ...,
-        transfer: Global___TransferValue | None = ...,
         describe: Global___DescribeTask | None = ...,
         reset: Global___ResetContainers | None = ...,
         watch: Global___WatchSession | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "transfer", b"transfer", "watch", b"watch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "session", b"session", "transfer", b"transfer", "watch", b"watch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "run", "release", "close", "abort", "transfer", "describe", "reset", "watch"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1092,15 +961,10 @@ Global___ErrorDef: _TypeAlias = ErrorDef  # noqa: Y015
 class WorkerReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    FETCH_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     LOST_TASK_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def fetch(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueDef]:
-        """of RunPartition"""
-
     @_builtins.property
     def event(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemEventDef]: ...
     @_builtins.property
@@ -1114,7 +978,6 @@ class WorkerReply(_message.Message):
     def __init__(
         self,
         *,
-        fetch: _abc.Iterable[Global___ValueDef] | None = ...,
         event: _abc.Iterable[Global___ItemEventDef] | None = ...,
         error: Global___ErrorDef | None = ...,
         description: Global___TaskDescription | None = ...,
@@ -1122,7 +985,7 @@ class WorkerReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch", "lost_task", b"lost_task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "lost_task", b"lost_task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,6 +24,7 @@ from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
 from anabranch.runtime.item_work import ItemWork
+from anabranch.runtime.pinned_read import is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.rendezvous import Exchange, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
@@ -82,7 +83,10 @@ class BoundPartition:
     def _bind(self, item: PlanItem, position: int) -> ItemCall:
         environment = self._environment
         if isinstance(item, Island):
-            return IslandCall(item, self._slots, environment, environment.devices.get(item.device))
+            call = IslandCall(item, self._slots, environment, environment.devices.get(item.device))
+            # the executor keeps values to the end of a step, so that whoever writes a variable would find it pinned
+            is_read = self._graph is None and is_only_sent(item, self.partition)
+            return pinned_read(call, self._slots, environment.containers) if is_read else call
         if self._graph is None:
             outputs = [self._slots[t] for t in item.outputs]
         else:

@@ -51,11 +51,11 @@ from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import watching
 
 #: takes everything from an iterator, in one call
-_drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
-_acquire: Final[Callable[[Any], bool]] = type(threading.Lock()).acquire
-_release: Final[Callable[[Any], None]] = type(threading.Lock()).release
-_pin: Final[Callable[[list[None], None], None]] = list.append
-_unpin: Final[Callable[[list[None], None], None]] = list.remove
+drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
+acquire: Final[Callable[[Any], bool]] = type(threading.Lock()).acquire
+release: Final[Callable[[Any], None]] = type(threading.Lock()).release
+pin: Final[Callable[[list[None], None], None]] = list.append
+unpin: Final[Callable[[list[None], None], None]] = list.remove
 
 
 class _NotInOneCallError(Exception):
@@ -174,26 +174,26 @@ class IslandCall(ItemCall):
         held: list[bool] = []
         if not self._pins:
             # it is made before there is anything to undo, and reads `held` when it is drawn from
-            undo: Iterator[Any] = map(_release, compress(self._locks, held))
+            undo: Iterator[Any] = map(release, compress(self._locks, held))
             try:
-                held.extend(map(_acquire, self._locks))
+                held.extend(map(acquire, self._locks))
                 results = self._dispatch(frame, [*inputs, *self._take_values(), *tail], apart)
             finally:
-                _drain(undo)
+                drain(undo)
             return results
         pinned: list[None] = []
         # variables that are only read are pinned and unlocked before the program runs: nobody waits for a reader (0012)
-        release_read = map(_release, compress(self._read_locks, compress(held, self._reads)))
-        release_written = map(_release, compress(self._written_locks, compress(held, self._writes)))
-        undo = chain(map(_unpin, self._pins, pinned), release_read, release_written)
+        release_read = map(release, compress(self._read_locks, compress(held, self._reads)))
+        release_written = map(release, compress(self._written_locks, compress(held, self._writes)))
+        undo = chain(map(unpin, self._pins, pinned), release_read, release_written)
         try:
-            held.extend(map(_acquire, self._locks))
+            held.extend(map(acquire, self._locks))
             args = [*inputs, *self._take_values(), *tail]
-            pinned.extend(map(_pin, self._pins, repeat(None)))
-            _drain(release_read)
+            pinned.extend(map(pin, self._pins, repeat(None)))
+            drain(release_read)
             results = self._dispatch(frame, args, apart)
         finally:
-            _drain(undo)
+            drain(undo)
         return results
 
     def _take_values(self) -> list[Any]:
@@ -266,11 +266,11 @@ class IslandCall(ItemCall):
         if variant.checks:
             consumers = [store or others.append for store in self._stores_checked]
             outputs = repeat(others.append, len(self._outputs))
-            _drain(map(call, chain(outputs, consumers, repeat(others.append)), results))
+            drain(map(call, chain(outputs, consumers, repeat(others.append)), results))
         elif self._outputs:
-            _drain(chain(map(others.append, islice(results, len(self._outputs))), stores))
+            drain(chain(map(others.append, islice(results, len(self._outputs))), stores))
         else:
-            _drain(stores)
+            drain(stores)
         return others
 
     def _variant(self, values: list[Any], args: list[Any], watched: bool = False) -> Variant:
@@ -292,7 +292,7 @@ class IslandCall(ItemCall):
         at = first + len(self._stores_late)
         if len(results) > at and np.asarray(results[at]).any():
             raise failed_check(checks, results[at], results[at + 1 :])
-        _drain(map(call, self._stores_late, results[first:at]))
+        drain(map(call, self._stores_late, results[first:at]))
 
     def _consumer_of(self, position: int) -> Any:
         """The first operation that takes an input."""

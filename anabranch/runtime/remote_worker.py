@@ -16,7 +16,7 @@ from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.proto.step_plan_pb2 import OpenSession, RunPartition, WorkerReply, WorkerRequest
+from anabranch.proto.step_plan_pb2 import OpenSession, WorkerReply, WorkerRequest
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.messages import (
     Frames,
@@ -25,10 +25,9 @@ from anabranch.runtime.messages import (
     event_from_proto,
     malformed,
     nodes_by_origin,
-    value_from_proto,
-    value_to_proto,
 )
 from anabranch.runtime.protocols import OnDone
+from anabranch.runtime.step_messages import decode_done, encode_start, kind_of
 from anabranch.runtime.task_sessions import Watcher
 from anabranch.runtime.worker_service import Transport
 from anabranch.xla.partition_codec import partition_to_proto
@@ -167,11 +166,12 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         InvalidArgumentError: it is malformed.
     """
     try:
-        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
-        values = [value_from_proto(value, arrays) for value in reply.fetch]
-    except (DecodeError, IndexError, TypeError, ValueError) as error:
+        if kind_of(frames) is None:
+            return WorkerReply.FromString(bytes(frames[0])), []
+        done = decode_done(frames)
+        return WorkerReply.FromString(done.told), done.fetches
+    except (DecodeError, IndexError) as error:
         raise malformed(error) from error
-    return reply, values
 
 
 class RemotePartition:
@@ -226,16 +226,16 @@ class RemotePartition:
         self._session.release(self._number, False)
 
     def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
-        arrays = Frames()
-        run = RunPartition(
-            partition=self._number,
-            number=number,
-            feed=[value_to_proto(value, arrays) for value in feeds],
-            timeout=timeout or 0.0,
+        session = self._session
+        return encode_start(
+            session.name,
+            self._number,
+            number,
+            feeds,
+            timeout=timeout,
             recorded=recorded,
-            first_step=self._session.first_step(),
+            first_step=session.first_step(),
         )
-        return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
 
     def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
         if reply.HasField("error"):

@@ -51,7 +51,7 @@ class LeaseState(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Lease(Generic[T]):
+class SessionLease(Generic[T]):
     """A session of a master.
 
     Attributes:
@@ -74,21 +74,21 @@ class Lease(Generic[T]):
 class BeginLease(Generic[T]):
     """An instruction: open the session, then say `begun` or `not_begun`."""
 
-    lease: Lease[T]
+    lease: SessionLease[T]
 
 
 @dataclass(frozen=True, slots=True)
 class EndLease(Generic[T]):
     """An instruction: end the session, its steps first, then say `ended`."""
 
-    lease: Lease[T]
+    lease: SessionLease[T]
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Generic[T]):
     """An instruction: a lease that waited will not begin."""
 
-    lease: Lease[T]
+    lease: SessionLease[T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class TaskSessions(Generic[T]):
     """See the module docstring. Not thread-safe, and it calls nobody."""
 
     def __init__(self) -> None:
-        self._leases: dict[str, Lease[T]] = {}
-        self._waiting: dict[str, Lease[T]] = {}
+        self._leases: dict[str, SessionLease[T]] = {}
+        self._waiting: dict[str, SessionLease[T]] = {}
 
     def __len__(self) -> int:
         return len(self._leases) + len(self._waiting)
 
     @property
-    def open(self) -> list[Lease[T]]:
+    def open(self) -> list[SessionLease[T]]:
         """The leases that are open."""
         return [lease for lease in self._leases.values() if lease.state is LeaseState.OPEN]
 
@@ -122,7 +122,7 @@ class TaskSessions(Generic[T]):
         lease = self._leases.get(name)
         return lease.held if lease is not None and lease.state is LeaseState.OPEN else None
 
-    def asked(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def asked(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         """A master asks for a session."""
         current = self._leases.get(lease.name)
         if current is None:
@@ -131,7 +131,7 @@ class TaskSessions(Generic[T]):
         self._waiting[lease.name] = lease
         return done
 
-    def begun(self, lease: Lease[T], held: T) -> list[Instruction[T]]:
+    def begun(self, lease: SessionLease[T], held: T) -> list[Instruction[T]]:
         """A session was opened."""
         lease.held = held
         if lease.state is LeaseState.OPENING:
@@ -139,11 +139,11 @@ class TaskSessions(Generic[T]):
             return []
         return [EndLease(lease)]
 
-    def not_begun(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def not_begun(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         """A session could not be opened."""
         return self._next(lease)
 
-    def ended(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def ended(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         """A session has ended, and nothing of its steps runs any more."""
         return self._next(lease)
 
@@ -175,14 +175,14 @@ class TaskSessions(Generic[T]):
         done: list[Instruction[T]] = [] if before is None else [Tell(before, ())]
         return [*done, *self._tell(lease)] if lease.lost_tasks else done
 
-    def _task_lost(self, lease: Lease[T], address: str, task: str) -> list[Instruction[T]]:
+    def _task_lost(self, lease: SessionLease[T], address: str, task: str) -> list[Instruction[T]]:
         names = [name for name, known in lease.addresses.items() if name == task or known == address]
         if not names or lease.state is LeaseState.ENDING:
             return []
         lease.lost_tasks.update(dict.fromkeys(names))
         return self._tell(lease)
 
-    def _tell(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def _tell(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         watcher, lease.watcher = lease.watcher, None
         if watcher is None:
             return []
@@ -190,12 +190,12 @@ class TaskSessions(Generic[T]):
         lease.lost_tasks.clear()
         return [Tell(watcher, tasks)]
 
-    def _begin(self, lease: Lease[T]) -> Instruction[T]:
+    def _begin(self, lease: SessionLease[T]) -> Instruction[T]:
         self._leases[lease.name] = lease
         lease.state = LeaseState.OPENING
         return BeginLease(lease)
 
-    def _over(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def _over(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         if lease.state is LeaseState.ENDING:
             return []
         was_open = lease.state is LeaseState.OPEN
@@ -210,7 +210,7 @@ class TaskSessions(Generic[T]):
         waiting.state = LeaseState.OVER
         return [Refuse(waiting)]
 
-    def _next(self, lease: Lease[T]) -> list[Instruction[T]]:
+    def _next(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         lease.state = LeaseState.OVER
         del self._leases[lease.name]
         waiting = self._waiting.pop(lease.name, None)

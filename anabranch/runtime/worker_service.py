@@ -27,9 +27,7 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
     DeviceDef,
     OpenSession,
-    RunPartition,
     TaskDescription,
-    TransferValue,
     WorkerReply,
     WorkerRequest,
 )
@@ -42,17 +40,25 @@ from anabranch.runtime.messages import (
     error_to_proto,
     event_to_proto,
     malformed,
-    value_from_proto,
-    value_to_proto,
 )
 from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
-from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
+from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous
+from anabranch.runtime.step_messages import (
+    SentTensor,
+    StepMessage,
+    StepStart,
+    decode_start,
+    decode_transfer,
+    encode_done,
+    encode_transfer,
+    kind_of,
+)
 from anabranch.runtime.task_sessions import (
     BeginLease,
     EndLease,
     Instruction,
-    Lease,
     Refuse,
+    SessionLease,
     TaskSessions,
     Tell,
     Watcher,
@@ -199,18 +205,18 @@ class WorkerService:
     ) -> None:
         self._lock = threading.Lock()
         self._sessions: TaskSessions[_Served] = TaskSessions()
-        self._openings: dict[Lease[_Served], _Opening] = {}
+        self._openings: dict[SessionLease[_Served], _Opening] = {}
         self._task, self._post = task, post
         self._opener, self._submit = opener, submit
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
         try:
+            if kind_of(frames) is StepMessage.START:
+                return self._run(decode_start(frames))
             request = _request(frames)
-            if request.WhichOneof("kind") == "run":
-                return self._run(request, frames[1:])
             if request.WhichOneof("kind") == "open":
-                self._opened_here(Lease(request.session, "", {}), self._opening(request.session, request.open))
+                self._opened_here(SessionLease(request.session, "", {}), self._opening(request.session, request.open))
                 return _reply(WorkerReply())
             return _reply(self._do(request))
         except Exception as error:  # whatever it is, the master has to know
@@ -223,13 +229,14 @@ class WorkerService:
             owner: who asks. Its sessions end with it (`lost`).
         """
         try:
+            if kind_of(frames) is StepMessage.START:
+                self._start(decode_start(frames), on_reply)
+                return
             request = _request(frames)
             kind = request.WhichOneof("kind")
-            if kind == "run":
-                self._start(request, frames[1:], on_reply)
-            elif kind == "open":
+            if kind == "open":
                 # the lease is known from now on: its owner may be lost before the session is opened
-                lease: Lease[_Served] = Lease(request.session, owner, dict(request.open.address))
+                lease: SessionLease[_Served] = SessionLease(request.session, owner, dict(request.open.address))
                 opening = self._opening(request.session, request.open)
                 self._ask(lease, _Opening(opening, lambda outcome: on_reply(_opened(outcome))))
             elif kind == "watch":
@@ -242,16 +249,16 @@ class WorkerService:
         except Exception as error:
             on_reply(_reply(WorkerReply(error=error_to_proto(error))))
 
-    def _start(self, request: WorkerRequest, arrays: Frames, on_reply: Callable[[Frames], None]) -> None:
-        run, events = request.run, list[ItemEvent]()
-        partition = self._partition(request.session, run.partition)
+    def _start(self, run: StepStart, on_reply: Callable[[Frames], None]) -> None:
+        events = list[ItemEvent]()
+        partition = self._partition(run.session, run.partition)
         if run.first_step:
-            self._served(request.session).session.rendezvous.end_below(request.session, run.first_step)
+            self._served(run.session).session.rendezvous.end_below(run.session, run.first_step)
         partition.start(
-            run.number,
-            _feeds(run, arrays),
+            run.step,
+            run.feeds,
             lambda outcome: on_reply(_outcome(outcome, events)),
-            run.timeout or None,
+            run.timeout,
             events.append if run.recorded else None,
         )
 
@@ -264,17 +271,20 @@ class WorkerService:
     def accept(self, frames: Frames) -> None:
         """Takes a message that is not answered; one that is malformed, or comes too late, is dropped."""
         try:
+            if kind_of(frames) is StepMessage.TRANSFER:
+                transfer = decode_transfer(frames)
+                with self._lock:
+                    served = self._sessions.at(transfer.key.step.session)
+                if served is not None:
+                    _deliver(served.session, transfer)
+                return
             request = _request(frames)
             with self._lock:
                 served = self._sessions.at(request.session)
-            if served is None:
-                return
-            if request.WhichOneof("kind") == "abort":
+            if served is not None and request.WhichOneof("kind") == "abort":
                 error = error_from_proto(request.abort.error, {})
                 known = error if isinstance(error, OpError) else UnknownError(None, None, str(error))
                 served.session.abort(request.abort.number, known)
-            elif request.WhichOneof("kind") == "transfer":
-                _deliver(served.session, request.transfer, frames[1:])
         except (OpError, TypeError, ValueError):
             _log.warning("dropped a message between tasks that is malformed, or came twice", exc_info=True)
 
@@ -285,7 +295,9 @@ class WorkerService:
         Args:
             addresses: of the tasks that work for it, by their full names.
         """
-        served = self._opened_here(Lease(name, "", addresses), lambda: self._served_by_task(name, asked, addresses))
+        served = self._opened_here(
+            SessionLease(name, "", addresses), lambda: self._served_by_task(name, asked, addresses)
+        )
         return served.session
 
     def lost(self, owner: str, task: str = "") -> None:
@@ -314,7 +326,7 @@ class WorkerService:
             # on this thread: the steps have been cancelled when this returns
             self._end(instruction.lease) if isinstance(instruction, EndLease) else self._follow([instruction])
 
-    def _ask(self, lease: Lease[_Served], opening: _Opening) -> None:
+    def _ask(self, lease: SessionLease[_Served], opening: _Opening) -> None:
         with self._lock:
             self._openings[lease] = opening
             instructions = self._sessions.asked(lease)
@@ -336,7 +348,7 @@ class WorkerService:
                 case Tell(watcher, tasks):
                     watcher(tasks)
 
-    def _begin(self, lease: Lease[_Served]) -> None:
+    def _begin(self, lease: SessionLease[_Served]) -> None:
         opening = self._openings.pop(lease)
         try:
             served: _Served | Exception = opening.open()
@@ -351,16 +363,16 @@ class WorkerService:
         self._follow(instructions)
         opening.on_opened(served)
 
-    def _end(self, lease: Lease[_Served]) -> None:
+    def _end(self, lease: SessionLease[_Served]) -> None:
         assert lease.held is not None
         lease.held.end(functools.partial(self._ended, lease))
 
-    def _ended(self, lease: Lease[_Served]) -> None:
+    def _ended(self, lease: SessionLease[_Served]) -> None:
         with self._lock:
             instructions = self._sessions.ended(lease)
         self._follow(instructions)
 
-    def _opened_here(self, lease: Lease[_Served], open_: Callable[[], _Served]) -> _Served:
+    def _opened_here(self, lease: SessionLease[_Served], open_: Callable[[], _Served]) -> _Served:
         """Opens a session on this thread.
 
         Raises:
@@ -400,22 +412,13 @@ class WorkerService:
         assert self._post is not None
         served = self._served(key.step.session)
         address = served.addresses[task_of(key.destination)]
-        arrays = Frames()
-        transfer = TransferValue(
-            number=key.step.number,
-            source=key.source,
-            destination=key.destination,
-            tensor=key.tensor,
-            frame=key.frame,
-            iteration=key.iteration,
-        )
         if isinstance(value, Dead):
-            transfer.is_dead = True
+            frames = encode_transfer(key, None)
+        elif served.halves and getattr(value, "dtype", None) == np.float32:
+            frames = encode_transfer(key, np.asarray(value).astype(bfloat16.as_numpy_dtype), is_halved=True)
         else:
-            if served.halves and getattr(value, "dtype", None) == np.float32:
-                value, transfer.is_halved = np.asarray(value).astype(bfloat16.as_numpy_dtype), True
-            transfer.value.CopyFrom(value_to_proto(value, arrays))
-        self._post(address, [WorkerRequest(session=key.step.session, transfer=transfer).SerializeToString(), *arrays])
+            frames = encode_transfer(key, value)
+        self._post(address, frames)
 
     # ------------------------------------------------------------------ what messages ask for
     def _do(self, request: WorkerRequest) -> WorkerReply:
@@ -486,28 +489,24 @@ class WorkerService:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
         return partition
 
-    def _run(self, request: WorkerRequest, arrays: Frames) -> Frames:
-        run, events = request.run, list[ItemEvent]()
-        partition = self._partition(request.session, run.partition)
+    def _run(self, run: StepStart) -> Frames:
+        events = list[ItemEvent]()
+        partition = self._partition(run.session, run.partition)
         record = events.append if run.recorded else None
         try:
-            outcome: Sequence[TensorValue] | Exception = partition.run(
-                run.number, _feeds(run, arrays), record, run.timeout or None
-            )
+            outcome: Sequence[TensorValue] | Exception = partition.run(run.step, run.feeds, record, run.timeout)
         except Exception as error:
             # its frames hold what the step held, a lock for instance, and this one would hold them for long
             outcome = error.with_traceback(None)
         return _outcome(outcome, events)
 
 
-def _deliver(session: TaskSession, transfer: TransferValue, arrays: Frames) -> None:
+def _deliver(session: TaskSession, transfer: SentTensor) -> None:
     """Gives what another task sent to the step that it is for."""
-    step = StepId(session.name, transfer.number)
-    key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
-    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
+    value = DEAD if transfer.value is None else transfer.value
     if transfer.is_halved:
         value = np.asarray(value).astype(np.float32)
-    session.rendezvous.arrive(key, value, sum(map(len, arrays)))
+    session.rendezvous.arrive(transfer.key, value, transfer.size)
 
 
 def _request(frames: Frames) -> WorkerRequest:
@@ -517,28 +516,16 @@ def _request(frames: Frames) -> WorkerRequest:
         raise malformed(error) from error
 
 
-def _feeds(run: RunPartition, arrays: Frames) -> list[TensorValue]:
-    try:
-        rest = iter(arrays)
-        return [value_from_proto(value, rest, is_own=False) for value in run.feed]
-    except (TypeError, ValueError) as error:
-        raise malformed(error) from error
-
-
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:
-    reply, arrays = WorkerReply(event=[event_to_proto(event) for event in events]), Frames()
-    if isinstance(outcome, BaseException):
-        known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
-        reply.error.CopyFrom(error_to_proto(known))
-        return [reply.SerializeToString()]
-    try:
-        reply.fetch.extend([value_to_proto(value, arrays) for value in outcome])
-    except Exception as error:
-        # a value that cannot be sent makes the reply an error, and those before it must not go along
-        reply.ClearField("fetch")
-        reply.error.CopyFrom(error_to_proto(error))
-        arrays.clear()
-    return [reply.SerializeToString(), *arrays]
+    reply = WorkerReply(event=[event_to_proto(event) for event in events])
+    if not isinstance(outcome, BaseException):
+        try:
+            return encode_done(outcome, reply.SerializeToString() if events else b"")
+        except Exception as error:  # a value that cannot be sent
+            outcome = error
+    known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
+    reply.error.CopyFrom(error_to_proto(known))
+    return _reply(reply)
 
 
 def _opened(outcome: _Served | Exception) -> Frames:

@@ -319,6 +319,8 @@ def test_a_late_value_of_a_dead_incarnation_is_dropped() -> None:
             cluster.tasks["ps/0"] = new = ProxiedTask(old.name, old.port)
             new.begin(cluster.addresses)
             proxy.heal()
+            with pytest.raises(tf.errors.AbortedError, match="come back as another process"):
+                s.run(v.initializer)
             s.run(v.initializer)
             # the worker may hear of the new incarnation only when that sends it something
             until_it_runs(s, doubled, 6)

@@ -552,7 +552,7 @@ def test_a_foreign_version_is_refused(places: Places) -> None:
         foreign.hello(push)
         header, frames = foreign.receive()
         assert header.kind is MessageKind.REFUSAL
-        assert "version 1 of the format, not 7" in wire.decode_refusal(frames).reason
+        assert f"version {wire.VERSION} of the format, not 7" in wire.decode_refusal(frames).reason
         push.send_multipart([foreign.header(MessageKind.MESSAGE, 1, []), b""])
     finally:
         foreign.close()

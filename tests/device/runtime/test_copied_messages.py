@@ -122,7 +122,7 @@ def test_started_steps_come_back(transport: CopiedMessages) -> None:
 
 def test_a_partition_that_nobody_holds_is_let_go(transport: CopiedMessages) -> None:
     master = LocalMaster()
-    served: Any = transport.service._sessions[master.worker.name]  # type: ignore[attr-defined]
+    served: Any = transport.service._sessions.at(master.worker.name)  # type: ignore[attr-defined]
     step = prepared(master, tf.exp(1.0))
     assert step.run([])
     assert len(served.partitions) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +17,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.graph import Graph
 from anabranch.pipeline import plan_step
-from anabranch.proto.step_plan_pb2 import ErrorDef, ValueDef
+from anabranch.proto.step_plan_pb2 import ErrorDef
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.messages import (
     Frames,
@@ -24,10 +26,17 @@ from anabranch.runtime.messages import (
     event_from_proto,
     event_to_proto,
     nodes_by_origin,
-    value_from_proto,
-    value_to_proto,
 )
 from anabranch.runtime.remote_worker import read_reply
+from anabranch.runtime.rendezvous import Key, StepId
+from anabranch.runtime.step_messages import (
+    decode_done,
+    decode_start,
+    decode_transfer,
+    encode_done,
+    encode_start,
+    encode_transfer,
+)
 from anabranch.runtime.worker_service import WorkerService
 
 NUMBERS = st.sampled_from(
@@ -36,9 +45,8 @@ NUMBERS = st.sampled_from(
 
 
 def carried(value: Any) -> Any:
-    frames = Frames()
-    message = ValueDef.FromString(value_to_proto(value, frames).SerializeToString())
-    return value_from_proto(message, iter([bytes(frame) for frame in frames]))
+    (found,) = decode_done([bytes(frame) for frame in encode_done([value])]).fetches
+    return found
 
 
 @given(hnp.arrays(NUMBERS, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)))
@@ -74,22 +82,76 @@ def test_what_cannot_leave_its_task_says_so() -> None:
         carried(box)
 
 
-@pytest.mark.parametrize(
-    ("message", "frames"),
+KEY = Key(StepId("s", 1 << 40), "/device:CPU:0", "/device:CPU:1", "a tensor", "a frame", 3)
+LARGE = np.arange(1 << 15, dtype=np.int16)
+
+
+def test_what_starts_a_step_and_what_travels_in_it_come_back() -> None:
+    start = decode_start(
+        encode_start("session", 7, 8, [np.float32(2), LARGE], timeout=1.5, recorded=True, first_step=5)
+    )
+    assert start[:6] == ("session", 7, 8, 5, 1.5, True)
+    assert start.feeds[0] == 2
+    np.testing.assert_array_equal(start.feeds[1], LARGE)
+    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, [])
+    transfer = decode_transfer(encode_transfer(KEY, LARGE, is_halved=True))
+    assert (transfer.key, transfer.is_halved) == (KEY, True)
+    assert transfer.size > LARGE.nbytes
+    dead = decode_transfer(encode_transfer(KEY, None))
+    assert (dead.key, dead.value, dead.is_halved) == (KEY, None, False)
+    assert decode_done(encode_done([], b"told")) == ([], b"told")
+
+
+def test_few_bytes_go_in_the_first_frame_and_large_arrays_are_not_copied() -> None:
+    assert len(encode_done([np.zeros(9), np.int8(1), np.ones((2, 2))])) == 1
+    _, frame = encode_done([np.broadcast_to(np.int64(1), 1 << 13).copy()])
+    assert isinstance(frame, memoryview)
+    large = np.zeros(1 << 14)
+    _, frame = encode_done([large])
+    assert np.shares_memory(np.frombuffer(frame, np.uint8), large)
+
+
+def damaged(frames: Frames, at: int, byte: int) -> Frames:
+    first = bytearray(frames[0])
+    first[at % len(first)] = byte
+    return [bytes(first), *frames[1:]]
+
+
+MESSAGES = st.sampled_from(
     [
-        (ValueDef(dtype=1, dim=[3], is_array=True), [b"1234"]),
-        (ValueDef(dtype=1, dim=[1 << 40, 1 << 40], is_array=True), [b""]),
-        (ValueDef(dtype=1, dim=[-1], is_array=True), [b""]),
-        (ValueDef(dtype=7, dim=[2], is_array=True, length=[1, 5]), [b"ab"]),
-        (ValueDef(dtype=7, dim=[2], is_array=True, length=[3, -1]), [b"ab"]),
-        (ValueDef(dtype=7, dim=[1], is_array=True), [b""]),
-        (ValueDef(dtype=99, dim=[1], is_array=True), [b"1"]),
-        (ValueDef(dtype=1, dim=[1], is_array=True), []),
+        (decode_start, encode_start("s", 7, 8, [np.ones(3), b"a string", LARGE], timeout=1.5)),
+        (decode_transfer, encode_transfer(KEY, np.array([b"a", b"bc"], np.object_))),
+        (decode_done, encode_done([LARGE, ResourceHandle("c", "n", "queue")], b"told")),
+    ]
+)
+
+
+@given(MESSAGES, st.integers(0, 1 << 10), st.integers(0, 255), st.integers(0, 4))
+def test_damage_is_refused_or_harmless(message: Any, at: int, byte: int, cut: int) -> None:
+    decode, frames = message
+    for damage in (damaged(frames, at, byte), [bytes(frames[0])[: at % len(frames[0])], *frames[1:]], frames[:cut]):
+        with contextlib.suppress(tf.errors.InvalidArgumentError):
+            decode(damage)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "frames", "why"),
+    [
+        (struct.pack("<q", 3), struct.pack("<q", 4), [], "4 elements of float64 came with 24"),
+        (struct.pack("<q", 3), struct.pack("<q", -1), [], "cannot have the shape"),
+        (struct.pack("<BBHQ", 1, 2, 1, 24), struct.pack("<BBHQ", 1, 2, 1, 1 << 60), [], "are needed"),
+        (struct.pack("<BBHQ", 1, 2, 1, 24), struct.pack("<BBHQ", 9, 2, 1, 24), [], "no value of kind 9"),
+        (struct.pack("<BBHQ", 1, 2, 1, 24), struct.pack("<BBHQ", 1, 99, 1, 24), [], "99"),
+        (struct.pack("<BBHQ", 1, 2, 1, 24), struct.pack("<BBHQ", 2, 2, 1, 24), [], "list index out of range"),
+        (struct.pack("<II", 1, 0), struct.pack("<II", 1 << 31, 0), [], "are more than"),
+        (b"", b"", [b"one more"], "goes on behind its end"),
     ],
 )
-def test_sizes_are_not_believed(message: ValueDef, frames: Frames) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        value_from_proto(message, iter(frames))
+def test_sizes_are_not_believed(old: bytes, new: bytes, frames: Frames, why: str) -> None:
+    (first,) = encode_done([np.ones(3)])
+    assert old in bytes(first)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=why):
+        decode_done([bytes(first).replace(old, new, 1), *frames])
 
 
 def test_events_come_back() -> None:

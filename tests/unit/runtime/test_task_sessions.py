@@ -10,9 +10,9 @@ from anabranch.runtime.task_sessions import (
     BeginLease,
     EndLease,
     Instruction,
-    Lease,
     LeaseState,
     Refuse,
+    SessionLease,
     TaskSessions,
     Tell,
 )
@@ -20,11 +20,11 @@ from anabranch.runtime.task_sessions import (
 TASKS = {"ps": "ps:1", "worker": "worker:1"}
 
 
-def lease(name: str = "s", owner: str = "client:1") -> Lease[str]:
-    return Lease(name, owner, TASKS)
+def lease(name: str = "s", owner: str = "client:1") -> SessionLease[str]:
+    return SessionLease(name, owner, TASKS)
 
 
-def opened(sessions: TaskSessions[str], one: Lease[str]) -> None:
+def opened(sessions: TaskSessions[str], one: SessionLease[str]) -> None:
     assert sessions.asked(one) == [BeginLease(one)]
     assert sessions.begun(one, "held") == []
 
@@ -94,9 +94,9 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.sessions = TaskSessions[str]()
-        self.begins: list[Lease[str]] = []
-        self.ends: list[Lease[str]] = []
-        self.leases: list[Lease[str]] = []
+        self.begins: list[SessionLease[str]] = []
+        self.ends: list[SessionLease[str]] = []
+        self.leases: list[SessionLease[str]] = []
         self.stories: dict[int, list[str]] = {}
 
     def follow(self, instructions: list[Instruction[str]]) -> None:

@@ -1,0 +1,138 @@
+"""Variables that are only sent to other tasks: their buffers go as they are, with no program and no copy (§4.2).
+
+Parameters are read in every step of every worker, so that a copy of each would be most of what a step costs a
+parameter server. A read that is only sent gives the Send a host array that shows the variable's own buffer, and pins
+the variable (docs/decisions/0012-readers-pin-writers-copy.md) until nobody holds that array any more: the socket lets
+go of it when its bytes are out.
+"""
+
+from __future__ import annotations
+
+from itertools import compress, repeat
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from anabranch.runtime.containers import Containers, VariableState
+from anabranch.runtime.island_call import IslandCall, acquire, drain, pin, release, unpin
+from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.step_frame import StepFrame
+from anabranch.xla.islands import HostCall, Island
+from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.state import known_handle
+
+_READ: Final = "ReadVariableOp"
+
+
+def is_only_sent(island: Island, partition: Partition) -> bool:
+    """Whether an island only reads variables, and each is only sent to other tasks."""
+    if any(op.type != _READ or known_handle(op.inputs[0]) is None for op in island.operations):
+        return False
+    outputs = set(island.outputs)
+    if outputs.intersection(partition.fetches):
+        return False
+    return all(
+        isinstance(item, HostCall) and item.operation.op_def.is_transfer and crosses_tasks(item.operation)
+        for item in partition.items
+        if outputs.intersection(item.inputs)
+    )
+
+
+def pinned_read(call: IslandCall, slots: dict[Any, int], containers: Containers) -> PinnedReadCall:
+    """What runs in place of a call of an island that `is_only_sent`."""
+    handles = [known_handle(tensor.op.inputs[0]) for tensor in call.island.outputs]
+    return PinnedReadCall(call, slots, [containers.variable(handle) for handle in handles if handle is not None])
+
+
+class PinnedReadCall(ItemCall):
+    """In place of a call of an island that `is_only_sent`.
+
+    Args:
+        island: runs where a variable has no buffer in the host's memory, and says so where it has no value.
+        variables: those that the island's outputs are the values of, in their order.
+    """
+
+    def __init__(self, island: IslandCall, slots: dict[Any, int], variables: list[VariableState]) -> None:
+        self._island = island
+        self.op, self.operations = island.op, island.operations
+        self.kind, self.device = island.kind, island.device
+        self._variables = variables
+        self._slots = [slots[t] for t in island.island.outputs]
+        # in the order in which islands lock them
+        ordered = {(s.handle.container, s.handle.name): s for s in variables}
+        self._locks = [ordered[key].lock for key in sorted(ordered)]
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the operations whose results it takes."""
+        return self._island.sources
+
+    def release(self) -> None:
+        """Releases the island's executables."""
+        self._island.release()
+
+    def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
+        """Runs the island, which tells what it did."""
+        self._island.run_recorded(frame, record)
+
+    def __call__(self, frame: StepFrame) -> None:
+        """Pins the variables, and stores what shows their buffers.
+
+        Raises:
+            FailedPreconditionError: a variable has no value.
+        """
+        pins = [_Pin(state) for state in self._variables]
+        held: list[bool] = []
+        undo = map(release, compress(self._locks, held))
+        try:
+            held.extend(map(acquire, self._locks))
+            is_whole = all(one.take() for one in pins)
+        finally:
+            drain(undo)
+        if not is_whole:
+            # before anything is raised: an error keeps what its frames hold
+            pins.clear()
+            self._island(frame)
+            return
+        for slot, one in zip(self._slots, pins, strict=True):
+            frame.values[slot] = one.shown()
+
+
+class _Pin:
+    """Keeps a variable pinned for as long as anybody holds it, or an array that shows the buffer."""
+
+    __slots__ = ("__array_interface__", "_noted", "_pins", "_state", "_value")
+
+    def __init__(self, state: VariableState) -> None:
+        self._state, self._pins = state, [state.pins]
+        self._noted: list[None] = []
+        self._value: Any = None
+
+    def take(self) -> bool:
+        """Pins the variable, which is locked; False where it has no value, or none in the host's memory."""
+        value = self._value = self._state.value
+        # one of several devices' memories has no single address
+        if not isinstance(value, jax.Array) or [one.platform for one in value.devices()] != ["cpu"]:
+            return False
+        # pinned and noted in one call, so that an exception from outside finds both or neither (see `island_call`)
+        self._noted.extend(map(pin, self._pins, repeat(None)))
+        return True
+
+    def shown(self) -> np.ndarray[Any, Any]:
+        """An array that shows the buffer, and keeps it pinned."""
+        value = self._value
+        value.block_until_ready()
+        dtype = np.dtype(value.dtype)
+        # by its address: an array that JAX gives is kept by JAX, and would forbid the next writer to take the buffer
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (value.unsafe_buffer_pointer(), True),
+            "shape": (value.size * dtype.itemsize,),
+            "typestr": "|u1",
+        }
+        shown: np.ndarray[Any, Any] = np.asarray(self).view(dtype).reshape(value.shape)
+        return shown
+
+    def __del__(self) -> None:
+        drain(map(unpin, self._pins, self._noted))
