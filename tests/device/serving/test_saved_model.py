@@ -17,6 +17,8 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.proto.training_pb2 import AssetFileDef, SavedModel
 from anabranch.serving import assets, loader
+from anabranch.tools.docstrings import parse
+from tests.example_checker import run_example
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "saved_model"
@@ -184,6 +186,15 @@ def test_signatures() -> None:
         sparse = tf.sparse_placeholder(tf.int64)
         info = tf.saved_model.build_tensor_info(sparse)
         assert tf.saved_model.get_tensor_from_tensor_info(info).values is sparse.values
+
+
+@pytest.mark.parametrize("name", ["Builder", "simple_save", "load"])
+def test_the_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = parse(getattr(tf.saved_model, name)).sections["Example"]
+    with tf.Graph().as_default(), tf.Session() as sess:
+        failed, said = run_example(name, example, {"tf": tf, "np": np, "sess": sess})
+    assert failed == 0, said
 
 
 # ---------------------------------------------------------------------- bad input
