@@ -269,7 +269,7 @@ def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
 
     trainer = Trainer(cluster, tmp_path)
     trainer.run(2)
-    for stage in ("write", "part", "merge"):
+    for deaths, stage in enumerate(("write", "part", "merge"), start=1):
         with monkeypatch.context() as patched:
             fault = Fault(patched, stage, dies)
             when_asked.append(True)
@@ -278,7 +278,9 @@ def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
             trainer.run(2)
         step, now, b = trainer.values()
         # `a` was on the one that died, and is behind by what came after the first checkpoint
-        assert now < step == b
+        assert now < step
+        # a save goes on beside the training: each death may have met a step that had updated `b` already
+        assert step <= b <= step + deaths
     trainer.close()
     latest = tf.train.latest_checkpoint(str(tmp_path))
     assert latest == str(tmp_path / f"model.ckpt-{step}")

@@ -44,7 +44,7 @@ def await_(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def our_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("anabranch-")]
+    return [t for t in threading.enumerate() if t.name in {"anabranch-map", "anabranch-prefetch"}]
 
 
 # ------------------------------------------------------------------------------------------------ files
