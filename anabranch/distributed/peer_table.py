@@ -10,6 +10,7 @@ messages come from sockets, and `testing.simulated_network` has places whose mes
 
 from __future__ import annotations
 
+import abc
 import itertools
 import logging
 import secrets
@@ -42,7 +43,7 @@ _REMEMBERED_TICKS: Final = 480
 _COMPLAINED: Final = 1000
 
 
-class PeerTable:
+class PeerTable(abc.ABC):
     """See the module docstring and `distributed.peers.Place`. What `peer` does is thread-safe.
 
     Args:
@@ -92,9 +93,9 @@ class PeerTable:
         return peer
 
     # ------------------------------------------------------------------ what peers need (`peers.Place`)
+    @abc.abstractmethod
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
-        raise NotImplementedError
 
     def dialed(self, peer: Peer, channel: int) -> None:
         """A channel to a peer was opened."""
@@ -125,9 +126,9 @@ class PeerTable:
         if self._is_closed:
             raise CancelledError(None, None, f"{self.hello.name} at {self.hello.address} is closed")
 
+    @abc.abstractmethod
     def refuse_receiver(self, what: str) -> None:
         """Raises `InternalError` where nothing may wait."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------ messages
     def take_message(self, data: Buffer, frames: Frames, lane: Lane) -> None:

@@ -86,7 +86,7 @@ class Trainer:
 
 
 @pytest.fixture(autouse=True)
-def when_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+def when_asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Checkpoints are saved when a test puts something into this list."""
     wanted: list[bool] = []
     monkeypatch.setattr(SaveInterval, "is_due", lambda *_: bool(wanted) and wanted.pop())
@@ -219,7 +219,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "begin": (checkpoint_writer, "write_checkpoint"),
     "write": (durable, "write_all"),
     "sync": (os, "fsync"),
-    "rename": (os, "rename"),
+    "rename": (os, "replace"),
     "part": (checkpoint_manifest, "save"),
     "merge": (checkpoint_writer, "merge_checkpoints"),
     "link": (checkpoint_writer, "_link_locked"),
