@@ -8,6 +8,7 @@ product with a random direction against central differences.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +34,8 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
+Feeds = dict[Tensor, Array]
+Forward = Callable[[Feeds], list[Array]]
 
 _TOLERANCE = {
     "float64": 1e-10,
@@ -121,7 +124,7 @@ def check_case(case: OpCase) -> None:
         outputs = built.run()
         _check_static(case, built, outputs, known)
         _compare(case, outputs, "the session")
-        if known and op.portable and not op.stateful and not op.random:
+        if known and _has_portable_kernel(op):
             _compare(case, _run_portable(built.operation, inputs), "the portable kernel")
 
 
@@ -157,7 +160,7 @@ def wants_gradient(case: OpCase) -> bool:
     if case.error is not None or case.gradient is not None:
         return case.error is None and bool(case.gradient)
     op = op_function(case.op)
-    return op.differentiable is True and any(_inexact(v.dtype) for v in _flat(input_arrays(op, case.inputs)))
+    return op.differentiable is True and any(_inexact(v.dtype) for v in flat_arrays(input_arrays(op, case.inputs)))
 
 
 def check_values(case: OpCase) -> None:
@@ -194,7 +197,8 @@ def _array(arg: ArgDef, value: TensorValue) -> Array:
     return to_array(value, None if own else arg.dtype)
 
 
-def _flat(values: list[Any]) -> list[Array]:
+def flat_arrays(values: list[Any]) -> list[Array]:
+    """What `input_arrays` gives as one list."""
     return [v for value in values for v in (value if isinstance(value, list) else [value])]
 
 
@@ -204,7 +208,7 @@ class _Built:
     def __init__(self, op: OpFunction, inputs: list[Any], case: OpCase, known: bool) -> None:
         self.graph = Graph()
         self.constants = op.static | set(case.constants)
-        self.feeds: dict[Tensor, Array] = {}
+        self.feeds: Feeds = {}
         self.inputs: list[Tensor] = []
         with self.graph.as_default():
             args = [self._argument(arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
@@ -245,6 +249,11 @@ class _Built:
             return values
 
 
+def _has_portable_kernel(op: OpDef) -> bool:
+    """Whether the operation's values can be had without a session."""
+    return op.compiled_rule is not None and op.portable and not op.stateful and not op.random
+
+
 def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
     rule = operation.op_def.compiled_rule
     assert rule is not None
@@ -276,7 +285,7 @@ def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool
 
 def _answered(case: OpCase, inputs: list[Any]) -> OpCase:
     """The row with its oracle's answer; oracles that go element by element take long, and all ways have one answer."""
-    return case if case.oracle is None else replace(case, oracle=None, expected=_ask(case, _flat(inputs)))
+    return case if case.oracle is None else replace(case, oracle=None, expected=_ask(case, flat_arrays(inputs)))
 
 
 def _compare(case: OpCase, outputs: list[Array], what: str) -> None:
@@ -356,7 +365,9 @@ def _inexact(dtype: DTypeLike) -> bool:
 class _GradientCheck:
     """<w, y(x)> for a random w: the graph's gradient along a random direction against central differences.
 
-    For complex values the scalar is Re(sum(conj(w) y)), so that its change along d is Re(sum(conj(grad) d)).
+    For complex values the scalar is Re(sum(conj(w) y)), so that its change along d is Re(sum(conj(grad) d)). The
+    portable kernel, where there is one, gives y(x): `check_case` has found it to give what a session gives, which would
+    compile the operation once more for the double precision that differences need.
     """
 
     def __init__(self, case: OpCase, op: OpFunction, inputs: list[Any]) -> None:
@@ -366,10 +377,13 @@ class _GradientCheck:
         if not _fixes_types(op, case.attrs):
             wide = [_widened(op, arg, value) for arg, value in zip(op.inputs, inputs, strict=True)]
         self.built = _Built(op, wide, case, known=True)
+        self.values = [value for arg in wide for value in (arg if isinstance(arg, list) else [arg])]
+        self.lengths = [len(value) if isinstance(value, list) else None for value in wide]
         chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
         tensors = [self.built.inputs[i] for i in chosen]
         self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
         self.ys = [t for t in self.built.outputs if _inexact(t.dtype)]
+        self.is_portable = _has_portable_kernel(op) and self.built.outputs == list(self.built.operation.outputs)
         assert self.ys, f"{case}: no output has a gradient; say gradient=False"
         double = not any(t.dtype in _DOUBLE for t in [*self.built.inputs, *self.ys])
         self.delta, self.tolerance = (1e-5, 2e-6) if double else (1e-2, 3e-2)
@@ -377,10 +391,11 @@ class _GradientCheck:
     def check(self) -> None:
         feeds = dict(self.built.feeds)
         with self.built.graph.as_default(), Session(graph=self.built.graph) as session:
-            values = session.run(self.ys, feeds)
+            forward = self._run_kernel if self.is_portable else _running(session, self.ys)
+            values = forward(feeds)
             weights = [self._placeholder(y, v, feeds) for y, v in zip(self.ys, values, strict=True)]
             first = gradients(self.ys, self.xs, grad_ys=weights)
-            self._compare(session, feeds, self.ys, weights, self.xs, first, "gradient")
+            self._compare(session, feeds, forward, weights, self.xs, first, "gradient")
             if self.case.order < 2:
                 return
             present = [(g, x) for g, x in zip(first, self.xs, strict=True) if g is not None]
@@ -388,9 +403,17 @@ class _GradientCheck:
             directions = [self._placeholder(x, feeds[x], feeds) for _, x in present]
             sources = [*self.xs, *weights]
             second = gradients(grads, sources, grad_ys=directions)
-            self._compare(session, feeds, grads, directions, sources, second, "second-order gradient")
+            forward = _running(session, grads)
+            self._compare(session, feeds, forward, directions, sources, second, "second-order gradient")
 
-    def _placeholder(self, like: Tensor, value: Array, feeds: dict[Tensor, Array]) -> Tensor:
+    def _run_kernel(self, feeds: Feeds) -> list[Array]:
+        """The values of `ys` by the portable kernel."""
+        flat = (feeds.get(tensor, value) for tensor, value in zip(self.built.inputs, self.values, strict=True))
+        arguments = [next(flat) if n is None else list(itertools.islice(flat, n)) for n in self.lengths]
+        outputs = _run_portable(self.built.operation, arguments)
+        return [value for tensor, value in zip(self.built.outputs, outputs, strict=True) if _inexact(tensor.dtype)]
+
+    def _placeholder(self, like: Tensor, value: Array, feeds: Feeds) -> Tensor:
         """A placeholder for a random tensor like `like`, whose value is entered into `feeds`."""
         tensor: Tensor = raw.Placeholder(dtype=like.dtype, shape=TensorShape(value.shape))
         feeds[tensor] = self._noise(like.dtype, value.shape)
@@ -405,8 +428,8 @@ class _GradientCheck:
     def _compare(
         self,
         session: StepRunner,
-        feeds: dict[Tensor, Array],
-        ys: list[Tensor],
+        feeds: Feeds,
+        forward: Forward,
         weights: list[Tensor],
         xs: list[Tensor],
         grads: list[Any],
@@ -423,7 +446,7 @@ class _GradientCheck:
             if self.case.project is not None and x in self.xs:
                 along = self.case.project(along).astype(along.dtype)
             analytic = float(np.sum(np.conj(got) * along).real)
-            sides = [self._loss(session, {**feeds, x: feeds[x] + self._step(along, s)}, ys, weights) for s in (1, -1)]
+            sides = [self._loss(forward, {**feeds, x: feeds[x] + self._step(along, s)}, weights) for s in (1, -1)]
             numeric = (sides[0] - sides[1]) / (2 * self.delta)
             np.testing.assert_allclose(
                 analytic,
@@ -436,11 +459,19 @@ class _GradientCheck:
     def _step(self, along: Array, sign: int) -> Array:
         return (sign * self.delta * along).astype(along.dtype)
 
-    def _loss(self, session: StepRunner, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
+    def _loss(self, forward: Forward, feeds: Feeds, weights: list[Tensor]) -> float:
         # fed as when the ys were first asked for: a step with other feeds is another program
-        values = session.run(ys, {t: v for t, v in feeds.items() if t not in weights})
+        values = forward({t: v for t, v in feeds.items() if t not in weights})
         terms = [np.sum(np.conj(feeds[w]) * np.asarray(v)).real for w, v in zip(weights, values, strict=True)]
         return float(np.sum(terms, dtype=np.float64))
+
+
+def _running(session: StepRunner, fetches: list[Tensor]) -> Forward:
+    def run(feeds: Feeds) -> list[Array]:
+        values: list[Array] = session.run(fetches, feeds)
+        return values
+
+    return run
 
 
 def _fixes_types(op: OpDef, attrs: dict[str, Any]) -> bool:
