@@ -37,9 +37,10 @@ FIRST = {id(row) for row in {row.op: row for row in reversed(table_rows())}.valu
 
 @pytest.mark.parametrize("case", table_rows(), ids=str)
 def test_row(case: OpCase, request: pytest.FixtureRequest) -> None:
-    if id(case) not in FIRST:
+    is_first = id(case) in FIRST
+    if not is_first:
         request.getfixturevalue("compiled_quickly")
-    check_case(case)
+    check_case(case, quickly=not is_first)
 
 
 @pytest.mark.parametrize("case", one_for_each_signature(filter(can_stand_beside_constants, table_rows())), ids=str)
