@@ -126,7 +126,7 @@ def check_case(case: OpCase, quickly: bool = False) -> None:
             _check_error(case, op, inputs, known)
         return
     case = _answered(case, inputs)
-    unknown, known = (_Built(op, inputs, case, known) for known in (False, True))
+    unknown, known = _Built(op, inputs, case, known=False), _Built(op, inputs, case, known=True)
     outputs = unknown.run()
     _check_static(case, unknown, outputs, known=False)
     _compare(case, outputs, "the session")
