@@ -122,8 +122,8 @@ def check_case(case: OpCase, quickly: bool = False) -> None:
     op = op_function(case.op)
     inputs = input_arrays(op, case.inputs)
     if case.error is not None:
-        for known in (True, False):
-            _check_error(case, op, inputs, known)
+        for is_known in (True, False):
+            _check_error(case, op, inputs, is_known)
         return
     case = _answered(case, inputs)
     unknown, known = _Built(op, inputs, case, known=False), _Built(op, inputs, case, known=True)
