@@ -57,6 +57,7 @@ class Mean:
 
 
 def _default_rates() -> dict[str, Rates]:
+    # rough figures, for sessions that have measured nothing (`Session.measure_costs`)
     return {"CPU": Rates(), "GPU": Rates(1e12, 1e13, 3e-6), "TPU": Rates(1e12, 1e14, 3e-6)}
 
 
@@ -87,7 +88,10 @@ class CostModel:
 
     def estimate(self, op: StepNode, device_type: str) -> float:
         """What an operation would take by its bytes and FLOPs (s)."""
+        # of a type that another package brings nothing is known: it is noted as a CPU's, so that a saved file
+        # shows what to set
         rates = self.rates.get(device_type) or self.rates.setdefault(device_type, Rates())
+        # the larger of the two: memory and arithmetic work at the same time
         return rates.overhead + max(touched_bytes(op) / rates.bytes_per_second, flops(op) / rates.flops_per_second)
 
     def transfer_seconds(self, source_type: str, destination_type: str, size: int) -> float:
@@ -146,6 +150,7 @@ class CostModel:
             raise ValueError(f"its format is {content['format']!r}, expected {_FORMAT!r}")
         return cls(
             {name: Rates(**fields) for name, fields in content["rates"].items()},
+            # the entry for any other pair of types must be there, whatever the file says
             {**_default_transfers(), **{n: TransferRate(**f) for n, f in content["transfers"].items()}},
             {name: Mean(**fields) for name, fields in content["measured"].items()},
         )
@@ -168,6 +173,7 @@ def _guessed(tensor: StepTensor) -> tuple[int, ...] | None:
 
 def size_of(tensor: StepTensor) -> int:
     """How many bytes a tensor has; unknown dimensions are guessed."""
+    # of strings, resources and variants no size is known
     return elements(tensor) * max(1, tensor.dtype.size)
 
 

@@ -72,6 +72,7 @@ class PlacementRule:
 
     def __post_init__(self) -> None:
         device_names.check_valid(self.device)
+        # a rule for everything is more likely a key that was forgotten; `name = "*"` says so
         if self.name is self.regex is self.type is self.scope is None:
             raise ValueError(f"the rule for device {self.device!r} needs a name, regex, type or scope to match")
         if self.regex is not None:
@@ -86,6 +87,7 @@ class PlacementRule:
             (self.name is None or fnmatch.fnmatchcase(op.name, self.name))
             and (self.regex is None or re.fullmatch(self.regex, op.name) is not None)
             and (self.type is None or op.type == self.type)
+            # with the slash: the scope "tower_1" does not hold "tower_10/x"
             and (self.scope is None or op.name.startswith(self.scope.rstrip("/") + "/"))
         )
 
@@ -126,6 +128,8 @@ class PlacementPolicy:
 
     def request(self, op: StepNode) -> PlacementRequest:
         """What is asked for an operation, by a rule or by the program."""
+        # a rule that matches decides also where it asks for nothing: so an operation can be set free of its
+        # program's device
         for rule in self.rules:
             if rule.matches(op):
                 return PlacementRequest(device_names.canonical_name(rule.device), str(rule))
@@ -163,6 +167,7 @@ class PlacementPolicy:
             ValueError, TypeError: something in it is unknown or malformed.
         """
         known = {"rule", "placer", "cost_model", "soft", "clear"}
+        # a key that is misspelt would be ignored in silence otherwise
         unknown = sorted(set(content) - known)
         if unknown:
             raise ValueError(f"unknown key {unknown[0]!r}; the keys are {', '.join(sorted(known))}")
@@ -171,6 +176,7 @@ class PlacementPolicy:
         if isinstance(named, Mapping):
             model: CostModel | None = CostModel.from_mapping(named)
         else:
+            # beside the policy, wherever the program runs
             model = None if named is None else CostModel.load(directory / named)
         return cls(rules, content.get("placer", "default"), model, content.get("soft"), content.get("clear", False))
 
