@@ -23,21 +23,51 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 _FORMAT = "anabranch cost model 1"
 
 
+def _check_not_negative(**numbers: object) -> None:
+    # what stands in a file need not be a number at all
+    for name, number in numbers.items():
+        if not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, got {number!r}")
+
+
+def _check_positive(**numbers: object) -> None:
+    _check_not_negative(**numbers)
+    for name, number in numbers.items():
+        if not number:
+            raise ValueError(f"{name} must be positive, got {number!r}")
+
+
 @dataclass(slots=True)
 class Rates:
-    """What a type of device can do: bytes/s of memory, FLOP/s, and seconds that any operation takes at least."""
+    """What a type of device can do: bytes/s of memory, FLOP/s, and seconds that any operation takes at least.
+
+    Raises (when made):
+        ValueError: one of these is not a positive number.
+    """
 
     bytes_per_second: float = 1e10
     flops_per_second: float = 1e11
     overhead: float = 1e-6
 
+    def __post_init__(self) -> None:
+        _check_positive(bytes_per_second=self.bytes_per_second, flops_per_second=self.flops_per_second)
+        # positive as well: the time of an island is divided by what its operations are estimated to take
+        _check_positive(overhead=self.overhead)
+
 
 @dataclass(slots=True)
 class TransferRate:
-    """What sending costs: seconds for any tensor, and bytes/s; a rate of 0: nothing is copied."""
+    """What sending costs: seconds for any tensor, and bytes/s; a rate of 0: nothing is copied.
+
+    Raises (when made):
+        ValueError: one of these is negative, or no number.
+    """
 
     latency: float
     bytes_per_second: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(latency=self.latency, bytes_per_second=self.bytes_per_second)
 
     def seconds(self, size: int) -> float:
         """The time that `size` bytes take."""
@@ -50,6 +80,9 @@ class Mean:
 
     seconds: float = 0.0
     count: int = 0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(seconds=self.seconds, count=self.count)
 
     def add(self, seconds: float) -> None:
         self.count += 1

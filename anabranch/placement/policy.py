@@ -71,6 +71,10 @@ class PlacementRule:
     scope: str | None = None
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not isinstance(value, str):
+                raise ValueError(f"{field.name!r} of a rule must be a string, got {value!r}")
         device_names.check_valid(self.device)
         # a rule for everything is more likely a key that was forgotten; `name = "*"` says so
         if self.name is self.regex is self.type is self.scope is None:
@@ -120,6 +124,10 @@ class PlacementPolicy:
     def __post_init__(self) -> None:
         if self.placer not in PLACERS:
             raise ValueError(f"there is no placer {self.placer!r}; choose one of {', '.join(map(repr, PLACERS))}")
+        # a string such as "false" would count as true
+        for name, value in (("soft", self.soft), ("clear", self.clear)):
+            if not isinstance(value, bool | None):
+                raise ValueError(f"{name!r} must be true or false, got {value!r}")
 
     @property
     def is_trivial(self) -> bool:

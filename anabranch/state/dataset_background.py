@@ -165,12 +165,15 @@ class _ParallelMapIterator(DatasetIterator):
         _, ticket = calls[0]
         try:
             return ticket.result()
-        # a function may end the dataset
+        # a function may end the dataset; the calls behind this one were made for nothing
         except OutOfRangeError:
+            self._ended, self._failed_pull = True, None
+            calls.clear()
             return None
         finally:
             # also if it failed: what is asked for next is the next element
-            calls.popleft()
+            if calls:
+                calls.popleft()
 
     def _fill(self) -> None:
         while not self._ended and self._failed_pull is None and len(self._calls) < self._dataset.parallelism:

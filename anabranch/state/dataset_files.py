@@ -140,7 +140,10 @@ class _FileCacheIterator(DatasetIterator):
             self._open()
         if self._reader is not None:
             record = self._reader.read()
-            return None if record is None else tuple(decode_position(record))
+            if record is None:
+                return None
+            self._count += 1
+            return tuple(decode_position(record))
         assert self._source is not None
         assert self._writer is not None
         element = self._source.next()
@@ -183,9 +186,12 @@ class _FileCacheIterator(DatasetIterator):
         """A pass that writes the cache begins anew, and skips what was taken."""
         self._open()
         offset, count = position
+        # a place in the file helps only who reads it as the saved pass did: the file may have gone, or come, since then
         if self._reader is not None and offset is not None:
             self._reader.seek(int(offset))
-        for _ in range(int(count) if offset is None else 0):
+            self._count = int(count)
+            return
+        for _ in range(int(count)):
             self.next()
 
     def close(self) -> None:

@@ -54,15 +54,28 @@ class _MapIterator(UnaryIterator):
     def __init__(self, source: DatasetIterator, function: ElementFunction) -> None:
         super().__init__(source)
         self._function = function
+        self._ended = False
 
     def next(self) -> Element | None:
-        element = self.source.next()
+        element = None if self._ended else self.source.next()
         if element is None:
             return None
         try:
             return self._function(*element)
         except OutOfRangeError:
+            # remembered, since the source goes on: whoever asks once more is to be told the same
+            self._ended = True
             return None
+
+    def position(self) -> Any:
+        # only where the function has ended it, so that positions are what they were before this could be saved
+        return {"ended": True} if self._ended else super().position()
+
+    def restore(self, position: Position) -> None:
+        # no other position is a dictionary
+        self._ended = isinstance(position, dict)
+        if not self._ended:
+            super().restore(position)
 
 
 class FilterDataset(UnaryDataset):

@@ -233,7 +233,10 @@ class RangeLeases:
                 f"{[self._examples, self._size]}: input that changes has to begin anew"
             )
         _, _, epoch, following, *open_ranges = (int(number) for number in state)
-        if epoch < 0 or following < 0 or any(begin < 0 or begin % self._size for begin in open_ranges):
+        # a range that is open twice, or that is also still to come, would be dealt out twice
+        given_before = all(0 <= begin < following and begin % self._size == 0 for begin in open_ranges)
+        is_new = len(set(open_ranges)) == len(open_ranges)
+        if epoch < 0 or following < 0 or following % self._size or not (given_before and is_new):
             raise ValueError(f"these are no positions: {list(state)}")
         with self._lock:
             self._life = life

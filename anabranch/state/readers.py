@@ -241,7 +241,8 @@ class Reader:
                     request.when_settled(lambda settled: self._work_came(read, settled))
                     return False
                 self._begin(request)
-        except OpError as error:
+        # whatever it is, the read is told, and not the step on whose thread it happens to be served; the reader goes on
+        except Exception as error:
             read.fail(error)
         return True
 
@@ -250,7 +251,7 @@ class Reader:
         if request.error is None or not read.given_up:
             try:
                 self._begin(request)
-            except OpError as error:
+            except Exception as error:
                 read.fail(error)
         if self._serve(read):
             self._done(read)
@@ -268,7 +269,7 @@ class Reader:
             self._work = name.item()
             try:
                 self._records = self.open_file(self._work)
-            except OpError:
+            except Exception:
                 self._work = None
                 raise
             self._position = 0

@@ -212,16 +212,32 @@ class StagedMap(_Area):
         return self._submit(request, self._puts)
 
     def get(self, key: int, places: Sequence[int] | None = None, by: str = "get") -> Pending:
-        """Takes an element, or some of its components, out; waits until it is complete."""
+        """Takes an element, or some of its components, out; waits until it is complete.
+
+        Raises:
+            InvalidArgumentError: a component is named twice; and (in the result) the element lacks one.
+        """
+        self._check_taken_once(places, by)
         return self._submit(Get(by, self._withdraw, key, places, True), self._gets)
 
     def get_any(self, places: Sequence[int] | None = None, by: str = "get") -> Pending:
-        """Takes some complete element out; the first result is its number."""
+        """Takes some complete element, or some of its components, out; the first result is its number.
+
+        Raises:
+            InvalidArgumentError: as `get`.
+        """
+        self._check_taken_once(places, by)
         return self._submit(Get(by, self._withdraw, None, places, True), self._gets)
 
     def peek(self, key: int, places: Sequence[int] | None = None, by: str = "peek") -> Pending:
         """Looks at an element, or some of its components; waits until it is complete."""
         return self._submit(Get(by, self._withdraw, key, places, False), self._gets)
+
+    def _check_taken_once(self, places: Sequence[int] | None, by: str) -> None:
+        if places is not None and len(set(places)) != len(places):
+            raise InvalidArgumentError(
+                None, None, f"{by!r} takes components {list(places)} of an element of {self.name!r}; name each once"
+            )
 
     def size(self) -> int:
         """How many elements are complete."""
@@ -244,9 +260,10 @@ class StagedMap(_Area):
         progress = False
         for request in list(self._puts):  # one that waits for room must not hold up what completes another element
             # whenever one is looked at, since another that waited for room as well may have put the component in
-            if self._has(request.key, request.places):
+            problem = self._problem(request)
+            if problem is not None:
                 self._puts.leave(request)
-                request.refuse(self._given_twice(request))
+                request.refuse(problem)
                 self._decided.append(request)
                 continue
             # a component of an element that is there already needs room for its bytes only
@@ -259,17 +276,24 @@ class StagedMap(_Area):
                 progress = True
         return progress
 
-    def _has(self, key: int, places: Sequence[int]) -> bool:
-        parts = self._incomplete.get(key)
-        return key in self._complete or any(parts is not None and parts[p] is not None for p in places)
-
-    def _given_twice(self, request: Put) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            None,
-            None,
-            f"The tensor for key {request.key} at indices {list(request.places)} has already been inserted in "
-            f"{self.name!r}; take it out first",
-        )
+    def _problem(self, request: Put) -> InvalidArgumentError | None:
+        """Why components can never be a part of their element."""
+        parts = self._incomplete.get(request.key)
+        # operations that share the area by its name need not agree on what an element is
+        if parts is not None and len(parts) != request.count:
+            problem = (
+                f"{request.by!r} gives components {list(request.places)} of an element that has {request.count}, but "
+                f"the element for key {request.key} in {self.name!r} was begun with {len(parts)}; use another key, or "
+                "one list of dtypes"
+            )
+        elif request.key in self._complete or (parts is not None and any(parts[p] is not None for p in request.places)):
+            problem = (
+                f"The tensor for key {request.key} at indices {list(request.places)} has already been inserted in "
+                f"{self.name!r}; take it out first"
+            )
+        else:
+            return None
+        return InvalidArgumentError(None, None, problem)
 
     def _store(self, request: Put) -> None:
         parts = self._incomplete.setdefault(request.key, [None] * request.count)

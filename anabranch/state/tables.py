@@ -200,7 +200,7 @@ class StaticTable(LookupTable):
             )
         entries: dict[Any, Any] = {}
         for key, value in zip(keys.tolist(), values.tolist(), strict=True):
-            if entries.setdefault(key, value) != value:
+            if not _same(entries.setdefault(key, value), value):
                 raise FailedPreconditionError(
                     None,
                     None,
@@ -208,17 +208,26 @@ class StaticTable(LookupTable):
                     f"value {value!r} (table {self.name!r})",
                 )
         with self._lock:
-            if self._initialized and self._values != entries:
+            if self._initialized and not self._holds(entries):
                 raise FailedPreconditionError(
                     None, None, f"Table was already initialized with different data: {self.name!r}"
                 )
             self._values, self._initialized = entries, True
+
+    def _holds(self, entries: dict[Any, Any]) -> bool:
+        mine = self._values
+        return mine.keys() == entries.keys() and all(_same(mine[key], value) for key, value in entries.items())
 
     def _check_ready(self) -> None:
         if not self._initialized:
             raise FailedPreconditionError(
                 None, None, f"Table not initialized: {self.name!r}; run tf.tables_initializer() first"
             )
+
+
+def _same(a: Any, b: Any) -> bool:
+    # a NaN differs from itself, and what is written twice in a file or a graph is the same all the same
+    return bool(a == b or (a != a and b != b))
 
 
 class MutableTable(LookupTable):

@@ -396,6 +396,28 @@ def test_an_error_stands_in_the_place_of_its_element(make: Callable[[Elements], 
     assert [o.is_end for o in outcomes] == [False] * 5 + [True] * 2
 
 
+@pytest.mark.parametrize("parallelism", [0, 3])
+def test_a_function_that_is_out_of_range_ends_its_dataset_for_good(parallelism: int) -> None:
+    def until_3(x: Any) -> Element:
+        if int(x) == 3:
+            raise OutOfRangeError(None, None, "the function ends")
+        return (x,)
+
+    def make() -> Elements:
+        numbers = RangeDataset(0, 10, 1)
+        return (
+            ParallelMapDataset(numbers, until_3, parallelism, Lazy()) if parallelism else MapDataset(numbers, until_3)
+        )
+
+    assert taken(BatchDataset(make(), 2, False)) == [[0, 1], [2]]
+    ended = make().iterator()
+    assert rest_of(ended) == [0, 1, 2]
+    assert ended.next() is None
+    restored = make().iterator()
+    restored.restore(decode_position(encode_position(ended.position())))
+    assert restored.next() is None
+
+
 def test_errors_are_part_of_a_position() -> None:
     def make() -> Elements:
         return PrefetchDataset(MapDataset(RangeDataset(0, 5, 1), fails_at(2)), 4, Lazy())
@@ -566,6 +588,15 @@ def test_a_cache_in_a_file_is_complete_or_absent(tmp_path: Any) -> None:
     assert taken(make()) == expected
     assert continued(make, 2) == expected[2:]
     assert calls == []
+    # what the saved pass read is gone when it is restored, and computed again up to its place
+    reading = make().iterator()
+    reading.next()
+    position = decode_position(encode_position(reading.position()))
+    reading.close()
+    (tmp_path / "cache.cache").unlink()
+    restored = make().iterator()
+    restored.restore(position)
+    assert rest_of(restored) == expected[1:]
 
 
 # ------------------------------------------------------------------------------------------------ resources, bytes
