@@ -104,6 +104,7 @@ class _FileIterator(DatasetIterator):
 
 def matching_files(patterns: Sequence[str]) -> ListDataset:
     """The names of the files that match patterns, sorted."""
+    # each once, though several patterns may match it; sorted, since a file system has no order
     names = sorted({name for pattern in patterns for name in gfile.glob(pattern)})
     return ListDataset([(boxed(name.encode()),) for name in names])
 
@@ -169,6 +170,7 @@ class _FileCacheIterator(DatasetIterator):
     def _complete(self) -> None:
         assert self._source is not None
         assert self._writer is not None
+        # what is not on disk yet has to be there before the file has its name
         self._writer.close()
         with os_errors.translated("rename", self._dataset.path):
             # in one move, so that nobody ever reads a part of it

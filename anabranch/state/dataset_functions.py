@@ -142,6 +142,7 @@ class _Open:
 
     def __init__(self, dataset: InterleaveDataset, arguments: Element) -> None:
         self.arguments = arguments
+        # the arguments are kept beside it: a position holds them, and the function is called again to restore it
         self.iterator = dataset.wrap(dataset_in(dataset.function(*arguments))).iterator()
 
 
@@ -181,6 +182,7 @@ class _InterleaveIterator(UnaryIterator):
     def __init__(self, dataset: InterleaveDataset, source: DatasetIterator) -> None:
         super().__init__(source)
         self._dataset = dataset
+        # filled when their turns come, so that no more elements of the source are used than are needed
         self._slots: list[_Open | None] = [None] * dataset.cycle
         self._turn = 0
         self._given = 0
@@ -330,6 +332,7 @@ class _GroupByWindowIterator(UnaryIterator):
                 return True
         if not self._groups:
             return False
+        # in the order of keys, as TensorFlow's ordered map gives them
         self._begin(min(self._groups))
         return True
 

@@ -65,10 +65,13 @@ class Lease:
             now: the time.
         """
         with self._lock:
+            # whoever asks for no time, and is not the holder, only looks
             if holder == self._holder and seconds <= 0:
                 self._holder = ""
+            # nobody watches the clock here: a lease is over when another asks for it after its time, and not before
             elif seconds > 0 and (holder == self._holder or not self._holder or now >= self._until):
                 if holder != self._holder:
+                    # not where it is renewed: by its term a holder sees whether another has had the lease in between
                     self._term += 1
                 self._holder, self._until = holder, now + seconds
             return Held(self._holder, self._term, max(0.0, self._until - now) if self._holder else 0.0)
@@ -95,6 +98,7 @@ class Membership:
         """
         with self._lock:
             before = set(self._until)
+            # all whose time is over go, whoever asks; there is nobody else to notice
             self._until = {name: until for name, until in self._until.items() if now < until and name != who}
             if seconds > 0:
                 self._until[who] = now + seconds
@@ -159,6 +163,7 @@ class RangeLeases:
             now: the time.
         """
         with self._lock:
+            # what was done counts before leases end: a worker that says so just after its time was up has done it
             if done is not None:
                 self._done(worker, *done)
             self._expire(now)
@@ -176,6 +181,7 @@ class RangeLeases:
 
     @property
     def _ticket(self) -> int:
+        # one int64 of a graph holds both: below 2 ** 62, since a life is below 2 ** 30
         return (self._life << 32) + self._epoch
 
     def _done(self, worker: str, ticket: int, begin: int) -> None:
@@ -185,6 +191,7 @@ class RangeLeases:
         own = self._leased.get(worker)
         if own is not None and own.begin == begin:
             del self._leased[worker]
+        # its time was over, and nobody has it yet: it need not be dealt out again
         elif begin in self._returned:
             self._returned.remove(begin)
         if not self._leased and not self._returned and self._next >= self._examples and self._epoch < self._epochs:
@@ -200,6 +207,7 @@ class RangeLeases:
         if self._epoch >= self._epochs:
             return None
         if self._returned:
+            # the one that was given back first, before new ones: an epoch ends only when the last of its ranges is done
             return self._returned.pop(0)
         if self._next >= self._examples:
             return None
@@ -213,6 +221,7 @@ class RangeLeases:
         A leased range counts as open: who restores this has lost what it was used for.
         """
         with self._lock:
+            # sorted below, so that equal states are equal vectors, whoever has asked in whatever order
             open_ranges = [*self._returned, *(leased.begin for leased in self._leased.values())]
             return [self._examples, self._size, self._epoch, self._next, *sorted(open_ranges)]
 

@@ -67,6 +67,7 @@ class _Area(SharedObject):
         return (self._puts, self._gets)
 
     def _check_size(self, request: Put) -> None:
+        # it would wait for ever
         if self.memory_limit and request.size > self.memory_limit:
             raise ResourceExhaustedError(
                 None,
@@ -84,6 +85,7 @@ class _Area(SharedObject):
         progress = True
         # what comes in may serve a get, and what is taken out makes room for a put
         while progress:
+            # both in each round, hence no `or`
             progress = self._serve_puts() | self._serve_gets()
 
     def _serve_puts(self) -> bool:
@@ -124,6 +126,7 @@ class StagedLine(_Area):
         Raises:
             ResourceExhaustedError: it is larger than the whole area.
         """
+        # owned: the values stay for a later step, and may show memory of this one
         request = Put(by, self._withdraw, 0, (), tuple(owned(v) for v in values))
         self._check_size(request)
         return self._submit(request, self._puts)
@@ -168,6 +171,7 @@ class StagedLine(_Area):
         if index >= len(self._elements):
             return False
         if request.remove:
+            # a get, which wants position 0; only a peek names another
             request.picked, size = self._elements.popleft()
             self._bytes -= size
         else:
@@ -207,6 +211,7 @@ class StagedMap(_Area):
                 None, None, f"{by!r}: components {list(places)} of an element that has {count}; name each once"
             )
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
+        # of the whole element, and not of what this put gives of it
         request.count = count
         self._check_size(request)
         return self._submit(request, self._puts)
@@ -308,6 +313,7 @@ class StagedMap(_Area):
         if key is None:
             if not self._complete:
                 return False
+            # a dictionary keeps the order in which elements became complete
             key = min(self._complete) if self.ordered else next(iter(self._complete))
         parts = self._complete.get(key)
         if parts is None:
@@ -333,5 +339,6 @@ class StagedMap(_Area):
         for place in places:
             self._bytes -= parts[place].nbytes
             parts[place] = None
+        # what is left of an element keeps its place in the area until all of it was taken
         if all(p is None for p in parts):
             del self._complete[key]

@@ -71,6 +71,7 @@ class LookupTable:
             get = self._values.get
             shape = self._shape_of_keys(keys)
             if not self.value_shape:
+                # a list at once, where values are Python values: row by row would take NumPy's way for each
                 values = self._array(
                     [get(k, d) for k, d in zip(looked_up, self._defaults(default, len(looked_up)), strict=True)]
                 )
@@ -96,6 +97,7 @@ class LookupTable:
         keys, values = list(self._values), list(self._values.values())
         key_array = np.empty((len(keys), *self.key_shape), self.key_dtype.as_numpy_dtype)
         for row, key in enumerate(keys):
+            # keys that are vectors are kept as flat tuples, which can be looked up
             key_array[row] = np.array(key, key_array.dtype).reshape(self.key_shape) if self.key_shape else key
         value_array = np.empty((len(keys), *self.value_shape), self.value_dtype.as_numpy_dtype)
         for row, value in enumerate(values):
@@ -157,6 +159,7 @@ class LookupTable:
             )
         if not self.value_shape:
             return values.reshape(-1).tolist()
+        # a copy: the rows are views of it for as long as they are in the table, and the argument belongs to its step
         return list(np.array(values).reshape(-1, *self.value_shape))
 
     def _defaults(self, default: HostArray, count: int) -> list[Any]:
@@ -212,6 +215,7 @@ class StaticTable(LookupTable):
                 raise FailedPreconditionError(
                     None, None, f"Table was already initialized with different data: {self.name!r}"
                 )
+            # made before and put in as a whole, so that a table that is refused is as it was
             self._values, self._initialized = entries, True
 
     def _holds(self, entries: dict[Any, Any]) -> bool:
@@ -257,6 +261,7 @@ class MutableTable(LookupTable):
         self.check_types(keys, values)
         entries = dict(zip(self._keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
+            # one assignment, and no table in between: all was checked before the lock
             self._values = entries
 
     def _checked_keys(self, keys: HostArray) -> list[Any]:
@@ -314,6 +319,7 @@ class MutableDenseTable(MutableTable):
         self.check_types(keys, values)
         entries = list(zip(self._checked_keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
+            # before they are in, as TensorFlow's does: what it exports afterwards shows how many buckets it has
             self._grow(len(entries))
             self._values.update(entries)
 
@@ -321,6 +327,7 @@ class MutableDenseTable(MutableTable):
         self.check_types(keys, None)
         removed = self._checked_keys(keys)
         with self._lock:
+            # a bucket of a deleted key cannot be used until the table grows, and is exported with its value
             self._graves.extend(self._values.pop(key) for key in removed if key in self._values)
 
     def import_all(self, keys: HostArray, values: HostArray) -> None:
