@@ -364,7 +364,7 @@ class Peer:
             self._changed.notify_all()
         with peer._changed:
             peer._callbacks.update(callbacks)
-        # nothing was ever sent by a link that is merged, so that whoever waits is among these
+        # a link that is merged is still being connected: whoever waits is among what was not sent yet
         for message in pending:
             on_reply = waiting.get(message.request)
             try:

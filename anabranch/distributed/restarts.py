@@ -264,6 +264,7 @@ class Restarts:
         TaskState.RUNNING: _ended_by_itself,
         TaskState.STOPPING: _stopped,
         TaskState.RESTARTING: _ended_for_restart,
+        # every state has an entry, so that a new one cannot be forgotten in silence
     } | dict.fromkeys((*ENDED, TaskState.WAITING), _without_process)
 
 

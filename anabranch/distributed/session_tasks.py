@@ -69,12 +69,14 @@ class TaskOfSession:
         self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
         try:
             self.session()
+        # who made it gets no object that could withdraw this later
         except BaseException:
             self._withdraw()
             raise
 
     def _lost(self, error: OpError) -> None:
         # without the lock: whoever opens a session holds it while it waits for an answer
+        # first: whoever runs its step again because the master says so must not find what was open before
         self.epoch += 1
         self._master.lost(self.name, error)
 
@@ -91,6 +93,7 @@ class TaskOfSession:
             AbortedError: another process has become the task; what it is asked next, it does.
             OpError: the task does not answer, or refuses.
         """
+        # held while the task answers: whoever else needs the session waits for it, and does not open another
         with self._lock:
             # read once: the task may be lost at any time, which does not wait for the lock
             epoch, opened = self.epoch, self._opened
@@ -125,6 +128,7 @@ class TaskOfSession:
             return
         try:
             session.abort(number, error)
+        # a task that cannot be told has lost the session, or loses it with the link, and the step with it
         except OpError:
             _log.debug("could not tell %s that step %d is given up", self.name, number, exc_info=True)
 

@@ -104,6 +104,7 @@ def next_action(shards: Sequence[ShardState], mark: int, commit: str | None, in_
     chosen = everywhere if in_rounds else lost
     if commit is not None:
         return Restore(commit, chosen)
+    # both in the order of `shards`, so that equal sets are equal tuples
     return Initialize(chosen, chosen == everywhere)
 
 

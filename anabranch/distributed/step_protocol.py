@@ -117,5 +117,6 @@ class StepProtocol:
         return told if self._left else [*told, self._end()]
 
     def _end(self) -> End:
+        # whatever comes from here on finds it ended: the caller is answered once
         self._ended = True
         return End(self._cause)

@@ -17,6 +17,7 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 
 
+# compared by identity: two loops that look alike are two loops
 @dataclass(slots=True, eq=False)
 class Frame:
     """A loop, or what is outside of all loops (`parent` is None)."""

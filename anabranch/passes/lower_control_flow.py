@@ -258,8 +258,6 @@ class _LoweredOperation:
             if not controls and not any(t in self.gated for t in (*inputs, *parameters)):
                 controls = [pivot]
             controls += [self._producer_of(t) for t in parameters if not t.is_known]
-            # not only for what takes these: whether a later copy hangs on the branch by itself is decided by what
-            # is gated so far
             copies[inner] = self._copy(inner, inputs, controls, prefix)
             values.update(zip(inner.outputs, copies[inner].outputs, strict=True))
             self.gated.update(copies[inner].outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -146,14 +147,23 @@ class _FileCacheIterator(DatasetIterator):
             self._count += 1
             return tuple(decode_position(record))
         assert self._source is not None
-        assert self._writer is not None
         element = self._source.next()
-        if element is None:
-            self._complete()
-        else:
-            self._writer.write(encode_position(element))
+        if element is not None:
             self._count += 1
+            self._write(element)
+        elif self._writer is not None:
+            self._complete()
         return element
+
+    def _write(self, element: Element) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.write(encode_position(element))
+        except BaseException:
+            # a file that lacks an element, or ends in a part of one, must never get its name: the pass goes on without
+            self._drop_partial()
+            raise
 
     def _open(self) -> None:
         if os.path.exists(self._dataset.path):
@@ -196,15 +206,21 @@ class _FileCacheIterator(DatasetIterator):
         for _ in range(int(count)):
             self.next()
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    def _drop_partial(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # what cannot be written may not be closed either, where the disk is full
+            with contextlib.suppress(OpError):
+                writer.close()
             if os.path.exists(self._partial):
                 os.remove(self._partial)
+
+    def close(self) -> None:
+        self._drop_partial()
         for open_file in (self._reader, self._source):
             if open_file is not None:
                 open_file.close()
-        self._writer = self._source = self._reader = None
+        self._source = self._reader = None
 
     def __del__(self) -> None:
         self.close()

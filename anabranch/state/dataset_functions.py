@@ -102,6 +102,7 @@ class _FilterIterator(UnaryIterator):
         while not self._ended and (element := self.source.next()) is not None:
             if self._holds(element):
                 return element
+            # an element that does not hold ends a `take_while`, and is only left out of a `filter`
             self._ended = self._dataset.until_false
         return None
 
@@ -352,6 +353,7 @@ class _GroupByWindowIterator(UnaryIterator):
         return number if len(members) == size else None
 
     def _begin(self, number: int) -> None:
+        # taken out first: elements with the key that follow begin a new group
         key, _, members = self._groups.pop(number)
         self._walk(key, members)
 

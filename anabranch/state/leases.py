@@ -173,6 +173,7 @@ class RangeLeases:
                     del self._leased[worker]
                     self._returned.append(own.begin)
                 return Range(self._epoch, self._ticket, -1, -1)
+            # the same one again: the step that was to fetch it, or to use it, may have failed
             begin = own.begin if own is not None else self._free()
             if begin is None:
                 return Range(self._epoch, self._ticket, -1, -1)
@@ -186,6 +187,7 @@ class RangeLeases:
 
     def _done(self, worker: str, ticket: int, begin: int) -> None:
         """What is late, of a range that was given to somebody else meanwhile, counts there: the first wins."""
+        # of an epoch that is over, or from before a restore, which took back what the range was used for
         if ticket != self._ticket:
             return
         own = self._leased.get(worker)
@@ -194,6 +196,7 @@ class RangeLeases:
         # its time was over, and nobody has it yet: it need not be dealt out again
         elif begin in self._returned:
             self._returned.remove(begin)
+        # here and not when somebody asks: whoever did the last range is told of the new epoch in the same answer
         if not self._leased and not self._returned and self._next >= self._examples and self._epoch < self._epochs:
             self._epoch, self._next = self._epoch + 1, 0
 
@@ -248,5 +251,6 @@ class RangeLeases:
         if epoch < 0 or following < 0 or following % self._size or not (given_before and is_new):
             raise ValueError(f"these are no positions: {list(state)}")
         with self._lock:
+            # tickets of the life before are known by it, so that what they say was done does not count
             self._life = life
             self._epoch, self._next, self._returned, self._leased = epoch, following, list(open_ranges), {}

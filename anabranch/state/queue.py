@@ -193,6 +193,7 @@ class Queue(SharedObject):
         enqueues = self._enqueues
         while enqueues:
             request = enqueues.first
+            # it stood behind the close: what came before that is in, or was refused by it
             if self._closed_by is not None:
                 self._refuse(enqueues, self._refusal_of_enqueue(request))
                 continue
@@ -201,6 +202,7 @@ class Queue(SharedObject):
                 self._grant(enqueues)
                 progress = True
                 continue
+            # the first enqueue waits, and with it all behind it, in the order in which they came
             if not self._put_in(request):
                 return progress
             progress = True
@@ -211,6 +213,7 @@ class Queue(SharedObject):
         return progress
 
     def _put_in(self, request: Enqueue) -> int:
+        # negative where a dequeue that was given up has put its elements back into a queue that was full again
         room = min(self.capacity - len(self._store), len(request.elements) - request.next)
         if room <= 0:
             return 0
@@ -231,6 +234,7 @@ class Queue(SharedObject):
             request = dequeues.first
             count = min(self._store.available(closed), request.count - len(request.taken))
             if count > 0:
+                # set aside as they come: more elements than the queue has places are never in it at once
                 request.taken.extend(self._store.take() for _ in range(count))
                 progress = True
             if len(request.taken) == request.count or (closed and request.up_to and request.taken):

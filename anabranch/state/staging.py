@@ -192,6 +192,7 @@ class StagedMap(_Area):
     def __init__(self, name: str, ordered: bool, capacity: int, memory_limit: int) -> None:
         super().__init__(name, capacity, memory_limit)
         self.ordered = ordered
+        # both count for the capacity: an element that lacks a component holds memory as well
         self._incomplete: dict[int, list[Any]] = {}
         self._complete: dict[int, list[Any]] = {}
 
@@ -319,6 +320,7 @@ class StagedMap(_Area):
         if parts is None:
             return False
         places = range(len(parts)) if request.places is None else request.places
+        # waiting would not help: what was taken out comes back only with a whole new element
         missing = [p for p in places if not 0 <= p < len(parts) or parts[p] is None]
         if missing:
             self._gets.leave(request)

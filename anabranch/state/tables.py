@@ -312,6 +312,7 @@ class MutableDenseTable(MutableTable):
 
     def find(self, keys: HostArray, default: HostArray) -> Array:
         self.check_types(keys, default)
+        # for its refusals: the special keys are no keys in questions, either
         self._checked_keys(keys)
         return super().find(keys, default)
 

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from anabranch.errors import CancelledError, DataLossError, InvalidArgumentError, NotFoundError, OutOfRangeError
+from anabranch.errors import (
+    CancelledError,
+    DataLossError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+)
 from anabranch.io.records import TFRecordWriter
 from anabranch.state import dataset_files as files
 from anabranch.state.dataset_background import ParallelMapDataset, PrefetchDataset
@@ -597,6 +604,33 @@ def test_a_cache_in_a_file_is_complete_or_absent(tmp_path: Any) -> None:
     restored = make().iterator()
     restored.restore(position)
     assert rest_of(restored) == expected[1:]
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Elements:
+        return files.FileCacheDataset(RangeDataset(0, 4, 1), str(tmp_path / "cache"))
+
+    full = ResourceExhaustedError(None, None, "no space left")
+    written: list[bytes] = []
+    write = TFRecordWriter.write
+
+    def second_fails(self: TFRecordWriter, record: bytes) -> None:
+        written.append(record)
+        if len(written) == 2:
+            raise full
+        write(self, record)
+
+    monkeypatch.setattr(TFRecordWriter, "write", second_fails)
+    walk = make().iterator()
+    assert plain(walk.next() or ()) == 0
+    with pytest.raises(ResourceExhaustedError, match="no space"):
+        walk.next()
+    assert rest_of(walk) == [2, 3]
+    assert walk.next() is None
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert taken(make()) == taken(make()) == [0, 1, 2, 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["cache.cache"]
 
 
 # ------------------------------------------------------------------------------------------------ resources, bytes
