@@ -477,13 +477,15 @@ class _LoweredLoop(_LoweredOperation):
         fixed = fixed_parameters(self.body)
         shapes = [p.shape for p in self.body.inputs]
         # one at least: an iteration begins with the Merge, and goes on by the Switch, of the first
-        changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
+        changing = [i for i in range(len(self.inputs)) if not fixed[i]] or list(range(len(self.inputs)))[:1]
         self.outside = dict(enumerate(self.inputs))
         for i, tensor in enumerate(self.inputs):
             if i not in changing and not tensor.is_known:
                 # an Enter that is constant gives its value to every iteration
                 self.outside[i] = self.enter(tensor, f"constant_{i}", True).outputs[0]
         self.variables = {i: _Variable(self, self.inputs[i], str(i), shapes[i]) for i in changing}
+        #: where there are none at all: one that carries nothing
+        self.turns = [] if self.inputs else [_Variable(self, self.constant(0, self.gate), "turn", _SCALAR)]
         self._enter_records()
 
     def _enter_records(self) -> None:
@@ -502,11 +504,12 @@ class _LoweredLoop(_LoweredOperation):
 
     @property
     def _all_variables(self) -> list[_Variable]:
-        return [*self.variables.values(), *([self.count] if self.count else []), *self.lists.values()]
+        count = [self.count] if self.count else []
+        return [*self.variables.values(), *self.turns, *count, *self.lists.values()]
 
     def _trace_condition(self) -> None:
         # any of them: all Merges of a loop are alive in each iteration, and in the last test
-        first = next(iter(self.variables.values())).merge
+        first = self._all_variables[0].merge
         inside = dict(self.outside)
         inside.update((i, v.merge.outputs[0]) for i, v in self.variables.items())
         self.gated.update(v.merge.outputs[0] for v in self._all_variables)
@@ -520,13 +523,15 @@ class _LoweredLoop(_LoweredOperation):
             variable.switch(self.going_on.outputs[0])
 
     def _trace_body(self) -> list[StepTensor]:
-        first = next(iter(self.variables.values()))
+        first = self._all_variables[0]
         self.pivot = self.primitive("Identity", [first.sides[1]], "body/pivot")
         inside = dict(self.outside)
         inside.update((i, v.sides[1]) for i, v in self.variables.items())
         # in the last iteration the condition is computed and the body is not: what the condition gated is alive there
         self.gated = {v.sides[1] for v in self._all_variables}
         results = self.copy_body(self.body, {p: inside[i] for i, p in enumerate(self.body.inputs)}, "body", self.pivot)
+        for variable in self.turns:
+            variable.next(variable.sides[1], self.pivot)
         if self.count is not None:
             one = self.constant(1, self.pivot)
             more = self.computed("AddV2", [self.count.sides[1], one], "count", dtypes.int32, T=dtypes.int32)
@@ -541,7 +546,7 @@ class _LoweredLoop(_LoweredOperation):
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
-        last = list(exits.values())
+        last = [*exits.values(), *(variable.leave() for variable in self.turns)]
         # no Exit for what never changes: the value before the loop is the one after it
         results: list[StepTensor | None] = [
             exits[i].outputs[0] if i in exits else self._unchanged(i, last[0]) for i in range(len(self.inputs))
