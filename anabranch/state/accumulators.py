@@ -162,7 +162,6 @@ class SparseAccumulator(Accumulator):
     def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:
         super().__init__(name, dtype, shape, reduction)
         self._rows: dict[int, list[Any]] = {}  # row -> [sum, number of gradients that touch it]
-        # of the last gradient that counted, and outlives its sum: a take may find no rows to tell it by
         self._row_shape: tuple[int, ...] | None = None
 
     def apply_gradient(

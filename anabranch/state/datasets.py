@@ -440,8 +440,8 @@ class _GeneratorIterator(DatasetIterator):
         # what is skipped is computed: nobody knows where in its state a generator stands after so many elements
         while self._taken < taken and not done and self.next() is not None:
             pass
-        # also where it has fewer elements now than it had: then the next one is the end
-        self._taken, self._done = int(taken), bool(done)
+        # it may have fewer elements now than it had: then it has ended, and must not start from its beginning
+        self._taken, self._done = int(taken), self._done or bool(done)
 
     def close(self) -> None:
         self._done = True

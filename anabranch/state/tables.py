@@ -18,6 +18,7 @@ import numpy as np
 from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType, string
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError
 from anabranch.state.components import shown
 
@@ -71,7 +72,7 @@ class LookupTable:
             get = self._values.get
             shape = self._shape_of_keys(keys)
             if not self.value_shape:
-                # a list at once, where values are Python values: row by row would take NumPy's way for each
+                # all at once, which is quicker than row by row where values are numbers or strings
                 values = self._array(
                     [get(k, d) for k, d in zip(looked_up, self._defaults(default, len(looked_up)), strict=True)]
                 )
@@ -229,7 +230,7 @@ class StaticTable(LookupTable):
             )
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: TensorValue, b: TensorValue) -> bool:
     # a NaN differs from itself, and what is written twice in a file or a graph is the same all the same
     return bool(a == b or (a != a and b != b))
 

@@ -494,6 +494,10 @@ def test_a_generator_starts_for_every_walk_and_is_finished() -> None:
     assert taken(RepeatDataset(dataset, 2)) == [0, 1, 2, 0, 1, 2]
     assert finished == [0, 1]
     assert continued(lambda: dataset, 2) == [2]
+    # it had more elements when its position was taken
+    shorter = dataset.iterator()
+    shorter.restore([5, False])
+    assert [shorter.next(), shorter.next()] == [None, None]
     iterator = dataset.iterator()
     iterator.next()
     iterator.close()
