@@ -36,6 +36,7 @@ def is_large(frame: Buffer) -> bool:
 
 def pieces_of(frame: Buffer) -> Iterator[Buffer]:
     """The pieces of a large frame, in order; nothing is copied."""
+    # slices of a view share its memory, which the sender keeps as it is until it is answered
     whole = memoryview(frame)
     return (whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES))
 
@@ -43,6 +44,7 @@ def pieces_of(frame: Buffer) -> Iterator[Buffer]:
 def without_large(frames: Sequence[Buffer]) -> Frames:
     """What goes after the pieces of a message's large frames."""
     positions = b"".join(_POSITION.pack(position) for position, frame in enumerate(frames) if is_large(frame))
+    # the positions last, where `complete` takes them off before it puts the frames in
     return [*(frame for frame in frames if not is_large(frame)), positions]
 
 
@@ -66,6 +68,7 @@ class Assembly:
         Raises:
             MalformedMessageError: the frame is too large, or the piece does not continue it.
         """
+        # a wrong number of frames is refused below, as a piece without bytes
         (piece,) = pieces if len(pieces) == 1 else (b"",)
         if self._target is None:
             # memory is taken for what the frame says of itself: the limit is what keeps it from saying anything
@@ -74,8 +77,10 @@ class Assembly:
             self._target, self._filled = _aligned(total), 0
             self._bytes += total
         target, end = self._target, self._filled + len(piece)
+        # each piece repeats the whole length, and brings at least one byte
         if len(target) != total or not self._filled < end <= total:
             raise MalformedMessageError("a piece does not continue its frame")
+        # the one copy on the way, while ZeroMQ's thread receives the next piece
         target[self._filled : end] = piece
         self._filled = end
         if end == total:
@@ -92,6 +97,7 @@ class Assembly:
             raise MalformedMessageError("a message came before its large frames were complete")
         if not self._done:
             return frames
+        # before anything can be refused: the next message begins with nothing
         done, self._done, self._bytes = self._done, [], 0
         positions = bytes(frames.pop()) if frames else b""
         if len(positions) != _POSITION.size * len(done):
@@ -99,11 +105,13 @@ class Assembly:
         for (position,), frame in zip(_POSITION.iter_unpack(positions), done, strict=True):
             if position > len(frames):
                 raise MalformedMessageError("a large frame belongs behind the end of its message")
+            # in rising order, so that each position counts the frames that were put in before
             frames.insert(position, frame)
         return frames
 
 
 def _aligned(size: int) -> memoryview:
+    # room to begin at the next multiple; `empty` touches nothing, so that memory is taken only as pieces fill it
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].data

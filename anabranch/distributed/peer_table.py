@@ -63,6 +63,8 @@ class PeerTable(abc.ABC):
         self.handler = handler
         self.limits = limits
         self.now = clock
+        # at random: processes that know nothing of each other, and earlier runs, have others; 0 means nobody in a
+        # header
         self.incarnation = secrets.randbits(64) or 1
         self.channels = itertools.count(1)
         self.requests = itertools.count(1)
@@ -88,6 +90,7 @@ class PeerTable(abc.ABC):
             CancelledError: the place is closed.
         """
         peer = self._peer(address)
+        # never forgotten from now on (`_forget_lost`)
         peer.is_wanted = True
         peer.open()
         return peer
@@ -99,6 +102,7 @@ class PeerTable(abc.ABC):
 
     def dialed(self, peer: Peer, channel: int) -> None:
         """A channel to a peer was opened."""
+        # from any thread, under the peer's lock; one operation of a dictionary needs none of the table's
         self._dialed[channel] = peer
 
     def hung_up(self, channel: int) -> None:
@@ -107,11 +111,14 @@ class PeerTable(abc.ABC):
 
     def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
         """What comes on this channel is the peer's."""
+        # on the receiving thread, like all that comes from what a peer says
         before = self._attached.get(peer)
         if before is not None:
+            # what still comes on the channel before finds no sender, and is dropped without asking its link
             self._senders.pop(before, None)
             if self._incarnations.get(before[0]) is peer:
                 del self._incarnations[before[0]]
+            # of the same process the assembly is replaced with the first piece of the new channel (`_assembly`)
             if before[0] != incarnation:
                 self._assemblies.pop(before[0], None)
         self._attached[peer] = incarnation, channel
@@ -140,6 +147,7 @@ class PeerTable(abc.ABC):
             else:
                 header = wire.decode_header(data, self.limits)
             sender = self._senders.get((header.sender, header.channel))
+            # each lane has an inbox of its own, and a sequence that only that inbox keeps in order
             if header.lane is not lane:
                 raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")
             wire.check_frames(header, frames)
@@ -157,6 +165,8 @@ class PeerTable(abc.ABC):
             case MessageKind.WELCOME:
                 welcome = wire.decode_hello(frames)
                 answered = self._dialed.get(welcome.answers)
+                # who is known by its channel comes before who is named in the answer, which may be another
+                # address of it
                 known = sender or answered
                 if known is not None:
                     known.take(lambda link, now: link.heard_welcome(header, welcome, now))
@@ -167,9 +177,12 @@ class PeerTable(abc.ABC):
                 refused = self._dialed.get(refusal.answers)
                 if refused is not None:
                     refused.take(lambda link, now: link.heard_refusal(refusal.answers, refusal.reason))
+            # from nobody that a link knows: dropped
             case _ if sender is not None:
                 is_own = header.kind in (MessageKind.BEAT, MessageKind.GOODBYE)
+                # what is counted as sent (`Peer._number`) has to be counted as taken, and nothing else
                 size = 0 if is_own else header.bytes + wire.HEADER_BYTES
+                # the link decides whether it is in order before anything of it is looked at
                 if sender.take(lambda link, now: link.heard(header, size, now)):
                     self.handed_over += 1
                     self._deliver(header, frames, sender)
@@ -178,6 +191,7 @@ class PeerTable(abc.ABC):
         if header.kind is MessageKind.PIECE:
             self._assembly(header).take(header.request, frames)
             return
+        # also one without large frames: then it must not stand behind pieces
         if header.lane is Lane.BULK:
             frames = self._assembly(header).complete(frames)
         match header.kind:
@@ -201,6 +215,7 @@ class PeerTable(abc.ABC):
     def _assembly(self, header: Header) -> Assembly:
         """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
         known = self._assemblies.get(header.sender)
+        # one for each incarnation: pieces of a channel that failed are of no use to the next
         if known is None or known[0] != header.channel:
             known = self._assemblies[header.sender] = header.channel, Assembly(self.limits.message_bytes)
         return known[1]
@@ -221,15 +236,18 @@ class PeerTable(abc.ABC):
     def _merge(self, alias: Peer, peer: Peer) -> None:
         """Two addresses have proved to be those of one process: its link is used for both."""
         with self._lock:
+            # values are replaced while the dictionary is walked, which its keys allow
             for address, known in self._peers.items():
                 if known is alias:
                     self._peers[address] = peer
             peer.is_wanted |= alias.is_wanted
+        # not under the lock of the table: the alias posts what waited for it, under the locks of peers
         alias.merge(peer)
 
     def _complain(self, sender: Peer | None, reason: str) -> None:
         """Closes the link of whom a malformed message came from, and says so once."""
         who = "an unknown process" if sender is None else f"{sender.name} at {sender.address}"
+        # once for each, and for so many at most: whoever can reach the port could fill the log and the memory
         if who not in self._complained and len(self._complained) < _COMPLAINED:
             self._complained.add(who)
             _LOGGER.warning("%s got a malformed message from %s: %s", self.hello.name, who, reason)
@@ -241,12 +259,15 @@ class PeerTable(abc.ABC):
         """Time went by; to be called several times a second."""
         now = self.now()
         passed = now - self._ticked_at
+        # the receiving thread comes here after each look at its sockets
         if passed < TICK:
             return
         self._ticked_at = now
         for peer in self._known_peers():
             if passed > _PAUSE:
+                # before the link looks at the time, or it would find everybody silent
                 peer.take(lambda link, _: link.paused(passed - TICK))
+            # one peer whose link cannot be opened again must not keep the others from being looked at
             guarded(peer.take, Link.tick)
             self._forget_lost(peer)
 

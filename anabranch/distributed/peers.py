@@ -138,6 +138,8 @@ class Peer:
     def __init__(self, place: Place, address: str) -> None:
         self._place = place
         self._link = Link(place.hello, place.incarnation, address, place.channels.__next__)
+        # guards the link and all tables of the peer; notified when the link is up, has failed, or another peer
+        # took over
         self._changed = threading.Condition(threading.Lock())
         self._connections: dict[Lane, Connection] = {}
         self._waiting: dict[int, OnReply] = {}
@@ -155,6 +157,7 @@ class Peer:
     @property
     def merged(self) -> Peer:
         """The peer itself, or the one that has proved to be the same process under another address."""
+        # without a lock: it is set once, from None, and never changed again
         return self if self._same is None else self._same.merged
 
     @property
@@ -224,6 +227,7 @@ class Peer:
         """Gives up waiting for a reply; whether it was still to come."""
         peer = self.merged
         with peer._changed:
+            # whoever takes it out is the one to tell: a reply that comes now finds nobody, and is dropped
             return peer._waiting.pop(request, None) is not None
 
     def call(
@@ -247,6 +251,7 @@ class Peer:
             answered.set()
 
         number = self.request(frames, on_reply, lane)
+        # where it was not there to be forgotten the reply has just come, and is about to be noted
         if not answered.wait(timeout) and self.forget(number):
             raise DeadlineExceededError(
                 None, None, f"{self._link} did not answer {what} within {timeout:g} s; it is {self._told_state()}"
@@ -282,6 +287,7 @@ class Peer:
                 self._place.refuse_closed()
                 if self._same is not None:
                     break
+                # what is unavailable may come up yet; keys, version and cluster stay what they are
                 is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
                 remaining = deadline - time.monotonic()
                 if is_refused or remaining <= 0:
@@ -290,6 +296,7 @@ class Peer:
                 self._changed.wait(remaining)
             else:
                 return True
+        # the lock is not held any more: two peers' locks are never held together
         return self.merged.wait_until_up(deadline - time.monotonic())
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
@@ -332,6 +339,7 @@ class Peer:
             if self._same is not None:
                 return False
             self._place.refuse_closed()
+            # before it is sent or kept: a message that is refused has changed nothing
             self._check_room(message.size)
             if self._link.is_up:
                 self._transmit(message)
@@ -356,8 +364,15 @@ class Peer:
             self._changed.notify_all()
         with peer._changed:
             peer._callbacks.update(callbacks)
+        # a link that is merged is still being connected: whoever waits is among what was not sent yet
         for message in pending:
-            peer._post(message.kind, message.lane, message.request, message.frames, waiting.get(message.request))
+            on_reply = waiting.get(message.request)
+            try:
+                peer._post(message.kind, message.lane, message.request, message.frames, on_reply)
+            except OpError as error:
+                # no room at the other peer: the rest is tried all the same, since nobody else will ever answer it
+                if on_reply is not None:
+                    guarded(on_reply, error)
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
@@ -365,6 +380,7 @@ class Peer:
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
         with self._changed:
+            # this side's channel: another one means that whoever asked was told that its request failed
             if self._link.is_up and self._link.channel == channel:
                 if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
                     self._check_room(size)
@@ -382,6 +398,8 @@ class Peer:
 
     def _check_room(self, size: int) -> None:
         waiting = self._pending_bytes + self._link.in_flight
+        # a message that is larger than the limit all by itself may go where nothing else waits; it would never go
+        # otherwise
         if waiting and waiting + size > self._place.limits.waiting_bytes:
             raise ResourceExhaustedError(
                 None,
@@ -404,6 +422,7 @@ class Peer:
         """Writes a message as the next of its lane."""
         link, place = self._link, self._place
         size = sum(map(len, frames))
+        # under the lock, as is what follows: numbers are given in the order in which messages are written
         sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
         header = Header(
             kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
@@ -413,6 +432,8 @@ class Peer:
     def _write(self, header: Header, parts: Sequence[Buffer]) -> None:
         connection = self._connections.get(header.lane)
         if connection is None:
+            # not before something is to be sent by this lane: the port of the bulk lane is known only from the
+            # peer's hello
             connection = self._place.connect(self, header.lane, header.channel)
             self._connections[header.lane] = connection
         connection.send(parts)
@@ -438,6 +459,8 @@ class Peer:
                 if self._same is not None:
                     return False
                 instructions = event(self._link, self._place.now())
+                # the very list that `Link.heard` gives for a message in order, which most are: nothing is to be
+                # carried out
                 if instructions is DELIVER:
                     return True
                 for instruction in instructions:
@@ -465,6 +488,7 @@ class Peer:
                 self._pending_bytes = 0
                 self._changed.notify_all()
             case FailAll(error):
+                # who is told may send again, to this peer, whose lock is held here
                 after.append(self._failing(error))
                 self._changed.notify_all()
 
@@ -490,6 +514,7 @@ class Peer:
             place.incarnation,
             link.incarnation or 0,
             said.channel or link.channel,
+            # the link's own messages count no bytes: nobody would say that they were taken
             link.next_sequence(Lane.CONTROL, 0, place.now()),
             0,
             1,
@@ -542,10 +567,12 @@ class Answer:
         self._once = threading.Lock()
 
     def __call__(self, frames: Frames) -> None:
+        # a lock that is never released: of two threads that answer, one gets it
         if not self._once.acquire(blocking=False):
             raise InternalError(None, None, f"a request of {self._peer!r} was answered twice")
         try:
             self._send(MessageKind.REPLY, frames)
+        # too large for a message, or for the room: whoever asked has to hear something
         except ResourceExhaustedError as error:
             self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(error.error_code, error.message))])
 

@@ -50,6 +50,7 @@ class Rewriting:
 
     def knows(self, tensor: StepTensor, value: TensorValue) -> StepTensor:
         """Lets a tensor be known; returns what stands for it. Who takes that does not need its operation any more."""
+        # a copy without inputs lends its name (0032): the tensor is not one that an operation of the step computes
         op = tensor.op.copied([], ()) if tensor.op in self._members else tensor.op
         known = self._tensors[tensor] = StepTensor(op, tensor.value_index, tensor.dtype, tensor.shape, value)
         return known
@@ -85,6 +86,7 @@ class Rewriting:
         if self._names is None:
             self._names = {op.name for op in self.step.operations}
         name, count = node.name, 0
+        # nobody else has seen the node, so that it may still be renamed
         while node.name in self._names:
             count += 1
             node.name = f"{name}_{count}"
@@ -148,6 +150,8 @@ def step_of_members(operations: list[StepNode], fetches: list[StepTensor], feeds
     members = set(operations)
     rewriting = Rewriting(StepGraph(operations, fetches, [], feeds))
     for op in operations:
+        # what the others do was done before the first of these began: the members run as one, when all that they
+        # wait for is
         controls = rewriting.nodes(c for c in op.control_inputs if c in members)
         rewriting.keep(op, control_inputs=controls, after=rewriting.nodes(a for a in op.after if a in members))
     return rewriting.result()
@@ -168,5 +172,6 @@ def needed_by_ends(step: StepGraph, also: Iterable[StepNode] = ()) -> set[StepNo
             needed.add(op)
             stack.extend(t.op for t in op.inputs)
             stack.extend(op.control_inputs)
+            # what it comes after has to be a part of the step as well (`verify`)
             stack.extend(op.after)
     return needed
