@@ -35,6 +35,7 @@ from anabranch.core.kernel_context import Check
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
+from anabranch.kernels.native_calls import failed_operation
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
@@ -250,8 +251,13 @@ class IslandCall(ItemCall):
                 waited.block_until_ready()
         except OpError:
             raise
-        except jax.errors.JaxRuntimeError as error:
-            raise as_op_error(error, self.island.operations[-1], self.island.name) from error
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            # XLA's errors come as ValueErrors too, when results are taken from a call that has failed
+            failed = failed_operation(str(error))
+            if isinstance(error, ValueError) and not failed:
+                raise
+            named = (op for op in self.island.operations if op.name == failed)
+            raise as_op_error(error, next(named, self.island.operations[-1]), self.island.name) from error
         return results
 
     def _stored(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
