@@ -74,6 +74,7 @@ class AlternateKernel:
     applies: Predicate
     cost: Estimate
     rough: bool = False
+    calls_back: bool = False
 
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
@@ -124,6 +125,7 @@ def register_kernel(
     applies: Predicate = lambda case: True,
     cost: float | Estimate = 0.5,
     rough: bool = False,
+    calls_back: bool = False,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -137,6 +139,7 @@ def register_kernel(
             the case.
         rough: the estimate says little, as for code of other libraries on processors of many kinds: where kernels are
             measured at all, this one is.
+        calls_back: its program calls Python functions; such programs run on a thread that no signal reaches.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -157,7 +160,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, rough))
+        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, rough, calls_back))
         return function
 
     return register

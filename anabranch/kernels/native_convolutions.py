@@ -29,6 +29,8 @@ from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
 _KIND: Final = "convolution"
+#: an array that the library takes has no more
+_MOST_ELEMENTS: Final = 1 << 28
 #: forward, to the input, to the filter
 _FORWARD, _TO_INPUT, _TO_FILTER = range(3)
 
@@ -85,6 +87,8 @@ class Convolution:
         * Where a position of the window lies in the padding alone, "gemm:jit" to the data is wrong.
         * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
         """
+        if any(math.prod(lengths) > _MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
+            return False  # it counts bytes in 32 bits here and there
         taps = self.filter[0][-len(self.strides) :]
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
@@ -252,6 +256,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         applies=takes,
         cost=estimate,
         rough=True,
+        calls_back=True,
     )(kernel)
 
 

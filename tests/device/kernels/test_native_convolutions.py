@@ -6,6 +6,7 @@ What needs the extra `native` is skipped without it.
 from __future__ import annotations
 
 import importlib.metadata
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,3 +149,21 @@ def test_a_step_runs_explains_and_survives_a_failure(native: None, monkeypatch: 
                 session.run(fetch, fed)
         assert failure.value.op is fetch.op
         np.testing.assert_allclose(session.run(fetch, fed), wanted, rtol=1e-5)
+
+
+def test_no_signal_reaches_the_library(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that entered the callback would be lost, and the result with it."""
+    fetch, fed, _ = small_convolution()
+    threads: set[threading.Thread] = set()
+    run = onednn.Computation.run
+
+    def noted(self: Any, *arguments: Any) -> None:
+        threads.add(threading.current_thread())
+        run(self, *arguments)
+
+    monkeypatch.setattr(onednn.Computation, "run", noted)
+    with tf.Session() as session:
+        for _ in range(3):
+            session.run(fetch, fed)
+    assert threads
+    assert threading.main_thread() not in threads
