@@ -297,11 +297,8 @@ class Executable:
         if self.device is not None:
             args = [self._brought(value) for value in args]
         if variant.compiled:
-            return (
-                None
-                if variant.watched or variant.calls_back
-                else chain.from_iterable(starmap(variant.function, (args,)))
-            )
+            calls_back = variant.watched or variant.calls_back
+            return None if calls_back else chain.from_iterable(starmap(variant.function, (args,)))
         results = self._direct_results(variant, args)
         return None if results is None else iter(results)
 
