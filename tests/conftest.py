@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
+    os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and whatever is installed; the tests of oneDNN turn it on
 
 
 @pytest.fixture(autouse=True)
