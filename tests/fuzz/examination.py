@@ -20,7 +20,7 @@ from tests.fuzz.differences import Disagreement
 from tests.fuzz.outcomes import Examined, Graph, Outcome, refused_type
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
-from tests.fuzz.undefined import has_other_maxima, repeated, tells_maxima, undefined
+from tests.fuzz.undefined import MAY_LACK_FACTOR, has_other_maxima, lacks_factor, repeated, tells_maxima, undefined
 from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
@@ -341,13 +341,23 @@ class Examination:
                 or self._finds_nothing(f"{node}:0", {}, 0)
                 or self._refused_when_fetched(genuine, node)
             ):
-                self._disagree("refused here only", node, message, where, self._dtype_of(node))
+                said = message + self._without_factor(ours, genuine, node)
+                self._disagree("refused here only", node, said, where, self._dtype_of(node))
         for node, message in there.items():
             if node in here or self._spoiled(node, here) or self._refused_when_fetched(ours, node):
                 continue
             if self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
+
+    def _without_factor(self, ours: Graph, genuine: Graph, node: str) -> str:
+        """Says of a decomposition that is refused here if TensorFlow finds no factor either, given our values."""
+        if self.nodes[node].get("op") not in MAY_LACK_FACTOR:
+            return ""
+        full = self._steps(ours, [ref for ref in ours.names if not self._is_fed(ref)])
+        answers = [self._given_ours(genuine, full, f"{node}:0", step) for step in range(len(full.values))]
+        found = any(lacks_factor(value) for given in answers if not isinstance(given, str) for value in given)
+        return "; there it has no factor" if found else ""
 
     def _spoiled(self, node: str, refusals: dict[str, str]) -> bool:
         """Whether the node depends on one that the other side refuses."""

@@ -60,6 +60,9 @@ _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
 #: operations whose gradients are among these
 _GRADIENTS_OF_MAXIMA = {"MaxPoolGradGrad", "MaxPoolGradGradV2"}
 
+#: operations for which TensorFlow 2.21 gives no numbers where TensorFlow 1.15 refuses a matrix (docs/differences.md)
+MAY_LACK_FACTOR = {"Cholesky"}
+
 
 def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
     """Which elements of an output are left out: an array of bools that broadcasts against the output, `result`."""
@@ -97,6 +100,12 @@ def has_other_maxima(inputs: Sequence[Array]) -> bool:
 def tells_maxima(operation: str, second: bool) -> bool:
     """Whether its gradient, or its second-order one, hands the maxima that it is told to one of `_OF_MAXIMA`."""
     return operation in _GRADIENTS_OF_MAXIMA or (second and operation in _OF_MAXIMA)
+
+
+def lacks_factor(matrices: Array) -> bool:
+    """Whether TensorFlow says of one of the matrices that it has no factor: NaN on the diagonal, or complex zeros."""
+    diagonals = np.diagonal(matrices, axis1=-2, axis2=-1)
+    return bool(np.isnan(diagonals).any() or (diagonals == 0).any())
 
 
 def repeated(keys: Sequence[object]) -> bool:
