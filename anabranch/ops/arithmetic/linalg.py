@@ -127,7 +127,7 @@ Cholesky.shape(_square)
 def _(input: Array, *, ctx: OperationContext) -> Any:
     """Reads the lower triangle only.
 
-    The factor of a matrix with NaN or infinity is NaN: TensorFlow, which compares pivots with zero, does not refuse it.
+    A matrix with NaN or infinity has a factor with NaN: TensorFlow only compares pivots with zero.
     """
     factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
     has_factor = jnp.isfinite(factor) | ~jnp.all(jnp.isfinite(jnp.tril(input)), axis=(-2, -1), keepdims=True)
