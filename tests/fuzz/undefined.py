@@ -8,6 +8,7 @@ answers, which depend on where in the tensor they stand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,8 @@ _RULES = {
         None,
     ),
 }
+#: operations that may multiply what is not finite by the zeros beside the border
+_PADDED = re.compile(r"Conv[23]D|DepthwiseConv2dNative")
 #: outputs that hold nothing where nothing is trained
 _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
@@ -78,6 +81,8 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     if operation == "Lu" and inputs[0].dtype.kind == "c":
         several = _pivots_differ(inputs[0])
         return several.reshape(several.shape + (1,) * (result.ndim - several.ndim))
+    if _PADDED.match(operation) and any(_not_finite(v).any() for v in inputs if v.dtype.name in TOLERANCE):
+        return np.isnan(result)
     rule = _RULES.get(operation)
     if rule is None:
         return np.array(False)
