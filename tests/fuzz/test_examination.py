@@ -91,6 +91,7 @@ def test_rows_cover_what_they_name_only(kind: str, operation: str, message: str,
 def test_an_operation_in_a_body_is_named_by_the_refusal() -> None:
     message = "ValueError: Shapes must be equal rank for '{{node n6/n9}} = MatrixSetDiagV3[T=DT_FLOAT](a, b)'"
     assert refused_type(message) == "MatrixSetDiagV3"
+    assert refused_type("InvalidArgumentError: AvgPoolGrad cannot take these inputs: n1:0 (4,)") == "AvgPoolGrad"
     assert refused_type("InvalidArgumentError: no\n\t [[{{node n6/TensorListStack}}]]") is None
     found = examination({"id": "n6", "kind": "cond", "predicate": "x:0"})
     found._disagree("refused there only", "n6", message, "program")
