@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from anabranch.core.roles import Role
@@ -94,11 +94,16 @@ class Rewriting:
         self.operations.append(node)
         return node
 
-    def replace(self, op: StepNode, new: StepNode) -> StepNode:
-        """Takes a node into the new graph in place of one of the old, with the same outputs; returns it."""
+    def replace(self, op: StepNode, new: StepNode, left: Sequence[int] | None = None) -> StepNode:
+        """Takes a node into the new graph in place of one of the old; returns it.
+
+        Args:
+            left: the positions of the old one's outputs that the new one has; default: all.
+        """
         self.operations.append(new)
         self._nodes[op] = new
-        for old, successor in zip(op.outputs, new.outputs, strict=True):
+        outputs = op.outputs if left is None else [op.outputs[i] for i in left]
+        for old, successor in zip(outputs, new.outputs, strict=True):
             # what a pass has put in place of one output before stays
             self._tensors.setdefault(old, successor)
         if _has_back_edge(new):
