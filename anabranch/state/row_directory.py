@@ -43,8 +43,11 @@ FIRST_ROW: Final = 2
 #: how many rows a table has at first; it doubles
 _LEAST_ROWS: Final = 64
 
+#: the numbers of keys that are looked up at once are multiples of this
+_LEAST_STEP: Final = 8
+
 #: the golden ratio in 64 bits, which spreads keys that are multiples of a number
-KEY_FACTOR: Final = np.int64(-7046029254386353131)
+_KEY_FACTOR: Final = np.int64(-7046029254386353131)
 
 
 def bucket_of(keys: HostArray, buckets: int) -> np.ndarray[Any, Any]:
@@ -55,11 +58,43 @@ def bucket_of(keys: HostArray, buckets: int) -> np.ndarray[Any, Any]:
         buckets: how many there are.
     """
     with np.errstate(over="ignore"):
-        mixed = np.asarray(keys, np.int64) * KEY_FACTOR
-    return np.mod(mixed ^ (mixed >> 32), np.int64(buckets))
+        mixed = np.asarray(keys, np.int64) * _KEY_FACTOR
+    bucket: np.ndarray[Any, Any] = np.mod(mixed ^ (mixed >> 32), np.int64(buckets))
+    return bucket
 
 
-class Hold:
+def split_keys(keys: HostArray, parts: int, buckets: int) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The distinct keys of each part, and where each key stands among those of all parts one after the other.
+
+    So that programs need not be compiled for each number of keys, there are only four numbers of them between a power
+    of two and the next; the last key is repeated.
+
+    Args:
+        keys: int64, of any shape.
+        parts, buckets: of the table.
+
+    Returns:
+        int64 [n] for each part; int64, of the shape of `keys`.
+    """
+    distinct, places = np.unique(keys, return_inverse=True)
+    part = bucket_of(distinct, buckets) % parts
+    position, begin = np.empty(len(distinct), np.int64), 0
+    split = []
+    for number in range(parts):
+        mine = np.flatnonzero(part == number)
+        padded = np.pad(distinct[mine], (0, _rounded(len(mine)) - len(mine)), "edge") if mine.size else distinct[mine]
+        position[mine] = begin + np.arange(len(mine))
+        begin += len(padded)
+        split.append(padded)
+    return split, position[places.reshape(-1)].reshape(np.shape(keys))
+
+
+def _rounded(count: int) -> int:
+    step = max(_LEAST_STEP, (1 << (count - 1).bit_length()) >> 3)
+    return -(-count // step) * step
+
+
+class HeldRows:
     """Rows that a step holds: they are not evicted until this is given back, or nobody refers to it any more."""
 
     __slots__ = ("_released", "_rows")
@@ -89,7 +124,7 @@ class Found(NamedTuple):
 
     rows: np.ndarray[Any, Any]
     targets: np.ndarray[Any, Any]
-    hold: Hold
+    hold: HeldRows
 
 
 class Exported(NamedTuple):
@@ -107,7 +142,7 @@ class Exported(NamedTuple):
     seen: np.ndarray[Any, Any]
     rows: np.ndarray[Any, Any]
     counted: np.ndarray[Any, Any]
-    hold: Hold
+    hold: HeldRows
 
 
 class RowDirectory:
@@ -192,7 +227,7 @@ class RowDirectory:
             held = np.unique(rows)
             held = held[held != DEFAULT_ROW]
             self._holders[held] += 1
-            return Found(rows, np.where(rows == DEFAULT_ROW, UNREAD_ROW, rows), Hold(held, self._released))
+            return Found(rows, np.where(rows == DEFAULT_ROW, UNREAD_ROW, rows), HeldRows(held, self._released))
 
     def _rows_of(self, keys: list[int]) -> np.ndarray[Any, Any]:
         return np.fromiter(map(self._rows.get, keys, repeat(DEFAULT_ROW)), np.int64, len(keys))
@@ -269,13 +304,13 @@ class RowDirectory:
         """The keys of one bucket (`bucket_of`), whose rows are held."""
         with self._lock:
             self._take_back()
-            rows = np.flatnonzero(np.isfinite(self._seen))
-            rows = rows[bucket_of(self._keys[rows], buckets) == bucket]
-            rows = rows[np.argsort(self._keys[rows], kind="stable")]
+            every = np.flatnonzero(np.isfinite(self._seen))
+            mine = every[bucket_of(self._keys[every], buckets) == bucket]
+            rows = mine[np.argsort(self._keys[mine], kind="stable")]
             self._holders[rows] += 1
-            counted = np.array([(k, n) for k, (n, _) in sorted(self._counted.items())], np.int64).reshape(-1, 2)
-            counted = counted[bucket_of(counted[:, 0], buckets) == bucket]
-            return Exported(self._keys[rows], self._seen[rows], rows, counted, Hold(rows, self._released))
+            counts = np.array([(k, n) for k, (n, _) in sorted(self._counted.items())], np.int64).reshape(-1, 2)
+            counted = counts[bucket_of(counts[:, 0], buckets) == bucket]
+            return Exported(self._keys[rows], self._seen[rows], rows, counted, HeldRows(rows, self._released))
 
     def restore(self, keys: HostArray, seen: HostArray, counted: HostArray) -> None:
         """Replaces all keys: they have the rows from `FIRST_ROW` on, in their order.

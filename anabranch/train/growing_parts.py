@@ -111,9 +111,7 @@ class GrowingPart:
             now: the time, float64.
             counts: whether the keys are seen by this.
         """
-        rows, targets, _ = raw._FindRows(
-            self.directory, self.variable.handle, keys, now, counts=counts, f=self._fresh
-        )
+        rows, targets, _ = raw._FindRows(self.directory, self.variable.handle, keys, now, counts=counts, f=self._fresh)
         found: Tensor = raw._GatherFoundRows(self.variable.handle, rows, targets, dtype=self.variable.dtype)
         return found
 

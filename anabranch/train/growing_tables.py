@@ -1,8 +1,8 @@
 """Tables of vectors that get a row for each key when it comes, and lose those that come no more  (§4.2).
 
-A part of a table is a variable with rows, and a directory that says which row is whose (`state.row_directory`). Look-ups
-send keys to the part that has them, and each distinct row back; gradients stay sparse, and optimizers update the rows
-as those of any variable. What the machine of the directory does stands at the top of its module.
+A part of a table is a variable with rows, and a directory that says which row is whose (`state.row_directory`). A
+look-up sends keys to the part that has them, and each distinct row back; gradients stay sparse, and optimizers update
+the rows as those of any variable. What the machine of the directory does stands at the top of its module.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.embedding import distinct_rows, is_elsewhere
+from anabranch.frontend.nn.embedding import is_elsewhere
 from anabranch.frontend.variables.initializers import random_normal_initializer
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.state.row_directory import FIRST_ROW, KEY_FACTOR
+from anabranch.state.row_directory import FIRST_ROW
 from anabranch.train.growing_parts import GrowingPart, GrowingVariable
 
 #: for how long a tombstone takes late gradients, unless a program says otherwise
@@ -127,32 +127,16 @@ class GrowingTable:
             if wanted.dtype.name == "int32":
                 wanted = raw.Cast(wanted, DstT=np.int64)
             if len(self._parts) == 1 and not is_elsewhere(self.variables[0], wanted):
-                # nothing travels, and programs need not be compiled for each number of distinct keys
-                return self._found(wanted, training)
-            return distinct_rows(wanted, lambda distinct: self._found(distinct, training))
-
-    def _found(self, keys: Tensor, training: bool) -> Tensor:
-        if len(self._parts) == 1:
-            with get_default_graph().colocate_with(self.variables[0]):
-                return self._parts[0].found(keys, self._now(), training)
-        part = raw.Cast(raw.FloorMod(self._bucket_of(keys), np.int64(len(self._parts))), DstT=np.int32)
-        count = len(self._parts)
-        places = raw.DynamicPartition(raw.Range(0, raw.Size(keys), 1), part, num_partitions=count)
-        rows = []
-        for one, its_keys in zip(
-            self._parts, raw.DynamicPartition(keys, part, num_partitions=count), strict=True
-        ):
-            with get_default_graph().colocate_with(one.variable):
-                rows.append(one.found(its_keys, self._now(), training))
-        stitched: Tensor = raw.ParallelDynamicStitch(places, rows)
-        return stitched
-
-    def _bucket_of(self, keys: Tensor) -> Tensor:
-        """`state.row_directory.bucket_of` as operations."""
-        mixed = raw.Mul(keys, KEY_FACTOR)
-        mixed = raw.BitwiseXor(mixed, raw.RightShift(mixed, np.int64(32)))
-        bucket: Tensor = raw.FloorMod(mixed, np.int64(self._buckets))
-        return bucket
+                with get_default_graph().colocate_with(self.variables[0]):
+                    return self._parts[0].found(wanted, self._now(), training)
+            # each distinct row travels once
+            split, places = raw._SplitKeys(wanted, parts=len(self._parts), buckets=self._buckets)
+            rows = []
+            for part, its_keys in zip(self._parts, split, strict=True):
+                with get_default_graph().colocate_with(part.variable):
+                    rows.append(part.found(its_keys, self._now(), training))
+            result: Tensor = raw.GatherV2(raw.ConcatV2(rows, 0) if len(rows) > 1 else rows[0], places, 0)
+            return result
 
     def _now(self) -> Tensor:
         now: Tensor

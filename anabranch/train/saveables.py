@@ -186,7 +186,7 @@ def named_saveables(var_list: VariablesToSave) -> dict[str, Any]:
                 raise ValueError(f"Mixing slices and non-slices with the same name: {full_name}")
             parts.append(item)
         elif isinstance(item, GrowingVariable):
-            raise TypeError(f"{item.name} belongs to a growing table, which is saved as a whole: leave the variable out")
+            raise TypeError(f"{item.name} belongs to a growing table, which is saved as a whole: leave it out")
         elif isinstance(item, Variable):
             _add(named, item._shared_name, item)
         else:

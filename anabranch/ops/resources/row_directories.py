@@ -27,13 +27,13 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.gather_scatter import check_indices
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
 from anabranch.ops.resources.variables import handle_shape, variable_shape
-from anabranch.state.row_directory import UNREAD_ROW, Hold, RowDirectory
+from anabranch.state.row_directory import UNREAD_ROW, HeldRows, RowDirectory, split_keys
 
 _KIND: Final = "row directory"
 _FRESH: Final = "directory: resource, rows_of: resource"
 
 
-def _held(hold: Hold) -> Any:
+def _held(hold: HeldRows) -> Any:
     """What nothing reads is kept to the end of the step, and with it the rows."""
     box = np.empty((), np.object_)
     box[()] = hold
@@ -65,9 +65,7 @@ OpenRowDirectory.not_differentiable()
 
 
 @OpenRowDirectory.host_kernel
-def _(
-    *, admission: int, grace: float, container: bytes, shared_name: bytes, ctx: StepHostContext
-) -> ResourceHandle:
+def _(*, admission: int, grace: float, container: bytes, shared_name: bytes, ctx: StepHostContext) -> ResourceHandle:
     def plan(handle: ResourceHandle) -> Plan:
         facts = {"admission": admission, "grace": grace}
         return facts, lambda: RowDirectory(handle.name, admission, grace)
@@ -76,6 +74,23 @@ def _(
 
 
 # ---------------------------------------------------------------------- looking up
+SplitKeys = define_op(
+    "_SplitKeys", "keys: int64 -> split: parts * int64, places: int64", "parts: int >= 1, buckets: int >= 1"
+)
+SplitKeys.not_differentiable()
+
+
+@SplitKeys.shape
+def _(keys: TensorShape, *, parts: int) -> list[TensorShape]:
+    return [*[TensorShape([None])] * parts, keys]
+
+
+@SplitKeys.host_kernel
+def _(keys: Array, *, parts: int, buckets: int) -> Any:
+    split, places = split_keys(keys, parts, buckets)
+    return [*split, places]
+
+
 FindRows = define_op(
     "_FindRows",
     f"{_FRESH}, keys: int64, now: float64 -> rows: int64, targets: int64, hold: variant",

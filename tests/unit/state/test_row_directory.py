@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from anabranch.state.row_directory import DEFAULT_ROW, FIRST_ROW, UNREAD_ROW, RowDirectory, bucket_of
+from anabranch.state.row_directory import DEFAULT_ROW, FIRST_ROW, UNREAD_ROW, RowDirectory, bucket_of, split_keys
 
 
 def find(directory: RowDirectory, *keys: int, now: float = 0.0, counts: bool = True) -> list[int]:
@@ -113,6 +113,21 @@ def test_numbers_out_of_range_are_refused() -> None:
             RowDirectory("t", *arguments)
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_keys_are_split_by_parts_each_once_in_few_numbers(parts: int) -> None:
+    rng = np.random.default_rng(1)
+    sizes = set[int]()
+    for count in [0, 1, 5, *range(10, 2000, 37)]:
+        keys = rng.integers(-(2**63), 2**63 - 1, count)[rng.integers(0, max(count, 1), (count, 2))]
+        split, places = split_keys(keys, parts, 8)
+        np.testing.assert_array_equal(np.concatenate(split)[places], keys)
+        sizes |= {len(part) for part in split}
+        for number, part in enumerate(split):
+            assert set((bucket_of(part, 8) % parts).tolist()) <= {number}
+            assert len(part) <= 8 + 1.25 * len(set(part.tolist()))
+    assert len(sizes) < 32
+
+
 def test_buckets_are_in_range_for_all_keys() -> None:
     ends = np.array([-(2**63), -1, 0, 1, 2**63 - 1], np.int64)
     assert set(bucket_of(ends, 3).tolist()) <= {0, 1, 2}
@@ -169,4 +184,4 @@ class Steps(RuleBasedStateMachine):
 
 
 TestSteps = Steps.TestCase
-TestSteps.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestSteps.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
