@@ -177,9 +177,9 @@ class RowDirectory:
         self._free: list[int] = []
         self._graves: deque[tuple[float, int]] = deque()
         self._burying: list[int] = []
-        self._keys = np.zeros(_LEAST_ROWS, np.int64)
+        self._keys: np.ndarray[Any, Any] = np.zeros(_LEAST_ROWS, np.int64)
         self._seen = np.full(_LEAST_ROWS, np.inf)
-        self._holders = np.zeros(_LEAST_ROWS, np.int64)
+        self._holders: np.ndarray[Any, Any] = np.zeros(_LEAST_ROWS, np.int64)
         # holds of rows as they were numbered before go on to a queue that nobody looks at
         self._released: deque[np.ndarray[Any, Any]] = deque()
         self._now = -np.inf
