@@ -1,12 +1,12 @@
-"""Backup tasks against stragglers: reactive ones, as in MapReduce, and proactive ones, as in the synchronous steps of §4.4.
+"""Backup tasks against stragglers: reactive ones, as in MapReduce, and proactive ones, as in §4.4.
 
-Fifty tasks make a step. *Reactive*: when most tasks are done, what still runs is started once more, on machines that are
-free; the first copy counts. *Proactive*: a few tasks more are started at once, and the first fifty count. A task of a
-step that repeats itself is short, and a copy that begins late begins from nothing; a task of a long job that hangs on a
-bad disk is another matter. Both are shown.
+Fifty tasks make a step. *Reactive*: when most tasks are done, what still runs is started once more, on machines that
+are free; the first copy counts. *Proactive*: a few tasks more are started at once, and the first fifty count. A task of
+a step that repeats itself is short, and a copy that begins late begins from nothing; a task of a long job that hangs on
+a bad disk is another matter. Both are shown.
 
-How a task's time varies is measured here, by training steps; how often one straggles, and by how much, is assumed: every
-twelfth, by a quarter of its time or by four times its time on average. Everything else is simulated.
+How a task's time varies is measured here, by training steps; how often one straggles, and by how much, is assumed:
+every twelfth, by a quarter of its time or by four times its time on average. Everything else is simulated.
 
     python examples/systems/backup_tasks.py [--draw backup_tasks.svg]
 """

@@ -1,4 +1,4 @@
-"""A graph between a small device and a server, cut where it costs least, as in MAUI: the cut moves with the link's speed.
+"""A graph between a small device and a server, cut where it costs least, as in MAUI (Cuervo et al., 2010).
 
 Each layer of a network for images runs on the device, or on the server, which is faster; what passes from one to the
 other goes over the link. Sending everything is best where the link is fast, and nothing where it is slow; in between,
@@ -68,7 +68,7 @@ def minimum_cut(capacity: dict[tuple[str, str], float], source: str, sink: str) 
 
 
 def capacities(seconds: dict[str, float], sizes: dict[str, int], slower: float, link: float) -> Any:
-    """The edges: `device` and `server` are the two sides; the image is at the device, and the answer is wanted there."""
+    """The edges: `device` and `server` are the two sides; the image is at the device, where the answer is wanted."""
     edges: dict[tuple[str, str], float] = defaultdict(float)
     chain = ["device", *LAYERS]
     for layer in LAYERS:

@@ -1,9 +1,9 @@
 """A loop in a loop over several tasks, as in Naiad (Murray et al., 2013): each task has its part of the body.
 
 Ranks of the pages of a small web: the inner loop iterates until they change no more, the outer one goes through several
-damping factors, each from the ranks of the last. The links are in two halves on two tasks; what goes around travels between
-them in each iteration, with control loops that tell each task whether there is another (§3.4). One process gives the same,
-to the last bit and iteration.
+damping factors, each from the ranks of the last. The links are in two halves on two tasks; what goes around travels
+between them in each iteration, with control loops that tell each task whether there is another (§3.4). One process
+gives the same, to the last bit and iteration.
 
     python examples/systems/nested_loops.py [--draw nested_loops.svg]
 """

@@ -1,9 +1,9 @@
 """MXNet's key-value store: workers push gradients and pull weights, asynchronously or in step (Chen et al., 2015).
 
-A store with `push` and `pull` is a few lines of graph: weights are variables on a parameter server. Asynchronously, what is
-pushed is applied at once, whatever it was computed from. In step, an accumulator takes one push of each worker, and their
-mean is applied when all are there; who pulls waits for that. So pushes of several workers in step
-train as one process does with the mean of their gradients, and asynchronous ones in some order.
+A store with `push` and `pull` is a few lines of graph: weights are variables on a parameter server. Asynchronously,
+what is pushed is applied at once, whatever it was computed from. In step, an accumulator takes one push of each worker,
+and their mean is applied when all are there; who pulls waits for that. So pushes of several workers in step train as
+one process does with the mean of their gradients, and asynchronous ones in some order.
 
     python examples/systems/push_pull.py [--draw push_pull.svg]
 """

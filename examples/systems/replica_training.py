@@ -1,9 +1,9 @@
 """Three ways to train together: synchronous steps, averages every τ steps (SparkNet), and Downpour SGD (DistBelief).
 
-Each worker trains on batches of its own. In synchronous steps (§4.4) all hand in each gradient and wait for the mean; in
-SparkNet (Moritz et al., 2016) each trains a copy, and the copies are averaged every τ steps; in Downpour SGD (Dean et al.,
-2012) each fetches the parameters and pushes sums of gradients every few steps, and waits for nobody. What differs is one
-line. Shown is the loss after as many examples, and what went between the tasks for that.
+Each worker trains on batches of its own. In synchronous steps (§4.4) all hand in each gradient and wait for the mean;
+in SparkNet (Moritz et al., 2016) each trains a copy, and the copies are averaged every τ steps; in Downpour SGD (Dean
+et al., 2012) each fetches the parameters and pushes sums of gradients every few steps, and waits for nobody. What
+differs is one line. Shown is the loss after as many examples, and what went between the tasks for that.
 
     python examples/systems/replica_training.py [--draw replica_training.svg]
 """
@@ -30,12 +30,11 @@ def gradient_descent() -> Any:
     return tf.train.GradientDescentOptimizer(0.03)
 
 
-#: by name; the number of steps of a worker after which it is in step with the others
-WAYS: dict[str, tuple[Callable[[], Any], int]] = {
-    "synchronous": (lambda: replicas.synchronous(gradient_descent(), aggregate=WORKERS), 1),
-    "averaging, τ = 5": (lambda: replicas.averaging(gradient_descent(), every=5, workers=WORKERS), 5),
-    "averaging, τ = 20": (lambda: replicas.averaging(gradient_descent(), every=20, workers=WORKERS), 20),
-    "downpour, 5": (lambda: replicas.downpour(tf.train.AdagradOptimizer(0.02), 5, 5, gradient_descent()), 5),
+WAYS: dict[str, Callable[[], Any]] = {
+    "synchronous": lambda: replicas.synchronous(gradient_descent(), aggregate=WORKERS),
+    "averaging, τ = 5": lambda: replicas.averaging(gradient_descent(), every=5, workers=WORKERS),
+    "averaging, τ = 20": lambda: replicas.averaging(gradient_descent(), every=20, workers=WORKERS),
+    "downpour, 5": lambda: replicas.downpour(tf.train.AdagradOptimizer(0.02), 5, 5, gradient_descent()),
 }
 
 
@@ -88,7 +87,7 @@ class Worker:
 
 
 def trained(make: Callable[[], Any], steps: int) -> tuple[list[tuple[float, float]], float]:
-    """Losses on other examples by the number of steps of the first worker, and bytes between tasks per step of a worker."""
+    """Losses on other examples by steps of the first worker, and bytes between tasks per step of a worker."""
     x, y = (
         np.concatenate(parts) for parts in zip(*(b for b, _ in zip(batches(99), range(4), strict=False)), strict=True)
     )
@@ -121,8 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     curves = {}
     for name in chosen.ways:
-        make, _ = WAYS[name]
-        losses, sent = trained(make, chosen.steps)
+        losses, sent = trained(WAYS[name], chosen.steps)
         assert losses, f"no losses of {name}"
         print(f"{name:18} loss {losses[0][1]:.4f} -> {losses[-1][1]:.4f}; {sent / 1000:.1f} kB a step and worker")
         curves[name] = losses

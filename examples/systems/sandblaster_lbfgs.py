@@ -1,9 +1,10 @@
 """L-BFGS whose coordinator never sees a vector: DistBelief's Sandblaster (Dean et al., 2012, §4.2).
 
-The parameters lie in shards on parameter servers, and so does everything that L-BFGS computes with: gradients, directions,
-the history. The coordinator knows vectors by number only. It says "number 3 is number 1 plus 0.5 times number 2" or "the
-product of numbers 1 and 2", each shard does its part, and what comes back is a scalar. Workers take small portions of the
-data, as many as they can do: a slow one does fewer. So the coordinator's traffic does not depend on the size of the model.
+The parameters lie in shards on parameter servers, and so does everything that L-BFGS computes with: gradients,
+directions, the history. The coordinator knows vectors by number only. It says "number 3 is number 1 plus 0.5 times
+number 2" or "the product of numbers 1 and 2", each shard does its part, and what comes back is a scalar. Workers take
+small portions of the data, as many as they can do: a slow one does fewer. So the coordinator's traffic does not depend
+on the size of the model.
 
     python examples/systems/sandblaster_lbfgs.py [--draw sandblaster_lbfgs.svg]
 """
