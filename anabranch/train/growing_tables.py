@@ -126,7 +126,7 @@ class GrowingTable:
             wanted = convert_to_tensor(keys, name="keys")
             if wanted.dtype.name == "int32":
                 wanted = raw.Cast(wanted, DstT=np.int64)
-            if len(self._parts) == 1 and not is_elsewhere(self.variables[0], wanted):
+            if len(self._parts) == 1 and not is_elsewhere(self.variables, wanted):
                 with get_default_graph().colocate_with(self.variables[0]):
                     return self._parts[0].found(wanted, self._now(), training)
             # each distinct row travels once

@@ -57,17 +57,21 @@ def embedding_lookup(
     parts = _parts(params)
     with name_scope(name, "embedding_lookup", _tensors(*parts, ids)) as scope:
         wanted = convert_to_tensor(ids, name="ids")
-        if len(parts) == 1 and not is_elsewhere(parts[0], wanted):
+        elsewhere = is_elsewhere(parts, wanted)
+        if len(parts) == 1 and not elsewhere:
             with colocate_with(parts[0]):
                 rows = _clipped(_gather(parts[0], wanted, scope), wanted, max_norm)
                 result: Tensor = raw.Identity(rows)
                 return result
-        # the parts may be on other tasks: each distinct row travels once
-        rows = distinct_rows(wanted, lambda distinct: _from_parts(parts, distinct, partition_strategy), scope)
+        if elsewhere:
+            # each distinct row travels once
+            rows = _distinct_rows(wanted, lambda distinct: _from_parts(parts, distinct, partition_strategy), scope)
+        else:
+            rows = _from_parts(parts, wanted, partition_strategy, scope)
         return _clipped(rows, wanted, max_norm)
 
 
-def distinct_rows(ids: Tensor, look_up: Callable[[Tensor], Tensor], name: str | None = None) -> Tensor:
+def _distinct_rows(ids: Tensor, look_up: Callable[[Tensor], Tensor], name: str | None = None) -> Tensor:
     """The rows of ids that may repeat, each of which is looked up once.
 
     Args:
@@ -84,13 +88,13 @@ def distinct_rows(ids: Tensor, look_up: Callable[[Tensor], Tensor], name: str | 
     return rows  # type: ignore[no-any-return]
 
 
-def is_elsewhere(table: TensorLike, ids: Tensor) -> bool:
-    """Whether a table asks for another task than what looks its rows up here."""
-    asked = DeviceSpec.from_string(getattr(table, "device", "") or "")
-    if asked.job is None:
+def is_elsewhere(parts: Sequence[TensorLike], ids: Tensor) -> bool:
+    """Whether a part of a table asks for another task than what looks its rows up here."""
+    asked = [DeviceSpec.from_string(getattr(part, "device", "") or "") for part in parts]
+    if all(spec.job is None for spec in asked):
         return False
     here = DeviceSpec.from_string(raw.Shape(ids).op.device or "")
-    return (asked.job, asked.task) != (here.job, here.task)
+    return any((spec.job, spec.task) != (here.job, here.task) for spec in asked)
 
 
 def _tensors(*values: TensorLike) -> list[Any]:
@@ -113,19 +117,20 @@ def _gather(params: TensorLike | Sequence[TensorLike], ids: Tensor, name: str | 
     return result
 
 
-def _from_parts(parts: list[Any], ids: Tensor, strategy: str) -> Tensor:
-    """Partition a vector of ids, gather from each part where it lies, and stitch the rows together."""
+def _from_parts(parts: list[Any], ids: Tensor, strategy: str, name: str | None = None) -> Tensor:
+    """Partition the ids, gather from each part where it lies, and stitch the rows together."""
     if len(parts) == 1:
         with colocate_with(parts[0]):
             return _gather(parts[0], ids)
-    part, local = _assignment(parts, ids, strategy)
+    flat = raw.Reshape(ids, [-1])
+    part, local = _assignment(parts, flat, strategy)
     part = raw.Cast(part, DstT="int32")
-    positions = raw.DynamicPartition(raw.Range(0, raw.Size(ids), 1), part, num_partitions=len(parts))
+    positions = raw.DynamicPartition(raw.Range(0, raw.Size(flat), 1), part, num_partitions=len(parts))
     gathered = []
     for table, wanted in zip(parts, raw.DynamicPartition(local, part, num_partitions=len(parts)), strict=True):
         with colocate_with(table):
             gathered.append(_gather(table, wanted))
-    rows = raw.ParallelDynamicStitch(positions, gathered)
+    rows = raw.ParallelDynamicStitch(positions, gathered, name=name)
     row_shape = _row_shape(parts)
     if row_shape.is_fully_defined():
         tail: Any = np.array(row_shape.as_list(), np.int32)
