@@ -66,7 +66,7 @@ class GrowingTable:
         >>> sess.run(tf.global_variables_initializer())
         >>> sess.run(step)
         >>> sess.run([table.size(), table.lookup([7, 4], training=False)])
-        [np.int64(2), array([[0.02439451, 0.02439451],
+        [np.int64(2), array([[0.01227039, 0.01227039],
                [0.        , 0.        ]], dtype=float32)]
     """
 
