@@ -124,7 +124,7 @@ class StepRun(StepWaiting):
                         raise executor.error
                     if not self._run_next():
                         self._handle(*self._wait())
-                return executor.fetches()
+                return self._results()
             except BaseException as error:
                 self._give_up(error)
                 raise
@@ -155,7 +155,12 @@ class StepRun(StepWaiting):
                 return None
             self._handle(*self._events.get())
         self._active.remove(self)
-        return executor.fetches()
+        return self._results()
+
+    def _results(self) -> list[Any]:
+        results = self._executor.fetches()
+        self._executor.forget()
+        return results
 
     def give_up(self, error: BaseException) -> None:
         """Ends a run that nobody waits for, and that failed."""
@@ -267,3 +272,4 @@ class StepRun(StepWaiting):
         brief = self._brief()
         while not brief <= self._ended:  # the event of one that has ended may have been drawn when the error came
             self._events.get()
+        self._executor.forget()

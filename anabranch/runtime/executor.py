@@ -320,6 +320,12 @@ class Executor:
                 )
         return [values[slot] for slot in self.graph.fetches]
 
+    def forget(self) -> None:
+        """Drops the values of a step that is over: what they keep, a lock or rows of a table, ends with the step."""
+        # iterations and frames refer to each other, so that they stay until the garbage collector comes
+        for iteration in self.iterations():
+            iteration.values[:] = [None] * len(iteration.values)
+
     def iterations(self) -> Iterator[Iteration]:
         """All iterations that exist, outer ones first."""
         stack = [self.root]

@@ -40,9 +40,9 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.kernels.native_calls import failed_operation
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
-from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
+from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
 from anabranch.runtime.worker_threads import worker_threads
