@@ -25,7 +25,7 @@ from typing import Final
 import anabranch as tf
 from anabranch.core import absent_names
 from anabranch.core.consoles import table_console
-from anabranch.tools.name_uses import ROOT, Use, uses_in
+from anabranch.tools.name_uses import ROOT, NameUse, uses_in
 from anabranch.tools.tensorflow_alias import absence_of, is_there
 
 _PLACES_SHOWN: Final = 3
@@ -45,7 +45,7 @@ class Absent:
 
 
 @dataclass(slots=True)
-class Report:
+class NameReport:
     """What was found: names that are there and how often they are used, those that are not, unreadable files."""
 
     files: int = 0
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         return _print_interface(options.json)
     if not options.what:
         parser.error("what is to be checked? Name a file, a folder or a package")
-    report = Report()
+    report = NameReport()
     for what in options.what:
         files = list(sources_of(what))
         if not files:
@@ -131,7 +131,7 @@ def _package(name: str) -> Path | None:
     return None if rest else path
 
 
-def check_files(files: Sequence[Path], report: Report) -> None:
+def check_files(files: Sequence[Path], report: NameReport) -> None:
     """Reads sources, and adds to a report what they use."""
     known = frozenset(absent_names.names()[""])
     asked: dict[str, str | None] = {}
@@ -155,7 +155,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _add(report: Report, file: str, use: Use, message: str | None) -> None:
+def _add(report: NameReport, file: str, use: NameUse, message: str | None) -> None:
     if message is None:
         report.present[use.name] = report.present.get(use.name, 0) + 1
         return
@@ -167,7 +167,7 @@ def _by_number(absent: dict[str, Absent]) -> list[tuple[str, Absent]]:
     return sorted(absent.items(), key=lambda item: (-len(item[1].places), -len(item[1].guarded), item[0]))
 
 
-def _print_report(report: Report, every_place: bool) -> None:
+def _print_report(report: NameReport, every_place: bool) -> None:
     from rich.table import Table  # time that only those who print tables should pay
 
     table = Table("name", "uses", "instead", title="missing here", title_justify="left")

@@ -23,7 +23,7 @@ _SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NameUse:
     """A name at one place of a source.
 
     Attributes:
@@ -39,7 +39,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class _Scope:
+class _NameScope:
     """Bindings of a module, class, function or comprehension: paths, or expressions that may be paths; None: others."""
 
     is_class: bool
@@ -49,7 +49,7 @@ class _Scope:
         self.bound.setdefault(name, []).append(value)
 
 
-def uses_in(source: bytes, known: frozenset[str] = frozenset()) -> list[Use]:
+def uses_in(source: bytes, known: frozenset[str] = frozenset()) -> list[NameUse]:
     """The uses of names of TensorFlow in a source, in the order of lines.
 
     Args:
@@ -60,16 +60,16 @@ def uses_in(source: bytes, known: frozenset[str] = frozenset()) -> list[Use]:
         SyntaxError, ValueError: it is no Python of this version.
         RecursionError: it is nested too deep.
     """
-    reader = _Reader(known)
+    reader = _NameReader(known)
     reader.read(ast.parse(source))
     return sorted(reader.uses, key=lambda use: (use.line, use.name))
 
 
-class _Reader(ast.NodeVisitor):
+class _NameReader(ast.NodeVisitor):
     def __init__(self, known: frozenset[str]) -> None:
-        self.uses: set[Use] = set()
+        self.uses: set[NameUse] = set()
         self._known = known - set(dir(builtins))
-        self._scopes: list[_Scope] = []
+        self._scopes: list[_NameScope] = []
         self._all_imported = False
         self._caught = 0
         self._asked: list[str] = []
@@ -164,7 +164,7 @@ class _Reader(ast.NodeVisitor):
         if path == ROOT:
             return
         asked = any(path == name or path.startswith(f"{name}.") for name in self._asked)
-        self.uses.add(Use(path, line, guarded or asked or self._caught > 0))
+        self.uses.add(NameUse(path, line, guarded or asked or self._caught > 0))
 
     def _path(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> str | None:
         """The path of TensorFlow that an expression names; None where it names something else."""
@@ -219,8 +219,8 @@ def _children_outside(node: ast.AST) -> Iterator[ast.AST]:
         yield from ast.iter_child_nodes(node)
 
 
-def _scope_of(scope: ast.AST, body: Iterable[ast.AST]) -> _Scope:
-    result = _Scope(is_class=isinstance(scope, ast.ClassDef))
+def _scope_of(scope: ast.AST, body: Iterable[ast.AST]) -> _NameScope:
+    result = _NameScope(is_class=isinstance(scope, ast.ClassDef))
     if isinstance(scope, _FUNCTIONS):
         for argument in ast.walk(scope.args):
             if isinstance(argument, ast.arg):
@@ -242,7 +242,7 @@ def _assigned_name(node: ast.Assign) -> str | None:
     return target.id if len(node.targets) == 1 and isinstance(target, ast.Name) else None
 
 
-def _bind(scope: _Scope, node: ast.AST) -> None:
+def _bind(scope: _NameScope, node: ast.AST) -> None:
     """Adds what one node binds."""
     match node:
         case ast.Import(names=names):
