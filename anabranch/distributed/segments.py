@@ -140,7 +140,8 @@ def decode_shared(frames: Sequence[Buffer]) -> Shared:
     if size < 0 or size % _NUMBER.size or size > _NUMBER.size * MAX_SEGMENTS:
         raise MalformedMessageError("it is not said where in shared memory a frame stands")
     dropped = [number for (number,) in _NUMBER.iter_unpack(frames[0][_SHARED.size :])]
-    return Shared(*_SHARED.unpack_from(frames[0]), dropped)
+    number, descriptor, capacity, use = _SHARED.unpack_from(frames[0])
+    return Shared(number, descriptor, capacity, use, dropped)
 
 
 class _Segment:

@@ -141,10 +141,11 @@ def test_large_frames_go_through_shared_memory_once_the_receiver_has_proved_to_r
     if a.memory is None:
         pytest.skip("this system has no files in memory")
     peer, values = a.peer(b.address), np.arange(3 << 17, dtype=np.float64)
-    replies = [peer.call([memoryview(values)], DEADLINE, Lane.BULK) for _ in range(5)]
+    replies = [peer.call([memoryview(values)], DEADLINE, Lane.BULK) for _ in range(10)]
     for (reply,) in replies:
         np.testing.assert_array_equal(np.frombuffer(reply, np.float64), values)
-    assert peer._pool is not None and peer._pool._bytes == values.nbytes
+    assert peer._pool is not None
+    assert peer._pool._bytes <= 3 * values.nbytes  # the peer may hold one for a moment longer
     assert [type(memoryview(reply).obj.base).__name__ for (reply,) in replies[-2:]] == ["_Use", "_Use"]
     # who cannot read it gets it by the wire
     c, _ = places.make("c")
