@@ -7,6 +7,8 @@ therefore goes as
     PIECE, PIECE, ... of its first large frame; of its second; ...; and then the message, without those frames,
     and with one more: the positions at which they belong.
 
+Between processes of one host a frame goes through shared memory in place of its pieces (`distributed.segments`).
+
 All of them go by the bulk lane of one channel, where order holds, so that a piece needs no name. A receiver that is
 slow takes few pieces at a time (a mark of its inbox), and TCP holds up the sender.
 """
@@ -14,7 +16,7 @@ slow takes few pieces at a time (a mark of its inbox), and TCP holds up the send
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -86,6 +88,20 @@ class Assembly:
         if end == total:
             self._done.append(target)
             self._target = None
+
+    def take_whole(self, total: int, frame: Callable[[], Buffer]) -> None:
+        """Takes a frame of `total` bytes that came in one.
+
+        Args:
+            frame: gives it; is not called for one that is too large.
+
+        Raises:
+            MalformedMessageError: the frame is too large, or comes in the midst of another.
+        """
+        if self._target is not None or self._bytes + total > self._limit:
+            raise MalformedMessageError(f"a large frame within another, or beyond the limit of {self._limit} bytes")
+        self._done.append(frame())
+        self._bytes += total
 
     def complete(self, frames: Frames) -> Frames:
         """The frames of a message, with the large ones that came before it.

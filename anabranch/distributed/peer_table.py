@@ -19,9 +19,11 @@ from collections.abc import Callable
 from typing import Final
 
 from anabranch.distributed import wire
+from anabranch.distributed.answers import Answer
 from anabranch.distributed.flows import Assembly
 from anabranch.distributed.links import Link, PeerState
-from anabranch.distributed.peers import Answer, Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.segments import SECRET_BYTES, Mapped, Memory, decode_offer, decode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
 from anabranch.errors import (
     CancelledError,
@@ -33,6 +35,7 @@ from anabranch.errors import (
 from anabranch.runtime.messages import Buffer, Frames
 
 _LOGGER: Final = logging.getLogger(__name__)
+_OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)
 #: seconds between two looks at the time
 TICK: Final = 0.25
 #: longer than that between two ticks, and this process itself was held up
@@ -55,6 +58,7 @@ class PeerTable(abc.ABC):
         hello: who this place is; set before the first message or peer.
         incarnation: tells this run of the place from others.
         handed_over: how many messages were handed over.
+        memory: what large frames are shared by with other processes of this host; None: they are sent.
     """
 
     hello: Hello
@@ -69,6 +73,7 @@ class PeerTable(abc.ABC):
         self.channels = itertools.count(1)
         self.requests = itertools.count(1)
         self.handed_over = 0
+        self.memory: Memory | None = None
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
         self._dialed: dict[int, Peer] = {}
@@ -78,6 +83,7 @@ class PeerTable(abc.ABC):
         self._incarnations: dict[int, Peer] = {}
         self._attached: dict[Peer, tuple[int, int]] = {}
         self._assemblies: dict[int, tuple[int, Assembly]] = {}
+        self._mapped: dict[int, tuple[int, Mapped]] = {}
         self._lost_ticks: dict[Peer, int] = {}
         self._complained: set[str] = set()
         self._ticked_at = clock()
@@ -118,6 +124,7 @@ class PeerTable(abc.ABC):
             self._senders.pop(before, None)
             if self._incarnations.get(before[0]) is peer:
                 del self._incarnations[before[0]]
+            self._mapped.pop(before[0], None)
             # of the same process the assembly is replaced with the first piece of the new channel (`_assembly`)
             if before[0] != incarnation:
                 self._assemblies.pop(before[0], None)
@@ -191,6 +198,9 @@ class PeerTable(abc.ABC):
         if header.kind is MessageKind.PIECE:
             self._assembly(header).take(header.request, frames)
             return
+        if header.kind in _OF_MEMORY:
+            self._take_memory(header, frames, sender)
+            return
         # also one without large frames: then it must not stand behind pieces
         if header.lane is Lane.BULK:
             frames = self._assembly(header).complete(frames)
@@ -211,6 +221,37 @@ class PeerTable(abc.ABC):
                 sender.take(lambda link, now: link.heard_beat(beat))
             case MessageKind.FAILURE:
                 sender.answered(header.request, _error(wire.decode_failure(frames)))
+
+    def _take_memory(self, header: Header, frames: Frames, sender: Peer) -> None:
+        if header.kind is MessageKind.SHARED:
+            self._take_shared(header, frames)
+        elif header.kind is MessageKind.OFFER:
+            self._take_offer(header, frames, sender)
+        elif len(frames) == 1 and len(frames[0]) == SECRET_BYTES:
+            sender.share_memory(bytes(frames[0]))
+        else:
+            raise MalformedMessageError("a token has one frame of a fixed size")
+
+    def _take_offer(self, header: Header, frames: Frames, sender: Peer) -> None:
+        """The sender would share memory: it is told whether this process can read it, by what stands there."""
+        offer = decode_offer(frames)
+        secret = None if self.memory is None else self.memory.secret(offer)
+        if self.memory is not None and secret is not None:
+            mapped = Mapped(self.memory, offer.process, self.limits.waiting_bytes)
+            self._mapped[header.sender] = header.channel, mapped
+            sender.answer_offer(secret)
+
+    def _take_shared(self, header: Header, frames: Frames) -> None:
+        channel, mapped = self._mapped.get(header.sender, (0, None))
+        if mapped is None or channel != header.channel:
+            raise MalformedMessageError("shared memory comes that was not agreed on")
+        shared = decode_shared(frames)
+        try:
+            self._assembly(header).take_whole(header.request, lambda: mapped.frame(shared, header.request))
+        except MalformedMessageError:
+            # what cannot be mapped now could not be after the next hello either: from now on all is sent
+            self.memory = None
+            raise
 
     def _assembly(self, header: Header) -> Assembly:
         """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
@@ -287,6 +328,7 @@ class PeerTable(abc.ABC):
                 self._senders.pop(attached, None)
                 self._incarnations.pop(attached[0], None)
                 self._assemblies.pop(attached[0], None)
+                self._mapped.pop(attached[0], None)
 
     # ------------------------------------------------------------------ the end
     def stop_links(self) -> None:
