@@ -24,7 +24,7 @@ class _Caller:
         # its `put` may be called while another `put` or `get` of this thread is under way, which no other queue allows
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def note(self, call: Callable[[], None]) -> None:
         """Has something called soon."""
@@ -34,9 +34,9 @@ class _Caller:
         """Starts the thread unless it runs: here, since starting one waits for locks as well."""
         with self._lock:
             # a process that was forked has the object, but not the thread
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="anabranch-collected", daemon=True)
-                self._thread.start()
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self._run, name="anabranch-collected", daemon=True)
+                self.thread.start()
 
     def _run(self) -> None:
         while True:
@@ -49,6 +49,11 @@ class _Caller:
 
 
 _caller: Final = _Caller()
+
+
+def calling_thread() -> threading.Thread | None:
+    """The thread that makes the calls, if there is one; no step waits for what it does."""
+    return _caller.thread
 
 
 def when_collected(watched: object, call: Callable[[], None]) -> None:
