@@ -113,6 +113,7 @@ class IslandCall(ItemCall):
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
         #: every variable touched, in locking order
         touched = [every[key] for key in sorted(every)]
+        # two islands that took common locks in different orders could wait for each other for ever
         self._locks = [s.lock for s in touched]
         self._writes = [s in self._written for s in touched]
         self._reads = [not writes for writes in self._writes]
@@ -168,6 +169,7 @@ class IslandCall(ItemCall):
                 results = self._with_variables(frame, args, tail)
         except _NotInOneCallError:
             results = worker_threads.call(lambda: self._apart(frame, args, tail))
+        # the outputs come first; flags and what the checks' messages show may follow them, so that the lengths differ
         for position, slot in enumerate(self._outputs):
             values[slot] = results[position]
 
@@ -275,6 +277,8 @@ class IslandCall(ItemCall):
         stores = map(setattr, self._written, repeat("value"), results)
         if variant.checks:
             consumers = [store or others.append for store in self._stores_checked]
+            # one consumer for each result, in the order of `Executable`: outputs, new values, flags, what is shown.
+            # What is not stored yet lands in `others` before the flags, where `_finish_checked` looks for it
             outputs = repeat(others.append, len(self._outputs))
             drain(map(call, chain(outputs, consumers, repeat(others.append)), results))
         elif self._outputs:
@@ -285,6 +289,7 @@ class IslandCall(ItemCall):
 
     def _variant(self, values: list[Any], args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
+        # static values are compiled into the program, so that their contents belong to the key; dtypes are the graph's
         key = VariantKey(
             tuple([np.shape(values[i]) for i in self._open]),
             tuple([(v.shape, v.tobytes()) for v in static]),
