@@ -187,6 +187,7 @@ class StepRun(StepWaiting):
         return True
 
     def _handle(self, instance: Instance | None, outcome: Pending | BaseException | None) -> None:
+        # an event about nothing is `StepWaiting.cancel`'s
         if instance is None:
             assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
@@ -240,6 +241,7 @@ class StepRun(StepWaiting):
         if pending.is_settled:
             return self._executor.finished(instance, node.payload.finish(iteration, pending, started, self._record))
         self._pending[instance] = node.payload.op, pending, started
+        # an event and no more: any thread may settle the result, and the executor is for the thread of the step alone
         pending.when_settled(lambda settled: self._events.put((instance, settled)))
         return []
 
@@ -261,6 +263,7 @@ class StepRun(StepWaiting):
         return {i for i in self._apart if i[0].payload.mode is Mode.APART_BRIEFLY}
 
     def _may_be_left(self) -> bool:
+        # what is brief is waited for in `_give_up` in any case: an interrupt could not end the step any earlier
         return not self._brief()
 
     # ---- ending

@@ -130,7 +130,7 @@ class _Pin:
         self.__array_interface__ = {
             "version": 3,
             "data": (value.unsafe_buffer_pointer(), True),
-            # as bytes: bfloat16 and its kind have no type string in this protocol
+            # as bytes: the type string of bfloat16 and its kind is that of raw bytes ("<V2"), which `view` mends below
             "shape": (value.size * dtype.itemsize,),
             "typestr": "|u1",
         }
@@ -138,6 +138,7 @@ class _Pin:
         return shown
 
     def __del__(self) -> None:
-        # without the variable's lock, which the thread that drops the last array may hold itself. Removing None from a
-        # list of None runs no Python code, so that nobody sees half of it; nothing is noted where `take` did not pin
+        # without the variable's lock, which the thread that drops the last array may hold itself (the garbage collector
+        # runs on any thread, wherever that allocates). Removing None from a list of None runs no Python code, so that
+        # nobody sees half of it; nothing is noted where `take` did not pin
         drain(map(unpin, self._pins, self._noted))

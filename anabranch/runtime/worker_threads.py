@@ -42,6 +42,7 @@ class WorkerThreads:
             return
         mailbox = queue.SimpleQueue()
         mailbox.put(work)
+        # `next` of a count is one call of C code, which two threads cannot be in at once: it needs no lock
         name = f"{self._name}_{next(self._numbers)}"
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         with self._lock:
