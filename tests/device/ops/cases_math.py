@@ -267,9 +267,11 @@ def zeta_below(x: int, q: Any) -> Any:
 
 #: as both sides have it: TensorFlow 2.21, and here
 ZETA_ENDS = (
-    np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2]),
-    np.float64([1, 0, 1, 0, 0, 0, -1, -1.5, 1, np.inf, 1, 1, 0, -4, -1e-30]),
-    np.float64([np.inf, np.inf, *[np.nan] * 2, np.inf, np.nan, np.inf, *[np.nan] * 2, 0, 1, 1, *[np.nan] * 2, 1e60]),
+    np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2, 1e30, np.inf]),
+    np.float64([1, 0, 1, 0, 0, 0, -1, -1.5, 1, np.inf, 1, 1, 0, -4, -1e-30, -2.2, -1000.5]),
+    np.float64(
+        [np.inf, np.inf, *[np.nan] * 2, np.inf, np.nan, np.inf, *[np.nan] * 2, 0, 1, 1, *[np.nan] * 2, 1e60, *[np.inf] * 2]
+    ),
 )
 BELOW = np.float64([-0.25, -1.5, -9.75, -20.5, -499.25, -500.75, -1234.125])
 GAMMA_ENDS = (
