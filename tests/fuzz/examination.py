@@ -531,7 +531,8 @@ class Examination:
             session = there.side.ask("open", graph=there.number)["session"]
             there.side.ask("run", session=session, fetches=[there.initializer], feeds={})
             for k in range(step + 1):
-                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0 and k == step))
+                # what a variable holds comes of rounded values in the steps before as well
+                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0))
                 fetched = [there.names[r] for r in [*([ref] if k == step else []), *self._changes(there)]]
                 answer = there.side.ask("run", session=session, fetches=fetched, feeds=feeds)
             if "error" in answer:

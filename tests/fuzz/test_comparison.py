@@ -70,6 +70,13 @@ def test_rows_without_nan_are_searched_alike() -> None:
     assert not differs("TopKV2", [rows, np.int32(1)], np.array([[3], [1]], np.float32), right)
 
 
+def test_zeta_far_below_zero_is_compared_in_double_precision_only() -> None:
+    for dtype, seen in (np.float32, False), (np.float64, True):
+        places = [np.full(2, 3, dtype), np.array([1, -20.5], dtype)]
+        assert differs("Zeta", places, np.ones(2, dtype), np.array([1, 2], dtype)) is seen
+        assert differs("Zeta", places, np.ones(2, dtype), np.array([2, 1], dtype))
+
+
 @pytest.mark.parametrize("target", ["uint8", "int8", "int16", "int32", "int64", "uint64"])
 def test_whole_numbers_are_compared_where_they_can_hold_the_value(target: str) -> None:
     limits = np.iinfo(target)

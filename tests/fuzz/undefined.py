@@ -63,6 +63,9 @@ _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
 #: operations whose gradients are among these
 _GRADIENTS_OF_MAXIMA = {"MaxPoolGradGrad", "MaxPoolGradGradV2"}
 
+#: sums of which TensorFlow adds nine terms in single precision, which are not enough far below zero
+_OF_NINE_TERMS = {"Zeta", "Polygamma"}
+
 #: operations for which TensorFlow 2.21 gives no numbers where TensorFlow 1.15 refuses a matrix (docs/differences.md)
 MAY_LACK_FACTOR = {"Cholesky"}
 
@@ -76,6 +79,8 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
         return np.array(True)
     if operation in _OF_MAXIMA and has_other_maxima(inputs):
         return np.array(True)
+    if operation in _OF_NINE_TERMS and inputs[1].dtype == np.float32:
+        return np.asarray(inputs[1] < -5)
     if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
     if operation == "Lu" and inputs[0].dtype.kind == "c":
