@@ -400,7 +400,7 @@ SqrtGrad = _from_result(
 )
 RsqrtGrad = _from_result(
     "RsqrtGrad",
-    lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y),
+    lambda y, dy: dy * y.dtype.type(-0.5) * y * (y * y),
     lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
     zero_stays=True,
 )
@@ -416,7 +416,7 @@ TanhGrad = _from_result(
 )
 SigmoidGrad = _from_result(
     "SigmoidGrad",
-    lambda y, dy: dy * y * (y.dtype.type(1) - y),
+    lambda y, dy: dy * (y * (y.dtype.type(1) - y)),
     lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0))),
     conjugating=False,
 )
