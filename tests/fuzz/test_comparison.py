@@ -10,8 +10,8 @@ import pytest
 from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.examination import Examination
-from tests.fuzz.programs import Node
 from tests.fuzz.op_rows import rows_by_operation
+from tests.fuzz.programs import Node
 from tests.fuzz.undefined import repeated, undefined
 from tests.fuzz.wire import encode_array
 
