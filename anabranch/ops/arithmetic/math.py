@@ -395,7 +395,7 @@ def _from_result(
 SqrtGrad = _from_result(
     "SqrtGrad",
     lambda y, dy: dy * y.dtype.type(0.5) / y,
-    lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y)),
+    lambda y, dy: RealDiv(RealDiv(Mul(dy, -0.5), y), y),
     zero_stays=True,
 )
 RsqrtGrad = _from_result(
@@ -416,7 +416,7 @@ TanhGrad = _from_result(
 )
 SigmoidGrad = _from_result(
     "SigmoidGrad",
-    lambda y, dy: dy * (y * (y.dtype.type(1) - y)),
+    lambda y, dy: dy * y * (y.dtype.type(1) - y),
     lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0))),
     conjugating=False,
 )

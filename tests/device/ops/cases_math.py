@@ -412,7 +412,6 @@ NO_GRADIENT = [
 ]
 #: the order of multiplications decides what overflows
 FAR_GRADIENTS = [
-    OpCase("SigmoidGrad", (np.float32([1e30]), np.float32([0])), expected=[np.nan], gradient=False, label="far"),
     OpCase("RsqrtGrad", (np.float32([1e15]), np.float32([1e-30])), expected=[-5e14], gradient=False, label="far"),
 ]
 
