@@ -146,6 +146,7 @@ ARITHMETIC = [
     ),
     OpCase("Add", (X, np.ones(4, np.float32)), error=errors.InvalidArgumentError, label="shapes do not fit"),
     OpCase("Pow", (np.float32([0, 0, 2]), np.float32([0, 2, 0])), oracle=np.power, differentiate=(0,), label="at zero"),
+    OpCase("Pow", (np.float64([2, 0.5]), np.float64([0, 1])), oracle=np.power, order=2, label="by zero"),
     OpCase(
         "MulNoNan",
         (np.float32([np.nan, np.inf, 2]), np.float32([0, 0, 3])),
