@@ -162,3 +162,35 @@ def test_labels_are_left_out_where_two_are_equally_likely() -> None:
 def test_no_random_program_averages_over_channels() -> None:
     attrs = [case.attrs for case in rows_by_operation()["AvgPool"]]
     assert all(a["ksize"][1 if a.get("data_format") == "NCHW" else 3] == 1 for a in attrs)
+
+
+def test_gradients_for_labels_are_open_through_the_second_output_only() -> None:
+    fed = {name: encode_array(np.ones((1, 2), np.float32)) for name in ("labels", "features")}
+    nodes: list[Node] = [{"id": name, "kind": "placeholder", "dtype": "float32", "shape": None} for name in fed]
+    inputs = {name: f"{name}:0" for name in fed}
+    nodes.append({"id": "n1", "kind": "op", "op": "SoftmaxCrossEntropyWithLogits", "inputs": inputs, "attrs": {}})
+    for name, ys in (("n2", "n1:0"), ("n3", "n1:1"), ("n4", "n2:0")):
+        nodes.append({"id": name, "kind": "gradients", "ys": [ys], "xs": list(inputs.values())})
+    examination = Examination({"nodes": nodes, "feeds": [fed], "index": 0}, None, None)  # type: ignore[arg-type]
+    found = [bool(examination._open(f"{n}:{i}", {}, 0, np.zeros(1)).all()) for n in ("n2", "n3", "n4") for i in (0, 1)]
+    assert found == [False, False, True, False, True, False]
+
+
+def test_only_nan_is_open_of_a_power_of_zero() -> None:
+    answer = np.array([np.nan, 1.0])
+    for base, wanted in ((0.0, [True, False]), (1.0, [False, False])):
+        fed = {"b": encode_array(np.array([base, 2])), "e": encode_array(np.zeros(2))}
+        nodes: list[Node] = [{"id": name, "kind": "placeholder", "dtype": "float64", "shape": None} for name in fed]
+        nodes.append({"id": "n1", "kind": "op", "op": "Pow", "inputs": {"x": "b:0", "y": "e:0"}, "attrs": {}})
+        nodes.append({"id": "n2", "kind": "gradients", "ys": ["n1:0"], "xs": ["b:0"]})
+        examination = Examination({"nodes": nodes, "feeds": [fed], "index": 0}, None, None)  # type: ignore[arg-type]
+        assert (examination._open("n2:0", {}, 0, answer) & np.ones(2, bool)).tolist() == wanted
+
+
+def test_sums_of_nothing_and_far_sigmoids_are_left_out() -> None:
+    none, rows = np.zeros(0, np.int32), np.int32([0])
+    grad, one = np.ones((1, 2), np.float32), np.ones((3, 2), np.float32)
+    for indices, seen in ((none, False), (rows, True)):
+        assert differs("SparseSegmentMeanGrad", [grad, indices, indices, np.int32(3)], 2 * one, one) is seen
+    for y, seen in ((1e30, False), (1e3, True)):
+        assert differs("SigmoidGrad", [y * one, one], 2 * one, one) is seen
