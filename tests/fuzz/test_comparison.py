@@ -9,6 +9,7 @@ import pytest
 
 from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
+from tests.fuzz.differential import unexplained
 from tests.fuzz.examination import Examination
 from tests.fuzz.op_rows import rows_by_operation
 from tests.fuzz.programs import Node
@@ -194,3 +195,13 @@ def test_sums_of_nothing_and_far_sigmoids_are_left_out() -> None:
         assert differs("SparseSegmentMeanGrad", [grad, indices, indices, np.int32(3)], 2 * one, one) is seen
     for y, seen in ((1e30, False), (1e3, True)):
         assert differs("SigmoidGrad", [y * one, one], 2 * one, one) is seen
+
+
+def test_what_follows_from_a_known_shape_is_explained() -> None:
+    nodes = [{"id": "x", "kind": "placeholder"}]
+    nodes += [{"id": f"n{i}", "kind": "op", "inputs": {"x": x}} for i, x in ((1, "x:0"), (2, "n1:0"), (3, "x:0"))]  # type: ignore[dict-item]
+    shape, follows, other = (Disagreement("static shape", f"n{i}", "Neg", "float32", "", "program") for i in (1, 2, 3))
+    refused, value = (Disagreement(kind, "n2", "Neg", "-", "", "program") for kind in ("refused there only", "value"))
+    found = [shape, follows, other, refused, value]
+    assert unexplained({"nodes": nodes}, found, lambda d: d is shape) == [other, value]
+    assert unexplained({"nodes": nodes}, found, lambda d: False) == found
