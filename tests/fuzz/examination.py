@@ -51,6 +51,10 @@ _PROPER = {
 _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 
+#: inputs to which TensorFlow passes nothing back (docs/differences.md)
+_UNTOLD = (("PadV2", "constant_values"), ("ResizeBilinearGrad", "grads"))
+
+
 class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
 
@@ -254,6 +258,12 @@ class Examination:
         made = self.nodes[producer(source)]
         if made["kind"] in {"cond", "while"} or made.get("op") == "RGBToHSV":
             return f", with respect to {made.get('op') or made['kind'].upper()}"
+        for op, name in _UNTOLD:
+            nodes = [_without(n, name) if n.get("op") == op else n for n in self.program["nodes"]]
+            if nodes != self.program["nodes"] and producer(source) not in needed(
+                {"nodes": nodes}, set(self.nodes[node]["ys"])
+            ):
+                return f", used as {op}.{name}"
         uses = [n for n in self.program["nodes"] if n["kind"] != "gradients" and source in used(n)]
         if len(uses) != 1 or uses[0]["kind"] != "op":
             return ""
@@ -558,6 +568,10 @@ class Examination:
                 and other in there.names
             ):
                 yield there.names[other], encode_array(rounded(value, self.random) if vary else value)
+
+
+def _without(node: Node, name: str) -> Node:
+    return {**node, "inputs": {key: value for key, value in node["inputs"].items() if key != name}}
 
 
 def _example(serialized: bytes) -> bytes:

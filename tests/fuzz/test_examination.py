@@ -114,8 +114,8 @@ def test_a_node_counts_as_refused_there_only_if_it_is_not_refused_here_when_fetc
 def test_a_missing_gradient_names_the_use_of_what_it_is_for() -> None:
     pad = operation("n2", "PadV2", input="n1:0", paddings="p:0", constant_values="x:0")
     assert examination(pad, GRADIENTS)._of("n3:0") == ", used as PadV2.constant_values"
-    twice = operation("n4", "Neg", x="x:0")
-    assert examination(pad, twice, GRADIENTS)._of("n3:0") == ""
+    beside = operation("n4", "Neg", x="x:0")
+    assert examination(pad, beside, GRADIENTS)._of("n3:0") == ", used as PadV2.constant_values"
     both = operation("n2", "PadV2", input="x:0", paddings="p:0", constant_values="x:0")
     assert examination(both, GRADIENTS)._of("n3:0") == ""
 
