@@ -49,6 +49,9 @@ COMPILER_OPTIONS: dict[str, bool | int] | None = None
 DIRECT_CALLS = 16
 #: elements that kernels give up to which a variant is small
 MAX_DIRECT_ELEMENTS = 1 << 24
+#: the same for the other variants, if NumPy computes all of it: much is run once or twice only
+FIRST_DIRECT_CALLS = 2
+MAX_FIRST_ELEMENTS = 1 << 20
 #: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
 MAX_FOREIGN = 2
 
@@ -359,32 +362,36 @@ class Executable:
         if self.device is not None:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
-        calls = DIRECT_CALLS if self._may_run_directly() and not watched else 0
-        directly = functools.partial(self._run_directly, fixed)
+        calls, elements = (0, 0) if watched else self._direct_calls()
+        directly = functools.partial(self._run_directly, fixed, elements)
         return Variant(function, directly, checks, reason, notes, kernels, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
-    def _may_run_directly(self) -> bool:
-        """Whether the kernels of later variants run directly first: on a processor, where their values are at hand.
+    def _direct_calls(self) -> tuple[int, int]:
+        """For how many calls the kernels of a new variant run directly, and how many elements they may give.
 
-        Lists, which are more than one array, loops, and much that only JAX computes, are left to the compiler.
+        Only on a processor, where their values are at hand. Lists, which are more than one array, loops, and much that
+        only JAX computes, are left to the compiler.
         """
-        if len(self._variants) < EAGER_VARIANTS:
-            return False
         platform = jax.default_backend() if self.device is None else self.device.platform
-        return platform == "cpu" and self._all_kernels_may_run_directly
+        foreign = self._foreign
+        if platform != "cpu" or foreign is None:
+            return 0, 0
+        if len(self._variants) >= EAGER_VARIANTS:
+            return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
+        return (0 if foreign else FIRST_DIRECT_CALLS), MAX_FIRST_ELEMENTS
 
     @functools.cached_property
-    def _all_kernels_may_run_directly(self) -> bool:
+    def _foreign(self) -> list[StepNode] | None:
+        """The operations that only JAX computes; None if the island cannot run directly."""
         operations = self.island.operations
         if any(t.dtype is dtypes.variant for op in operations for t in (*op.inputs, *op.outputs)):
-            return False
+            return None
         if any(contains_loop(op) for op in operations):
-            return False
-        foreign = [op for op in operations if _only_by_jax(op)]
-        return sum(map(is_open, foreign)) <= MAX_FOREIGN
+            return None
+        return [op for op in operations if _only_by_jax(op)]
 
-    def _run_directly(self, fixed: dict[StepTensor, Any], *args: TensorValue) -> list[Any]:
+    def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> list[Any]:
         """The island's results, as device arrays that share memory with nothing.
 
         Raises:
@@ -392,7 +399,7 @@ class Executable:
             BetterCompiledError: too much is computed.
         """
         values, state = self._begin([on_host(value) for value in args], fixed)
-        state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)
+        state.direct = DirectSizes(elements)
         trace_operations(self.island.operations, values, state)
         # copies: a kernel may give back an argument, or part of one
         results_on_host = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
