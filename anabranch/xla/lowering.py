@@ -248,7 +248,8 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         unseen = replace(state, checks=[], direct=None)
         sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
         state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
-        with np.errstate(all="ignore"):
+        # what profiles are made of: see `runtime/kernel_profile.py`
+        with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
         results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
         if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
