@@ -107,7 +107,8 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _at_once(request: pytest.FixtureRequest) -> None:
-    if getattr(request, "param", request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE):
+    asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.name in COMPILED_ONLY
+    if getattr(request, "param", asked):
         request.getfixturevalue("compiled_at_once")
 
 
