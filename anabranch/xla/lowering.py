@@ -368,7 +368,7 @@ def _source_of(op: StepNode, state: TraceState) -> RandomSource:
     return key if takes_numpy(op) else key.on_device()
 
 
-def _seeds_of(op: StepNode, run_seed: Any) -> tuple[Any, int]:
+def _seeds_of(op: StepNode, run_seed: TensorValue | int) -> tuple[Any, int]:
     """The seeds of an operation; one without has the session's, and its name, so that it differs from others."""
     seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
     return (run_seed, hash_name(op.name)) if seed == 0 and seed2 == 0 else (seed, seed2)

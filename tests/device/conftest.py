@@ -36,13 +36,22 @@ COMPILED_AS_USERS_DO = frozenset(
     }
 )
 #: modules whose programs are compiled at their first call: they check what the compiler makes, and when it is asked
-COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "test_nn"} | {"test_interrupts"}
+COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "test_nn"} | {
+    "test_interrupts",
+    "test_random_graphs",
+    "test_random_programs",
+}
 #: modules whose tests run both ways: compiled at once, and by the operations' own kernels
 DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})
 #: programs that share one of JAX's contexts
 CONTEXT_USES = 64
 #: tests that say how often something is compiled
-COMPILED_ONLY = frozenset({"test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"})
+COMPILED_ONLY = frozenset(
+    {
+        *("test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"),
+        "test_nothing_is_planned_or_compiled_again",
+    }
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -107,7 +116,7 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _at_once(request: pytest.FixtureRequest) -> None:
-    asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.name in COMPILED_ONLY
+    asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.originalname in COMPILED_ONLY
     if getattr(request, "param", asked):
         request.getfixturevalue("compiled_at_once")
 

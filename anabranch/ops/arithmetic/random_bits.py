@@ -52,7 +52,7 @@ class HostKey(NamedTuple):
 
     def on_device(self) -> Any:
         """The same as a key of JAX's."""
-        return jax.random.wrap_key_data(np.array(self, np.uint32))
+        return jax.random.wrap_key_data(jnp.asarray(self, jnp.uint32))
 
     def _hash(self, x: int, y: int) -> tuple[int, int]:
         words = (self.high, self.low, self.high ^ self.low ^ _PARITY)
