@@ -300,8 +300,9 @@ Xlog1py = _zero_safe("Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda x, y: X
 def _pow_gradient(op: Operation, grad: Tensor) -> Any:
     x, y, z = (conj(t) for t in (*op.inputs, op.outputs[0]))
     one, zero_x = raw.OnesLike(y), raw.ZerosLike(x)
-    # x ** (y - 1) may be infinite at x = 0, where y = 0 makes its factor vanish
-    less = raw.SelectV2(raw.Equal(y, raw.ZerosLike(y)), one, Sub(y, one))
+    # x ** (y - 1) is infinite at x = 0, where y = 0 makes its factor vanish
+    constant = raw.LogicalAnd(raw.Equal(x, zero_x), raw.Equal(y, raw.ZerosLike(y)))
+    less = raw.SelectV2(constant, one, Sub(y, one))
     # products from the left: a factor 0 of the gradient keeps what follows from overflowing
     grad_x = Mul(Mul(grad, y), Pow(x, less))
     has_log = raw.NotEqual(x, zero_x) if x.dtype.is_complex else raw.Greater(x, zero_x)
@@ -395,12 +396,12 @@ def _from_result(
 SqrtGrad = _from_result(
     "SqrtGrad",
     lambda y, dy: dy * y.dtype.type(0.5) / y,
-    lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y)),
+    lambda y, dy: RealDiv(RealDiv(Mul(dy, -0.5), y), y),
     zero_stays=True,
 )
 RsqrtGrad = _from_result(
     "RsqrtGrad",
-    lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y),
+    lambda y, dy: dy * y.dtype.type(-0.5) * y * (y * y),
     lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
     zero_stays=True,
 )

@@ -198,11 +198,6 @@ def _softplus(xp: ArrayLibrary, c: Array, x: Array) -> Any:
     return xp.maximum(x, c(0)) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def _sigmoid(xp: ArrayLibrary, c: Array, x: Array) -> Any:
-    small = xp.exp(-xp.abs(x))
-    return xp.where(x >= c(0), c(1), small) / (c(1) + small)
-
-
 def _softplus_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     incoming, x = op.inputs
     slope = raw.Sigmoid(x)
@@ -221,7 +216,7 @@ def _softsign_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor
 
 Softplus = _activation("Softplus", _softplus, "floating", lambda op, grad: raw.SoftplusGrad(grad, op.inputs[0]))
 SoftplusGrad = _activation_grad(
-    "SoftplusGrad", lambda xp, c, g, x: g * _sigmoid(xp, c, x), "floating", _softplus_grad_gradient
+    "SoftplusGrad", lambda xp, c, g, x: g / (c(1) + xp.exp(-x)), "floating", _softplus_grad_gradient
 )
 Softsign = _activation(
     "Softsign",
