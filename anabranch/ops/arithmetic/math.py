@@ -21,7 +21,7 @@ from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
+from anabranch.ops.factories import attach_gradient, binary, unary
 from anabranch.ops.lists.values import TensorList, sum_of_lists
 
 _DIVISIBLE = "{bfloat16, half, float, double, int32, int64}"
@@ -462,7 +462,20 @@ Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_conjugate(TanhGrad
 Asinh = unary("Asinh", lambda xp, x: xp.arcsinh(x), "inexact", divided_by(lambda x, y: Cosh(y)))
 Acosh = unary("Acosh", lambda xp, x: xp.arccosh(x), "inexact", divided_by(lambda x, y: Sinh(y)))
 Atanh = unary("Atanh", lambda xp, x: xp.arctanh(x), "inexact", divided_by(lambda x, y: Sub(1.0, Square(x))))
-Sigmoid = unary_compiled("Sigmoid", jax.lax.logistic, "inexact", _by_conjugate(SigmoidGrad))
+
+
+def _sigmoid(xp: ArrayLibrary, x: Array) -> Any:
+    if xp is not np:
+        return jax.lax.logistic(x)
+    # NumPy computes small floating types in steps that are rounded each; XLA rounds once
+    wide = x.astype(np.result_type(x, np.float32)) if np.dtype(x.dtype).itemsize < 4 else x
+    if np.iscomplexobj(wide):
+        return 1 / (1 + np.exp(-wide))
+    small = np.exp(-np.abs(wide))  # of no positive number, which could overflow
+    return (np.where(wide < 0, small, 1) / (1 + small)).astype(x.dtype)
+
+
+Sigmoid = unary("Sigmoid", _sigmoid, "inexact", _by_conjugate(SigmoidGrad))
 
 Atan2 = define_op("Atan2", "y: T, x: T -> z: T", "T: floating")
 Atan2.shape(shape_rules.broadcast)

@@ -70,7 +70,11 @@ PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
 
 
 PlaceholderWithDefault = define_op(
-    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape", knows_objects=True
+    "PlaceholderWithDefault",
+    "input: dtype -> output: dtype",
+    "dtype: any, shape: shape",
+    knows_objects=True,
+    takes_numpy=True,
 )
 
 
