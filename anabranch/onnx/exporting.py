@@ -17,7 +17,7 @@ OPSET = 21
 IR_VERSION = 10
 
 
-class _Writer:
+class _ModelWriter:
     """The nodes and initializers of a model while they are made."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _Writer:
         return f"onnx_{kind}_{self._count}"
 
 
-Exporter = Callable[[_Writer, tf.Operation], None]
+Exporter = Callable[[_ModelWriter, tf.Operation], None]
 _EXPORTERS: dict[str, Exporter] = {}
 
 
@@ -76,7 +76,7 @@ def _names(op: tf.Operation) -> list[str]:
 
 
 @_exports(*_SAME)
-def _same(writer: _Writer, op: tf.Operation) -> None:
+def _same(writer: _ModelWriter, op: tf.Operation) -> None:
     inputs = _names(op)
     if op.type == "BiasAdd" and _text(op, "data_format") == "NCHW":
         raise ValueError("data_format NCHW")
@@ -92,7 +92,7 @@ def _same(writer: _Writer, op: tf.Operation) -> None:
 
 
 @_exports(*_REDUCTIONS)
-def _reduction(writer: _Writer, op: tf.Operation) -> None:
+def _reduction(writer: _ModelWriter, op: tf.Operation) -> None:
     axes = [int(a) for a in np.reshape(_value(op, 1), -1)]
     keep, value = int(op.get_attr("keep_dims")), op.inputs[0].name
     if not axes:
@@ -103,83 +103,83 @@ def _reduction(writer: _Writer, op: tf.Operation) -> None:
 
 
 @_exports("Const")
-def _constant(writer: _Writer, op: tf.Operation) -> None:
+def _constant(writer: _ModelWriter, op: tf.Operation) -> None:
     value = tf.get_static_value(op.outputs[0])
     writer.constant(np.asarray(value), op.outputs[0].name)
 
 
 @_exports("Reshape")
-def _reshape(writer: _Writer, op: tf.Operation) -> None:
+def _reshape(writer: _ModelWriter, op: tf.Operation) -> None:
     shape = writer.add("Cast", [op.inputs[1].name], to=onnx.TensorProto.INT64)
     writer.add("Reshape", [op.inputs[0].name, shape], op.outputs[0].name, allowzero=1)
 
 
 @_exports("Shape")
-def _shape(writer: _Writer, op: tf.Operation) -> None:
+def _shape(writer: _ModelWriter, op: tf.Operation) -> None:
     shape = writer.add("Shape", [op.inputs[0].name])
     writer.add("Cast", [shape], op.outputs[0].name, to=element_types.number_of(op.outputs[0].dtype))
 
 
 @_exports("Cast")
-def _cast(writer: _Writer, op: tf.Operation) -> None:
+def _cast(writer: _ModelWriter, op: tf.Operation) -> None:
     writer.add("Cast", _names(op), op.outputs[0].name, to=element_types.number_of(op.outputs[0].dtype))
 
 
 @_exports("Transpose")
-def _transpose(writer: _Writer, op: tf.Operation) -> None:
+def _transpose(writer: _ModelWriter, op: tf.Operation) -> None:
     writer.transposed(op.inputs[0].name, [int(i) for i in _value(op, 1)], op.outputs[0].name)
 
 
 @_exports("ConcatV2")
-def _concat(writer: _Writer, op: tf.Operation) -> None:
+def _concat(writer: _ModelWriter, op: tf.Operation) -> None:
     writer.add("Concat", _names(op)[:-1], op.outputs[0].name, axis=int(_value(op, len(op.inputs) - 1)))
 
 
 @_exports("ExpandDims")
-def _expand_dims(writer: _Writer, op: tf.Operation) -> None:
+def _expand_dims(writer: _ModelWriter, op: tf.Operation) -> None:
     axis = writer.constant(np.reshape(_value(op, 1), [1]).astype(np.int64))
     writer.add("Unsqueeze", [op.inputs[0].name, axis], op.outputs[0].name)
 
 
 @_exports("Squeeze")
-def _squeeze(writer: _Writer, op: tf.Operation) -> None:
+def _squeeze(writer: _ModelWriter, op: tf.Operation) -> None:
     axes = op.get_attr("squeeze_dims")
     places = [writer.constant(np.array(axes, np.int64))] if axes else []
     writer.add("Squeeze", [op.inputs[0].name, *places], op.outputs[0].name)
 
 
 @_exports("Pad", "PadV2")
-def _pad(writer: _Writer, op: tf.Operation) -> None:
+def _pad(writer: _ModelWriter, op: tf.Operation) -> None:
     pads = writer.constant(np.asarray(_value(op, 1)).T.reshape(-1).astype(np.int64))
     writer.add("Pad", [op.inputs[0].name, pads, *_names(op)[2:]], op.outputs[0].name)
 
 
 @_exports("GatherV2")
-def _gather(writer: _Writer, op: tf.Operation) -> None:
+def _gather(writer: _ModelWriter, op: tf.Operation) -> None:
     if op.get_attr("batch_dims"):
         raise ValueError("batch_dims")
     writer.add("Gather", _names(op)[:2], op.outputs[0].name, axis=int(_value(op, 2)))
 
 
 @_exports("Softmax", "LogSoftmax")
-def _softmax(writer: _Writer, op: tf.Operation) -> None:
+def _softmax(writer: _ModelWriter, op: tf.Operation) -> None:
     writer.add(op.type, _names(op), op.outputs[0].name, axis=-1)
 
 
 @_exports("LeakyRelu")
-def _leaky_relu(writer: _Writer, op: tf.Operation) -> None:
+def _leaky_relu(writer: _ModelWriter, op: tf.Operation) -> None:
     writer.add("LeakyRelu", _names(op), op.outputs[0].name, alpha=float(op.get_attr("alpha")))
 
 
 @_exports("Relu6")
-def _relu6(writer: _Writer, op: tf.Operation) -> None:
+def _relu6(writer: _ModelWriter, op: tf.Operation) -> None:
     dtype = op.inputs[0].dtype.as_numpy_dtype
     bounds = [writer.constant(np.asarray(bound, dtype)) for bound in (0, 6)]
     writer.add("Clip", [op.inputs[0].name, *bounds], op.outputs[0].name)
 
 
 @_exports("Square", "Rsqrt", "SquaredDifference", "NotEqual")
-def _two_steps(writer: _Writer, op: tf.Operation) -> None:
+def _two_steps(writer: _ModelWriter, op: tf.Operation) -> None:
     inputs, output = _names(op), op.outputs[0].name
     if op.type == "Square":
         writer.add("Mul", [inputs[0], inputs[0]], output)
@@ -196,7 +196,7 @@ _PADDINGS = {"VALID": "VALID", "SAME": "SAME_UPPER"}
 
 
 @_exports("Conv2D", "MaxPool", "AvgPool")
-def _spatial(writer: _Writer, op: tf.Operation) -> None:
+def _spatial(writer: _ModelWriter, op: tf.Operation) -> None:
     padding = _text(op, "padding")
     if padding not in _PADDINGS:
         raise ValueError("explicit padding")
@@ -262,7 +262,7 @@ def export_graph(
     """
     with tf.Graph().as_default() as frozen:
         fed, fetched = _frozen(sess, inputs, outputs)
-        writer = _Writer()
+        writer = _ModelWriter()
         _write(writer, frozen, set(fed.values()), list(fetched.values()))
         for key, tensor in fed.items():
             writer.nodes.insert(0, helper.make_node("Identity", [key], [tensor.name], name=f"input/{key}"))
@@ -308,7 +308,7 @@ def _frozen(
     return found[0], found[1]
 
 
-def _write(writer: _Writer, graph: tf.Graph, fed: set[tf.Tensor], fetched: Sequence[tf.Tensor]) -> None:
+def _write(writer: _ModelWriter, graph: tf.Graph, fed: set[tf.Tensor], fetched: Sequence[tf.Tensor]) -> None:
     given, refused = {tensor.name for tensor in fed}, []
     needed, pending = set(), [tensor for tensor in fetched if tensor.name not in given]
     while pending:

@@ -16,7 +16,7 @@ from onnx import defs
 
 import anabranch as tf
 from anabranch.onnx import element_types, models, vocabulary
-from anabranch.onnx.rules import Node, Subgraph, Value, find, since_version
+from anabranch.onnx.rules import OnnxNode, Subgraph, Value, find, since_version
 
 _MAX_DEPTH = 64  # Of functions and subgraphs in one another.
 
@@ -75,7 +75,7 @@ def import_model(
     weights = models.weights(message.graph, folder)
 
     def build() -> ImportedModel:
-        builder = _Builder(message, folder, initializers == "variables")
+        builder = _ModelBuilder(message, folder, initializers == "variables")
         return builder.whole(weights, dict(inputs or {}), dict(constants or {}))
 
     # A graph only grows: what an error at the last node would leave behind is left in a graph that nobody keeps.
@@ -125,7 +125,7 @@ def _has_definition(domain: str, name: str, since: int) -> bool:
 
 
 @dataclass
-class _Builder:
+class _ModelBuilder:
     model: onnx.ModelProto
     folder: str | None
     trainable: bool
@@ -215,7 +215,7 @@ class _Builder:
             found = find(domain, name, since)
             if found is None:
                 return self._defined(node, domain, opset, inputs, values)
-            view = Node(node, inputs, opset, since, len(node.output))
+            view = OnnxNode(node, inputs, opset, since, len(node.output))
             for attribute in node.attribute:
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     view.subgraphs[attribute.name] = self._subgraph(attribute.g, values, opsets)

@@ -23,7 +23,7 @@ class NeedsConstantError(ValueError):
 
 
 @dataclass
-class Node:
+class OnnxNode:
     """A node of a model, with what its inputs became."""
 
     proto: onnx.NodeProto
@@ -107,7 +107,7 @@ class Node:
 
 
 Result = Value | Sequence[Value]
-Rule = Callable[[Node], Result]
+Rule = Callable[[OnnxNode], Result]
 
 #: By domain and operator: the versions that the rule knows, and the rule.
 _RULES: dict[tuple[str, str], tuple[frozenset[int], Rule]] = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anabranch as tf
-from anabranch.onnx.rules import NeedsConstantError, Node, Result, Value, rule
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Value, rule
 
 
 @rule("If", 1, 11, 13, 16, 19, 21, 23)
-def _if(node: Node) -> Result:
+def _if(node: OnnxNode) -> Result:
     condition = tf.reshape(node.tensor(), [])
     known = tf.get_static_value(condition)
     if known is not None:
@@ -22,14 +22,14 @@ def _if(node: Node) -> Result:
     return tuple(result)
 
 
-def _tensor(node: Node, value: Value) -> tf.Tensor:
+def _tensor(node: OnnxNode, value: Value) -> tf.Tensor:
     if not isinstance(value, tf.Tensor):
         raise NeedsConstantError(f"{node.label}: a sequence or an optional cannot pass out of a branch or a body")
     return value
 
 
 @rule("Loop", 1, 11, 13, 16, 19, 21, 23)
-def _loop(node: Node) -> Result:
+def _loop(node: OnnxNode) -> Result:
     body, carried = node.subgraphs["body"], [_tensor(node, value) for value in node.values[2:]]
     limit = tf.reshape(node.tensor(0), []) if node.has(0) else tf.constant((1 << 63) - 1, tf.int64)
     start = tf.reshape(node.tensor(1), []) if node.has(1) else tf.constant(True)
@@ -71,7 +71,7 @@ def _invariant(x: tf.Tensor, declared: list[int | None] | None) -> tf.TensorShap
     return tf.TensorShape([a if a == b else None for a, b in zip(x.shape.as_list(), declared, strict=True)])
 
 
-def _scan_types(node: Node, carried: Sequence[tf.Tensor], scanned: int) -> list[tf.DType]:
+def _scan_types(node: OnnxNode, carried: Sequence[tf.Tensor], scanned: int) -> list[tf.DType]:
     """The dtypes of what the body adds in every iteration, found by building the body once elsewhere."""
     if not scanned:
         return []
@@ -87,7 +87,7 @@ def _scan_types(node: Node, carried: Sequence[tf.Tensor], scanned: int) -> list[
 
 
 @rule("Scan", 9, 11, 16, 19, 21, 23)
-def _scan(node: Node) -> Result:
+def _scan(node: OnnxNode) -> Result:
     body, inputs = node.subgraphs["body"], node.integer("num_scan_inputs")
     states = [node.tensor(i) for i in range(len(node.values) - inputs)]
     sequences = [node.tensor(len(states) + i) for i in range(inputs)]

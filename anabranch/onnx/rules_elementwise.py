@@ -8,7 +8,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.onnx import element_types
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 _UNARY: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int, ...]]] = {
     "Abs": (tf.abs, (1, 6, 13)),
@@ -79,7 +79,7 @@ _BINARY: dict[str, tuple[Callable[[tf.Tensor, tf.Tensor], tf.Tensor], tuple[int,
 
 def _register_unary(name: str, function: Callable[[tf.Tensor], tf.Tensor], versions: tuple[int, ...]) -> None:
     @rule(name, *versions)
-    def unary(node: Node) -> tf.Tensor:
+    def unary(node: OnnxNode) -> tf.Tensor:
         return function(node.tensor())
 
 
@@ -87,14 +87,14 @@ def _register_binary(
     name: str, function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], versions: tuple[int, ...]
 ) -> None:
     @rule(name, *versions)
-    def binary(node: Node) -> tf.Tensor:
+    def binary(node: OnnxNode) -> tf.Tensor:
         x, y = node.tensor(0), node.tensor(1)
         if node.since < 7 and node.integer("broadcast"):
             y = _legacy_broadcast(node, x, y)
         return function(x, y)
 
 
-def _legacy_broadcast(node: Node, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+def _legacy_broadcast(node: OnnxNode, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Before operator set 7 the second argument stands at an axis of the first."""
     after = node.rank(0) - node.integer("axis", node.rank(0) - node.rank(1)) - node.rank(1)
     return tf.reshape(y, tf.concat([tf.shape(y), [1] * after], 0)) if after > 0 else y
@@ -108,12 +108,12 @@ for _name, (_binary, _versions) in _BINARY.items():
 
 
 @rule("Identity", 1, 13, 14, 16, 19, 21, 23)
-def _identity(node: Node) -> tf.Tensor | list[tf.Tensor] | None:
+def _identity(node: OnnxNode) -> tf.Tensor | list[tf.Tensor] | None:
     value = node.values[0]
     return [tf.identity(x) for x in value] if isinstance(value, list) else tf.identity(node.tensor())
 
 
-def _fold(node: Node, function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+def _fold(node: OnnxNode, function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> tf.Tensor:
     result = tf.identity(node.tensor(0))
     for index in range(1, len(node.values)):
         result = function(result, node.tensor(index))
@@ -121,12 +121,12 @@ def _fold(node: Node, function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> 
 
 
 @rule("Max", 1, 6, 8, 12, 13)
-def _max(node: Node) -> tf.Tensor:
+def _max(node: OnnxNode) -> tf.Tensor:
     return _fold(node, _propagating(tf.maximum))
 
 
 @rule("Min", 1, 6, 8, 12, 13)
-def _min(node: Node) -> tf.Tensor:
+def _min(node: OnnxNode) -> tf.Tensor:
     return _fold(node, _propagating(tf.minimum))
 
 
@@ -145,17 +145,17 @@ def _propagating(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Calla
 
 
 @rule("Sum", 1, 6, 8, 13)
-def _sum(node: Node) -> tf.Tensor:
+def _sum(node: OnnxNode) -> tf.Tensor:
     return _fold(node, tf.add)
 
 
 @rule("Mean", 1, 6, 8, 13)
-def _mean(node: Node) -> tf.Tensor:
+def _mean(node: OnnxNode) -> tf.Tensor:
     return _fold(node, tf.add) / tf.constant(len(node.values), node.tensor().dtype)
 
 
 @rule("Mod", 10, 13)
-def _mod(node: Node) -> tf.Tensor:
+def _mod(node: OnnxNode) -> tf.Tensor:
     x, y = node.tensor(0), node.tensor(1)
     if not node.integer("fmod"):
         return tf.floormod(x, y)
@@ -165,14 +165,14 @@ def _mod(node: Node) -> tf.Tensor:
 
 
 @rule("BitShift", 11)
-def _bit_shift(node: Node) -> tf.Tensor:
+def _bit_shift(node: OnnxNode) -> tf.Tensor:
     left = node.text("direction") == "LEFT"
     shift = tf.bitwise.left_shift if left else tf.bitwise.right_shift
     return shift(node.tensor(0), node.tensor(1))
 
 
 @rule("IsInf", 10, 20)
-def _is_inf(node: Node) -> tf.Tensor:
+def _is_inf(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     zero = tf.zeros_like(x)
     result = tf.math.is_inf(x)
@@ -184,12 +184,12 @@ def _is_inf(node: Node) -> tf.Tensor:
 
 
 @rule("Where", 9, 16)
-def _where(node: Node) -> tf.Tensor:
+def _where(node: OnnxNode) -> tf.Tensor:
     return tf.where_v2(node.tensor(0), node.tensor(1), node.tensor(2))
 
 
 @rule("Clip", 1, 6, 11, 12, 13)
-def _clip(node: Node) -> tf.Tensor:
+def _clip(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     low: tf.Tensor | None = node.optional(1)
     high: tf.Tensor | None = node.optional(2)
@@ -203,13 +203,13 @@ def _clip(node: Node) -> tf.Tensor:
 
 
 @rule("Elu", 1, 6, 22)
-def _elu(node: Node) -> tf.Tensor:
+def _elu(node: OnnxNode) -> tf.Tensor:
     x, alpha = node.tensor(), node.real("alpha", 1.0)
     return tf.where_v2(x < 0, tf.cast(alpha, x.dtype) * tf.math.expm1(x), x)
 
 
 @rule("Selu", 1, 6, 22)
-def _selu(node: Node) -> tf.Tensor:
+def _selu(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     alpha = node.real("alpha", 1.67326319217681884765625)
     gamma = node.real("gamma", 1.05070102214813232421875)
@@ -217,19 +217,19 @@ def _selu(node: Node) -> tf.Tensor:
 
 
 @rule("LeakyRelu", 1, 6, 16)
-def _leaky_relu(node: Node) -> tf.Tensor:
+def _leaky_relu(node: OnnxNode) -> tf.Tensor:
     return tf.nn.leaky_relu(node.tensor(), node.real("alpha", 0.01))
 
 
 @rule("HardSigmoid", 1, 6, 22)
-def _hard_sigmoid(node: Node) -> tf.Tensor:
+def _hard_sigmoid(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     line = tf.cast(node.real("alpha", 0.2), x.dtype) * x + tf.cast(node.real("beta", 0.5), x.dtype)
     return tf.clip_by_value(line, tf.cast(0, x.dtype), tf.cast(1, x.dtype))
 
 
 @rule("Cast", 1, 6, 9, 13, 19, 21, 23)
-def _cast(node: Node) -> tf.Tensor:
+def _cast(node: OnnxNode) -> tf.Tensor:
     if node.since < 6:
         name = node.text("to")
         number = getattr(element_types.TensorProto, name)
@@ -239,7 +239,7 @@ def _cast(node: Node) -> tf.Tensor:
 
 
 @rule("CastLike", 15, 19, 21, 23)
-def _cast_like(node: Node) -> tf.Tensor:
+def _cast_like(node: OnnxNode) -> tf.Tensor:
     return _converted(node.tensor(0), node.tensor(1).dtype)
 
 

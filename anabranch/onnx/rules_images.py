@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
 @rule("Resize", 10, 11, 13, 18, 19)
-def _resize(node: Node) -> tf.Tensor:
+def _resize(node: OnnxNode) -> tf.Tensor:
     x, rank = node.tensor(), node.rank()
     sizes = x.shape.as_list()
     if None in sizes:
@@ -51,7 +51,7 @@ def _resize(node: Node) -> tf.Tensor:
     return tf.cast(tf.round(result), x.dtype) if x.dtype.is_integer else tf.identity(result)
 
 
-def _aim(node: Node, axes: list[int], sizes: list[int], scales: np.ndarray, targets: list[int]) -> None:
+def _aim(node: OnnxNode, axes: list[int], sizes: list[int], scales: np.ndarray, targets: list[int]) -> None:
     wanted = [int(v) for v in node.static(3).reshape(-1)]
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     ratios = [w / sizes[a] for w, a in zip(wanted, axes, strict=True)]
@@ -63,7 +63,7 @@ def _aim(node: Node, axes: list[int], sizes: list[int], scales: np.ndarray, targ
 
 
 def _resizing(
-    node: Node, size: int, target: int, scale: float, low: float, high: float
+    node: OnnxNode, size: int, target: int, scale: float, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The matrix from the elements along an axis to the new ones, and which of these are outside."""
     mode = node.text("mode", "nearest")
@@ -121,7 +121,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 
 @rule("Upsample", 7, 9)
-def _upsample(node: Node) -> tf.Tensor:
+def _upsample(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     scales = node.attr("scales") if node.since < 9 else node.static(1).reshape(-1)
     for axis, scale in enumerate(scales):  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def _upsample(node: Node) -> tf.Tensor:
 
 
 @rule("GridSample", 16, 20, 22)
-def _grid_sample(node: Node) -> tf.Tensor:
+def _grid_sample(node: OnnxNode) -> tf.Tensor:
     x, grid = node.tensor(0), node.tensor(1)
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node.text("mode", "linear"), node.text("mode", "linear"))
     padding, corners = node.text("padding_mode", "zeros"), bool(node.integer("align_corners"))
@@ -209,7 +209,7 @@ def _sampled(x: tf.Tensor, indices: list[tf.Tensor], padding: str, corners: bool
 
 
 @rule("ImageDecoder", 20)
-def _image_decoder(node: Node) -> tf.Tensor:
+def _image_decoder(node: OnnxNode) -> tf.Tensor:
     form = node.text("pixel_format", "RGB")
     contents = tf.py_func(lambda x: x.tobytes(), [node.tensor()], tf.string, stateful=False)
     contents.set_shape([])

@@ -7,7 +7,7 @@ from onnx import TensorProto
 
 import anabranch as tf
 from anabranch.onnx import element_types, models
-from anabranch.onnx.rules import Node, Value, rule
+from anabranch.onnx.rules import OnnxNode, Value, rule
 
 
 def shape_of(x: tf.Tensor) -> tf.Tensor:
@@ -18,7 +18,7 @@ def shape_of(x: tf.Tensor) -> tf.Tensor:
 
 
 @rule("Constant", 1, 9, 11, 12, 13, 19, 21, 23)
-def _constant(node: Node) -> tf.Tensor:
+def _constant(node: OnnxNode) -> tf.Tensor:
     for attribute in node.proto.attribute:
         name = attribute.name
         if name == "value":
@@ -36,25 +36,25 @@ def _constant(node: Node) -> tf.Tensor:
 
 
 @rule("ConstantOfShape", 9, 20, 21, 23)
-def _constant_of_shape(node: Node) -> tf.Tensor:
+def _constant_of_shape(node: OnnxNode) -> tf.Tensor:
     value = node.attr("value")
     filling = np.float32(0) if value is None else models.array_of(value).reshape(-1)[0]  # type: ignore[arg-type]
     return tf.fill(node.tensor(), tf.constant(filling))
 
 
 @rule("Shape", 1, 13, 15, 19, 21, 23)
-def _shape(node: Node) -> tf.Tensor:
+def _shape(node: OnnxNode) -> tf.Tensor:
     end = node.attr("end")
     return shape_of(node.tensor())[slice(node.integer("start"), None if end is None else int(end))]  # type: ignore[call-overload]
 
 
 @rule("Size", 1, 13, 19, 21, 23)
-def _size(node: Node) -> tf.Tensor:
+def _size(node: OnnxNode) -> tf.Tensor:
     return tf.reduce_prod(shape_of(node.tensor()))
 
 
 @rule("Reshape", 1, 5, 13, 14, 19, 21, 23)
-def _reshape(node: Node) -> tf.Tensor:
+def _reshape(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     wanted = tf.constant(node.attr("shape"), tf.int64) if node.since < 5 else node.tensor(1)
     if node.integer("allowzero"):
@@ -70,19 +70,19 @@ def _reshape(node: Node) -> tf.Tensor:
 
 
 @rule("Flatten", 1, 9, 11, 13, 21, 23)
-def _flatten(node: Node) -> tf.Tensor:
+def _flatten(node: OnnxNode) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(1)
     return tf.reshape(x, tf.stack([tf.reduce_prod(shape_of(x)[:axis]), tf.reduce_prod(shape_of(x)[axis:])]))
 
 
 @rule("Squeeze", 1, 11, 13, 21, 23)
-def _squeeze(node: Node) -> tf.Tensor:
+def _squeeze(node: OnnxNode) -> tf.Tensor:
     axes = node.ints("axes", 1)
     return tf.squeeze(node.tensor(), axes) if axes != [] else tf.identity(node.tensor())
 
 
 @rule("Unsqueeze", 1, 11, 13, 21, 23)
-def _unsqueeze(node: Node) -> tf.Tensor:
+def _unsqueeze(node: OnnxNode) -> tf.Tensor:
     axes = node.ints("axes", 1, [])
     rank = node.rank() + len(axes or [])
     result = tf.identity(node.tensor())
@@ -92,18 +92,18 @@ def _unsqueeze(node: Node) -> tf.Tensor:
 
 
 @rule("Transpose", 1, 13, 21, 23)
-def _transpose(node: Node) -> tf.Tensor:
+def _transpose(node: OnnxNode) -> tf.Tensor:
     return tf.transpose(node.tensor(), node.attr("perm"))
 
 
 @rule("Concat", 1, 4, 11, 13)
-def _concat(node: Node) -> tf.Tensor:
+def _concat(node: OnnxNode) -> tf.Tensor:
     parts = [node.tensor(i) for i in range(len(node.values))]
     return tf.concat(parts, node.axis(1)) if len(parts) > 1 else tf.identity(parts[0])
 
 
 @rule("Split", 1, 2, 11, 13, 18)
-def _split(node: Node) -> tuple[tf.Tensor, ...]:
+def _split(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x, axis = node.tensor(), node.axis(0)
     sizes = node.ints("split", 1)
     if sizes is None:
@@ -116,7 +116,7 @@ def _split(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("Slice", 1, 10, 11, 13)
-def _slice(node: Node) -> tf.Tensor:
+def _slice(node: OnnxNode) -> tf.Tensor:
     x, rank = node.tensor(), node.rank()
     if node.since < 10:
         starts, ends = node.ints("starts"), node.ints("ends")
@@ -151,7 +151,7 @@ def _clamped(bound: int, step: int) -> int:
 
 
 @rule("Pad", 1, 2, 11, 13, 18, 19, 21, 23)
-def _pad(node: Node) -> tf.Tensor:
+def _pad(node: OnnxNode) -> tf.Tensor:
     x, rank = node.tensor(), node.rank()
     pads = node.ints("paddings" if node.since < 2 else "pads", 1 if node.since >= 11 else None) or []
     axes = node.ints("", 3) if node.has(3) else list(range(rank))
@@ -173,7 +173,7 @@ def _pad(node: Node) -> tf.Tensor:
     return tf.identity(x)
 
 
-def _size_of(node: Node, x: tf.Tensor, axis: int) -> int:
+def _size_of(node: OnnxNode, x: tf.Tensor, axis: int) -> int:
     size = x.shape.as_list()[axis]
     if size is None:
         raise ValueError(f"{node.label}: the size of dimension {axis} must be known")
@@ -181,23 +181,23 @@ def _size_of(node: Node, x: tf.Tensor, axis: int) -> int:
 
 
 @rule("Tile", 1, 6, 13)
-def _tile(node: Node) -> tf.Tensor:
+def _tile(node: OnnxNode) -> tf.Tensor:
     return tf.tile(node.tensor(), node.tensor(1))
 
 
 @rule("Expand", 8, 13)
-def _expand(node: Node) -> tf.Tensor:
+def _expand(node: OnnxNode) -> tf.Tensor:
     x, wanted = node.tensor(0), node.tensor(1)
     return tf.broadcast_to(x, tf.broadcast_dynamic_shape(shape_of(x), wanted))
 
 
 @rule("Range", 11)
-def _range(node: Node) -> tf.Tensor:
+def _range(node: OnnxNode) -> tf.Tensor:
     return tf.range(*[tf.reshape(node.tensor(i), []) for i in range(3)])
 
 
 @rule("EyeLike", 9, 22)
-def _eye_like(node: Node) -> tf.Tensor:
+def _eye_like(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     number = node.attr("dtype")
     dtype = x.dtype if number is None else element_types.dtype_of(int(number), node.label)  # type: ignore[call-overload]
@@ -207,7 +207,7 @@ def _eye_like(node: Node) -> tf.Tensor:
 
 
 @rule("Trilu", 14)
-def _trilu(node: Node) -> tf.Tensor:
+def _trilu(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     k = int(node.static(1).reshape(())) if node.has(1) else 0
     shape = tf.shape(x)
@@ -217,7 +217,7 @@ def _trilu(node: Node) -> tf.Tensor:
 
 
 @rule("DepthToSpace", 1, 11, 13)
-def _depth_to_space(node: Node) -> tf.Tensor:
+def _depth_to_space(node: OnnxNode) -> tf.Tensor:
     x, block = node.tensor(), node.integer("blocksize")
     n, c, h, w = tf.unstack(tf.shape(x))
     depth = c // (block * block)
@@ -229,7 +229,7 @@ def _depth_to_space(node: Node) -> tf.Tensor:
 
 
 @rule("SpaceToDepth", 1, 13)
-def _space_to_depth(node: Node) -> tf.Tensor:
+def _space_to_depth(node: OnnxNode) -> tf.Tensor:
     x, block = node.tensor(), node.integer("blocksize")
     n, c, h, w = tf.unstack(tf.shape(x))
     parts = tf.reshape(x, tf.stack([n, c, h // block, block, w // block, block]))
@@ -237,25 +237,25 @@ def _space_to_depth(node: Node) -> tf.Tensor:
 
 
 @rule("ReverseSequence", 10)
-def _reverse_sequence(node: Node) -> tf.Tensor:
+def _reverse_sequence(node: OnnxNode) -> tf.Tensor:
     return tf.reverse_sequence(
         node.tensor(0), node.tensor(1), seq_axis=node.integer("time_axis"), batch_axis=node.integer("batch_axis", 1)
     )
 
 
 @rule("SequenceEmpty", 11)
-def _sequence_empty(node: Node) -> Value:
+def _sequence_empty(node: OnnxNode) -> Value:
     element_types.dtype_of(node.integer("dtype", TensorProto.FLOAT), node.label)
     return []
 
 
 @rule("SequenceConstruct", 11)
-def _sequence_construct(node: Node) -> Value:
+def _sequence_construct(node: OnnxNode) -> Value:
     return [node.tensor(i) for i in range(len(node.values))]
 
 
 @rule("SequenceInsert", 11)
-def _sequence_insert(node: Node) -> Value:
+def _sequence_insert(node: OnnxNode) -> Value:
     result = list(node.sequence())
     place = int(node.static(2).reshape(())) if node.has(2) else len(result)
     result.insert(_place(node, place, len(result) + 1), node.tensor(1))
@@ -263,37 +263,37 @@ def _sequence_insert(node: Node) -> Value:
 
 
 @rule("SequenceErase", 11)
-def _sequence_erase(node: Node) -> Value:
+def _sequence_erase(node: OnnxNode) -> Value:
     result = list(node.sequence())
     del result[_place(node, int(node.static(1).reshape(())) if node.has(1) else -1, len(result))]
     return result
 
 
 @rule("SequenceAt", 11)
-def _sequence_at(node: Node) -> Value:
+def _sequence_at(node: OnnxNode) -> Value:
     values = node.sequence()
     return tf.identity(values[_place(node, int(node.static(1).reshape(())), len(values))])
 
 
-def _place(node: Node, place: int, count: int) -> int:
+def _place(node: OnnxNode, place: int, count: int) -> int:
     if not -count <= place < count:
         raise ValueError(f"{node.label}: place {place} is outside of a sequence of {count}")
     return place % count
 
 
 @rule("SequenceLength", 11)
-def _sequence_length(node: Node) -> Value:
+def _sequence_length(node: OnnxNode) -> Value:
     return tf.constant(len(node.sequence()), tf.int64)
 
 
 @rule("ConcatFromSequence", 11)
-def _concat_from_sequence(node: Node) -> Value:
+def _concat_from_sequence(node: OnnxNode) -> Value:
     axis = node.integer("axis")
     return tf.stack(node.sequence(), axis) if node.integer("new_axis") else tf.concat(node.sequence(), axis)
 
 
 @rule("SplitToSequence", 11)
-def _split_to_sequence(node: Node) -> Value:
+def _split_to_sequence(node: OnnxNode) -> Value:
     x, axis = node.tensor(), node.axis(0)
     whole = _size_of(node, x, axis)
     split = node.static(1) if node.has(1) else np.array(1)
@@ -309,16 +309,16 @@ def _split_to_sequence(node: Node) -> Value:
 
 
 @rule("Optional", 15)
-def _optional(node: Node) -> Value:
+def _optional(node: OnnxNode) -> Value:
     return node.values[0] if node.values else None
 
 
 @rule("OptionalGetElement", 15, 18)
-def _optional_get_element(node: Node) -> Value:
+def _optional_get_element(node: OnnxNode) -> Value:
     value = node.values[0]
     return list(value) if isinstance(value, list) else tf.identity(node.tensor())
 
 
 @rule("OptionalHasElement", 15, 18)
-def _optional_has_element(node: Node) -> Value:
+def _optional_has_element(node: OnnxNode) -> Value:
     return tf.constant(bool(node.values) and node.values[0] is not None)

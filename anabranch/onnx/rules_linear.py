@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
 def product(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -18,12 +18,12 @@ def product(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 @rule("MatMul", 1, 9, 13)
-def _matmul(node: Node) -> tf.Tensor:
+def _matmul(node: OnnxNode) -> tf.Tensor:
     return product(node.tensor(0), node.tensor(1))
 
 
 @rule("Gemm", 1, 6, 7, 9, 11, 13)
-def _gemm(node: Node) -> tf.Tensor:
+def _gemm(node: OnnxNode) -> tf.Tensor:
     a, b = node.tensor(0), node.tensor(1)
     result = tf.matmul(a, b, bool(node.integer("transA")), bool(node.integer("transB")))
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
@@ -35,12 +35,12 @@ def _gemm(node: Node) -> tf.Tensor:
 
 
 @rule("Det", 11, 22)
-def _det(node: Node) -> tf.Tensor:
+def _det(node: OnnxNode) -> tf.Tensor:
     return tf.linalg.det(node.tensor())
 
 
 def pads_of(
-    node: Node, sizes: list[int], kernel: list[int], strides: list[int], dilations: list[int]
+    node: OnnxNode, sizes: list[int], kernel: list[int], strides: list[int], dilations: list[int]
 ) -> list[tuple[int, int]]:
     """The padding before and after each dimension of space."""
     mode, spatial = node.text("auto_pad", "NOTSET"), len(kernel)
@@ -55,7 +55,7 @@ def pads_of(
     return list(zip(pads[:spatial], pads[spatial:], strict=True))
 
 
-def spatial_sizes(node: Node) -> list[int]:
+def spatial_sizes(node: OnnxNode) -> list[int]:
     """The sizes of the dimensions after batch and channels."""
     sizes = node.tensor().shape.as_list()[2:]
     needed = node.text("auto_pad", "NOTSET").startswith("SAME") or bool(node.integer("ceil_mode"))
@@ -96,7 +96,7 @@ def _depthwise(x: tf.Tensor, w: tf.Tensor, strides: list[int], dilations: list[i
     return tf.transpose(result, [0, 3, 1, 2])
 
 
-def convolution(node: Node, x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+def convolution(node: OnnxNode, x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """The convolution that a node's attributes describe."""
     kernel = w.shape.as_list()[2:]
     ones = [1] * len(kernel)
@@ -113,12 +113,12 @@ def _with_bias(result: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
 
 
 @rule("Conv", 1, 11, 22)
-def _conv(node: Node) -> tf.Tensor:
+def _conv(node: OnnxNode) -> tf.Tensor:
     return _with_bias(convolution(node, node.tensor(0), node.tensor(1)), node.optional(2))
 
 
 @rule("ConvTranspose", 1, 11, 22)
-def _conv_transpose(node: Node) -> tf.Tensor:
+def _conv_transpose(node: OnnxNode) -> tf.Tensor:
     x, w = node.tensor(0), node.tensor(1)
     channels, per_group, *kernel = w.shape.as_list()
     spatial, groups = len(kernel), node.integer("group", 1)
@@ -145,7 +145,7 @@ def _conv_transpose(node: Node) -> tf.Tensor:
 
 
 def _transposed_pads(
-    node: Node, sizes: list[int], kernel: list[int], strides: list[int], dilations: list[int], extra: list[int]
+    node: OnnxNode, sizes: list[int], kernel: list[int], strides: list[int], dilations: list[int], extra: list[int]
 ) -> list[tuple[int, int]]:
     mode, wanted = node.text("auto_pad", "NOTSET"), node.ints("output_shape")
     if wanted is None and not mode.startswith("SAME"):
@@ -175,7 +175,7 @@ def _spread(x: tf.Tensor, axis: int, stride: int) -> tf.Tensor:
 
 
 @rule("ConvInteger", 10)
-def _conv_integer(node: Node) -> tf.Tensor:
+def _conv_integer(node: OnnxNode) -> tf.Tensor:
     x, w = tf.cast(node.tensor(0), tf.float64), tf.cast(node.tensor(1), tf.float64)
     x = x - tf.cast(node.tensor(2), tf.float64) if node.has(2) else x
     if node.has(3):
@@ -185,7 +185,7 @@ def _conv_integer(node: Node) -> tf.Tensor:
 
 
 @rule("MatMulInteger", 10)
-def _matmul_integer(node: Node) -> tf.Tensor:
+def _matmul_integer(node: OnnxNode) -> tf.Tensor:
     x, y = tf.cast(node.tensor(0), tf.int32), tf.cast(node.tensor(1), tf.int32)
     if node.has(2):
         zero = tf.cast(node.tensor(2), tf.int32)
@@ -195,7 +195,7 @@ def _matmul_integer(node: Node) -> tf.Tensor:
 
 
 @rule("Col2Im", 18)
-def _col2im(node: Node) -> tf.Tensor:
+def _col2im(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     image, block = node.ints("", 1) or [], node.ints("", 2) or []
     ones = [1] * len(image)

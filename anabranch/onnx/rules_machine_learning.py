@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 _ML = "ai.onnx.ml"
 _TRAINING = "ai.onnx.preview.training"
 
 
 @rule("ArrayFeatureExtractor", 1, domain=_ML)
-def _array_feature_extractor(node: Node) -> tf.Tensor:
+def _array_feature_extractor(node: OnnxNode) -> tf.Tensor:
     return tf.gather(node.tensor(), tf.reshape(node.tensor(1), [-1]), axis=-1)
 
 
 @rule("Binarizer", 1, domain=_ML)
-def _binarizer(node: Node) -> tf.Tensor:
+def _binarizer(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     return tf.cast(x > tf.cast(node.real("threshold"), x.dtype), x.dtype)
 
 
 @rule("Momentum", 1, domain=_TRAINING)
-def _momentum(node: Node) -> tuple[tf.Tensor, ...]:
+def _momentum(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     count = (len(node.values) - 2) // 3
     rate, step = node.tensor(0), node.tensor(1)
     alpha, beta, decay = node.real("alpha"), node.real("beta"), node.real("norm_coefficient")
@@ -36,7 +36,7 @@ def _momentum(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("Adagrad", 1, domain=_TRAINING)
-def _adagrad(node: Node) -> tuple[tf.Tensor, ...]:
+def _adagrad(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     count = (len(node.values) - 2) // 3
     rate = node.tensor(0) / (1 + tf.cast(node.tensor(1), tf.float32) * node.real("decay_factor"))
     values, squares = [], []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
-def _along_channels(node: Node, index: int) -> tf.Tensor:
+def _along_channels(node: OnnxNode, index: int) -> tf.Tensor:
     return tf.reshape(node.tensor(index), [1, -1] + [1] * (node.rank() - 2))
 
 
 @rule("BatchNormalization", 1, 6, 7, 9, 14, 15)
-def _batch_normalization(node: Node) -> tuple[tf.Tensor, ...]:
+def _batch_normalization(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x, epsilon = node.tensor(), node.real("epsilon", 1e-5)
     scale, offset = _along_channels(node, 1), _along_channels(node, 2)
     mean, variance = node.tensor(3), node.tensor(4)
@@ -30,7 +30,7 @@ def _batch_normalization(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("InstanceNormalization", 1, 6, 22)
-def _instance_normalization(node: Node) -> tf.Tensor:
+def _instance_normalization(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     mean, variance = tf.nn.moments(x, list(range(2, node.rank())), keep_dims=True)
     normal = (x - mean) * tf.rsqrt(variance + tf.cast(node.real("epsilon", 1e-5), x.dtype))
@@ -38,7 +38,7 @@ def _instance_normalization(node: Node) -> tf.Tensor:
 
 
 @rule("LRN", 1, 13)
-def _lrn(node: Node) -> tf.Tensor:
+def _lrn(node: OnnxNode) -> tf.Tensor:
     x, size = node.tensor(), node.integer("size")
     low = (size - 1) // 2
     squares = tf.pad(x * x, [[0, 0], [low, size - 1 - low]] + [[0, 0]] * (node.rank() - 2))
@@ -49,7 +49,7 @@ def _lrn(node: Node) -> tf.Tensor:
 
 
 @rule("LpNormalization", 1, 22)
-def _lp_normalization(node: Node) -> tf.Tensor:
+def _lp_normalization(node: OnnxNode) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(-1)
     if node.integer("p", 2) == 1:
         return x / tf.reduce_sum(tf.abs(x), axis, keepdims=True)
@@ -57,7 +57,7 @@ def _lp_normalization(node: Node) -> tf.Tensor:
 
 
 @rule("Dropout", 1, 6, 7, 10, 12, 13, 22)
-def _dropout(node: Node) -> tuple[tf.Tensor, ...]:
+def _dropout(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x = node.tensor()
     ratio = tf.cast(node.tensor(1), x.dtype) if node.has(1) else tf.cast(node.real("ratio", 0.5), x.dtype)
     training = tf.get_static_value(node.tensor(2)) if node.has(2) else False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anabranch as tf
 from anabranch.onnx import element_types
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 from anabranch.onnx.rules_linear import convolution, product
 
 
@@ -27,7 +27,7 @@ def _quantized(x: tf.Tensor, scale: tf.Tensor, zero: tf.Tensor | None, dtype: tf
 
 
 @rule("QuantizeLinear", 10, 13, 19, 21, 23)
-def _quantize_linear(node: Node) -> tf.Tensor:
+def _quantize_linear(node: OnnxNode) -> tf.Tensor:
     x, axis, block = node.tensor(), node.integer("axis", 1), node.integer("block_size")
     zero = node.optional(2)
     number = node.integer("output_dtype")
@@ -37,7 +37,7 @@ def _quantize_linear(node: Node) -> tf.Tensor:
 
 
 @rule("DequantizeLinear", 10, 13, 19, 21, 23)
-def _dequantize_linear(node: Node) -> tf.Tensor:
+def _dequantize_linear(node: OnnxNode) -> tf.Tensor:
     x, axis, block = node.tensor(), node.integer("axis", 1), node.integer("block_size")
     scale = _spread(node.tensor(1), x, axis, block)
     centered = tf.cast(x, tf.int32)
@@ -47,7 +47,7 @@ def _dequantize_linear(node: Node) -> tf.Tensor:
 
 
 @rule("QLinearMatMul", 10, 21)
-def _qlinear_matmul(node: Node) -> tf.Tensor:
+def _qlinear_matmul(node: OnnxNode) -> tf.Tensor:
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = [node.tensor(i) for i in range(8)]
     exact = product(
         tf.cast(a, tf.float64) - tf.cast(a_zero, tf.float64), tf.cast(b, tf.float64) - tf.cast(b_zero, tf.float64)
@@ -57,7 +57,7 @@ def _qlinear_matmul(node: Node) -> tf.Tensor:
 
 
 @rule("QLinearConv", 10)
-def _qlinear_conv(node: Node) -> tf.Tensor:
+def _qlinear_conv(node: OnnxNode) -> tf.Tensor:
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = [node.tensor(i) for i in range(8)]
     rank = node.rank()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 _ACTIVATIONS: dict[str, Activation] = {
@@ -22,7 +22,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 Cell = Callable[[tf.Tensor, Sequence[tf.Tensor]], list[tf.Tensor]]
 
 
-def _activations(node: Node, direction: int, default: Sequence[str]) -> list[Activation]:
+def _activations(node: OnnxNode, direction: int, default: Sequence[str]) -> list[Activation]:
     names = [n.decode() if isinstance(n, bytes) else str(n) for n in node.attr("activations") or []]  # type: ignore[attr-defined]
     chosen = names[direction * len(default) : (direction + 1) * len(default)] or list(default)
     unknown = [name for name in chosen if name.lower() not in _ACTIVATIONS]
@@ -31,7 +31,7 @@ def _activations(node: Node, direction: int, default: Sequence[str]) -> list[Act
     return [_ACTIVATIONS[name.lower()] for name in chosen]
 
 
-def _run(node: Node, states: int, gates: int, cell_of: Callable[[int], tuple[Cell, bool]]) -> tuple[tf.Tensor, ...]:
+def _run(node: OnnxNode, states: int, gates: int, cell_of: Callable[[int], tuple[Cell, bool]]) -> tuple[tf.Tensor, ...]:
     x = node.tensor()
     by_batch = bool(node.integer("layout"))
     x = tf.transpose(x, [1, 0, 2]) if by_batch else x
@@ -90,13 +90,13 @@ def _over_time(
     return written.stack(), last
 
 
-def _clip(node: Node, x: tf.Tensor) -> tf.Tensor:
+def _clip(node: OnnxNode, x: tf.Tensor) -> tf.Tensor:
     limit = node.real("clip")
     return tf.clip_by_value(x, -limit, limit) if limit else x
 
 
 @rule("RNN", 1, 7, 14, 22)
-def _rnn(node: Node) -> tuple[tf.Tensor, ...]:
+def _rnn(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     def cell_of(number: int) -> tuple[Cell, bool]:
         (f,) = _activations(node, number, ["Tanh"])
         r = tf.transpose(node.tensor(2)[number])
@@ -106,7 +106,7 @@ def _rnn(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("GRU", 1, 3, 7, 14, 22)
-def _gru(node: Node) -> tuple[tf.Tensor, ...]:
+def _gru(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     def cell_of(number: int) -> tuple[Cell, bool]:
         f, g = _activations(node, number, ["Sigmoid", "Tanh"])
         r = tf.transpose(node.tensor(2)[number])
@@ -132,7 +132,7 @@ def _gru(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("LSTM", 1, 7, 14, 22)
-def _lstm(node: Node) -> tuple[tf.Tensor, ...]:
+def _lstm(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     def cell_of(number: int) -> tuple[Cell, bool]:
         f, g, h_of = _activations(node, number, ["Sigmoid", "Tanh", "Tanh"])
         r = tf.transpose(node.tensor(2)[number])

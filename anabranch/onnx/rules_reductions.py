@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 Reduction = Callable[[tf.Tensor, object, bool], tf.Tensor]
 
@@ -41,7 +41,7 @@ _REDUCTIONS: dict[str, tuple[Reduction, tuple[int, ...]]] = {
 
 def _register(name: str, function: Reduction, versions: tuple[int, ...]) -> None:
     @rule(name, *versions)
-    def reduction(node: Node) -> tf.Tensor:
+    def reduction(node: OnnxNode) -> tf.Tensor:
         x, keep = node.tensor(), bool(node.integer("keepdims", 1))
         axes: object = node.attr("axes")
         if node.has(1) and node.tensor(1).shape.num_elements() != 0:
@@ -62,7 +62,7 @@ for _name, (_function, _versions) in _REDUCTIONS.items():
     _register(_name, _function, _versions)
 
 
-def _arg(node: Node, function: Callable[..., tf.Tensor]) -> tf.Tensor:
+def _arg(node: OnnxNode, function: Callable[..., tf.Tensor]) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(0)
     if node.integer("select_last_index"):
         size = tf.shape(x, out_type=tf.int64)[axis]
@@ -73,16 +73,16 @@ def _arg(node: Node, function: Callable[..., tf.Tensor]) -> tf.Tensor:
 
 
 @rule("ArgMax", 1, 11, 12, 13)
-def _argmax(node: Node) -> tf.Tensor:
+def _argmax(node: OnnxNode) -> tf.Tensor:
     return _arg(node, tf.argmax)
 
 
 @rule("ArgMin", 1, 11, 12, 13)
-def _argmin(node: Node) -> tf.Tensor:
+def _argmin(node: OnnxNode) -> tf.Tensor:
     return _arg(node, tf.argmin)
 
 
-def _along(node: Node, function: Callable[[tf.Tensor, int], tf.Tensor], before: int = 1) -> tf.Tensor:
+def _along(node: OnnxNode, function: Callable[[tf.Tensor, int], tf.Tensor], before: int = 1) -> tf.Tensor:
     """Before operator set 13, the axes from the given one on are one."""
     x = node.tensor()
     if node.since >= 13:
@@ -109,28 +109,28 @@ def _hardmax_along(x: tf.Tensor, axis: int) -> tf.Tensor:
 
 
 @rule("Softmax", 1, 11, 13)
-def _softmax(node: Node) -> tf.Tensor:
+def _softmax(node: OnnxNode) -> tf.Tensor:
     return _along(node, _softmax_along)
 
 
 @rule("LogSoftmax", 1, 11, 13)
-def _log_softmax(node: Node) -> tf.Tensor:
+def _log_softmax(node: OnnxNode) -> tf.Tensor:
     return _along(node, _log_softmax_along)
 
 
 @rule("Hardmax", 1, 11, 13)
-def _hardmax(node: Node) -> tf.Tensor:
+def _hardmax(node: OnnxNode) -> tf.Tensor:
     return _along(node, _hardmax_along)
 
 
 @rule("CumSum", 11, 14)
-def _cumsum(node: Node) -> tf.Tensor:
+def _cumsum(node: OnnxNode) -> tf.Tensor:
     axis = int(node.static(1).reshape(()))
     return tf.cumsum(node.tensor(), axis, bool(node.integer("exclusive")), bool(node.integer("reverse")))
 
 
 @rule("TopK", 1, 10, 11)
-def _top_k(node: Node) -> tuple[tf.Tensor, ...]:
+def _top_k(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x, axis = node.tensor(), node.axis(-1)
     k = node.integer("k") if node.since < 10 else tf.reshape(tf.cast(node.tensor(1), tf.int32), [])
     order = [i for i in range(node.rank()) if i != axis] + [axis]
@@ -149,6 +149,6 @@ def _top_k(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("Einsum", 12)
-def _einsum(node: Node) -> tf.Tensor:
+def _einsum(node: OnnxNode) -> tf.Tensor:
     equation = node.text("equation").replace(" ", "")
     return tf.einsum(equation, *[node.tensor(i) for i in range(len(node.values))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
 def _wrapped(indices: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -15,13 +15,13 @@ def _wrapped(indices: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 @rule("Gather", 1, 11, 13)
-def _gather(node: Node) -> tf.Tensor:
+def _gather(node: OnnxNode) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(0)
     return tf.gather(x, _wrapped(node.tensor(1), tf.shape(x)[axis]), axis=axis)
 
 
 @rule("GatherND", 11, 12, 13)
-def _gather_nd(node: Node) -> tf.Tensor:
+def _gather_nd(node: OnnxNode) -> tf.Tensor:
     x, indices, batch = node.tensor(), node.tensor(1), node.integer("batch_dims")
     depth = indices.shape.as_list()[-1]
     wrapped = _wrapped(indices, tf.shape(x)[batch : batch + depth])
@@ -41,7 +41,7 @@ def _full_places(indices: tf.Tensor, size: tf.Tensor, axis: int) -> tf.Tensor:
 
 
 @rule("GatherElements", 11, 13)
-def _gather_elements(node: Node) -> tf.Tensor:
+def _gather_elements(node: OnnxNode) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(0)
     return tf.gather_nd(x, _full_places(node.tensor(1), tf.shape(x)[axis], axis))
 
@@ -68,7 +68,7 @@ def _scattered(x: tf.Tensor, places: tf.Tensor, updates: tf.Tensor, how: str) ->
 
 
 @rule("ScatterElements", 11, 13, 16, 18)
-def _scatter_elements(node: Node) -> tf.Tensor:
+def _scatter_elements(node: OnnxNode) -> tf.Tensor:
     x, axis = node.tensor(), node.axis(0)
     return _scattered(
         x, _full_places(node.tensor(1), tf.shape(x)[axis], axis), node.tensor(2), node.text("reduction", "none")
@@ -79,19 +79,19 @@ rule("Scatter", 9, 11)(_scatter_elements)
 
 
 @rule("ScatterND", 11, 13, 16, 18)
-def _scatter_nd(node: Node) -> tf.Tensor:
+def _scatter_nd(node: OnnxNode) -> tf.Tensor:
     x, indices = node.tensor(), node.tensor(1)
     depth = indices.shape.as_list()[-1]
     return _scattered(x, _wrapped(indices, tf.shape(x)[:depth]), node.tensor(2), node.text("reduction", "none"))
 
 
 @rule("NonZero", 9, 13)
-def _non_zero(node: Node) -> tf.Tensor:
+def _non_zero(node: OnnxNode) -> tf.Tensor:
     return tf.transpose(tf.where(tf.not_equal(node.tensor(), tf.zeros_like(node.tensor()))))
 
 
 @rule("Compress", 9, 11)
-def _compress(node: Node) -> tf.Tensor:
+def _compress(node: OnnxNode) -> tf.Tensor:
     x, condition = node.tensor(), node.tensor(1)
     places = tf.squeeze(tf.where(condition), [1])
     if node.attr("axis") is None:
@@ -100,7 +100,7 @@ def _compress(node: Node) -> tf.Tensor:
 
 
 @rule("OneHot", 9, 11)
-def _one_hot(node: Node) -> tf.Tensor:
+def _one_hot(node: OnnxNode) -> tf.Tensor:
     depth = tf.cast(tf.reshape(node.tensor(1), []), tf.int64)
     off, on = tf.unstack(node.tensor(2))
     indices = _wrapped(node.tensor(), depth)
@@ -110,7 +110,7 @@ def _one_hot(node: Node) -> tf.Tensor:
 
 
 @rule("Unique", 11)
-def _unique(node: Node) -> tuple[tf.Tensor, ...]:
+def _unique(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     has_axis, axis, ordered = node.attr("axis") is not None, node.integer("axis"), bool(node.integer("sorted", 1))
 
     def find(x: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -129,7 +129,7 @@ def _unique(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("NonMaxSuppression", 10, 11)
-def _non_max_suppression(node: Node) -> tf.Tensor:
+def _non_max_suppression(node: OnnxNode) -> tf.Tensor:
     boxes, scores = node.tensor(0), node.tensor(1)
     limit = tf.cast(tf.reshape(node.tensor(2), []), tf.int32) if node.has(2) else tf.constant(0)
     overlap = tf.reshape(node.tensor(3), []) if node.has(3) else tf.constant(0.0)

@@ -6,11 +6,11 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.onnx import element_types
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
 @rule("DFT", 17, 20)
-def _dft(node: Node) -> tf.Tensor:
+def _dft(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     axis = node.integer("axis", 1) if node.since < 20 else int(node.static(2).reshape(())) if node.has(2) else -2
     axis = axis % node.rank()
@@ -36,7 +36,7 @@ def _dft(node: Node) -> tf.Tensor:
 
 
 @rule("MelWeightMatrix", 17)
-def _mel_weight_matrix(node: Node) -> tf.Tensor:
+def _mel_weight_matrix(node: OnnxNode) -> tf.Tensor:
     bins, length, rate = (int(node.static(i).reshape(())) for i in range(3))
     low, high = (float(node.static(i).reshape(())) for i in (3, 4))
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)

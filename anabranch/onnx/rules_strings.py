@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 
 
 @rule("StringConcat", 20)
-def _string_concat(node: Node) -> tf.Tensor:
+def _string_concat(node: OnnxNode) -> tf.Tensor:
     return tf.add(node.tensor(0), node.tensor(1))
 
 
 @rule("RegexFullMatch", 20)
-def _regex_full_match(node: Node) -> tf.Tensor:
+def _regex_full_match(node: OnnxNode) -> tf.Tensor:
     return tf.strings.regex_full_match(node.tensor(), node.text("pattern"))
 
 
 @rule("StringSplit", 20)
-def _string_split(node: Node) -> tuple[tf.Tensor, ...]:
+def _string_split(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     delimiter, most = node.text("delimiter"), node.attr("maxsplit")
 
     def split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,7 @@ def _string_split(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("StringNormalizer", 10)
-def _string_normalizer(node: Node) -> tf.Tensor:
+def _string_normalizer(node: OnnxNode) -> tf.Tensor:
     change, sensitive = node.text("case_change_action", "NONE"), bool(node.integer("is_case_sensitive"))
     listed = node.attr("stopwords") or []
     words = {w.decode() if isinstance(w, bytes) else str(w) for w in listed}  # type: ignore[attr-defined]

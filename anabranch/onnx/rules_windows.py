@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import Node, rule
+from anabranch.onnx.rules import OnnxNode, rule
 from anabranch.onnx.rules_linear import pads_of, spatial_sizes
 
 
-class _Windows:
+class _PoolWindows:
     """The windows of a node: its input, padded, and where each element of a window is."""
 
-    def __init__(self, node: Node, filling: float | int) -> None:
+    def __init__(self, node: OnnxNode, filling: float | int) -> None:
         x = node.tensor()
         self.kernel = node.ints("kernel_shape") or []
         ones = [1] * len(self.kernel)
@@ -74,10 +74,10 @@ class _Windows:
 
 
 @rule("MaxPool", 1, 8, 10, 11, 12, 22)
-def _max_pool(node: Node) -> tuple[tf.Tensor, ...]:
+def _max_pool(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x = node.tensor()
     least = x.dtype.min if x.dtype.is_integer else float("-inf")
-    windows = _Windows(node, least)
+    windows = _PoolWindows(node, least)
     if node.outputs < 2 and windows.plain and x.dtype in (tf.float32, tf.float64):
         return (windows.pool(windows.padded, "max"),)
     stacked = tf.stack(windows.parts(windows.padded))
@@ -100,9 +100,9 @@ def _max_pool(node: Node) -> tuple[tf.Tensor, ...]:
 
 
 @rule("AveragePool", 1, 7, 10, 11, 19, 22)
-def _average_pool(node: Node) -> tf.Tensor:
+def _average_pool(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
-    windows = _Windows(node, 0)
+    windows = _PoolWindows(node, 0)
     ones = tf.ones_like(x[:1, :1])
     if node.integer("count_include_pad"):
         ones = tf.pad(ones, [[0, 0], [0, 0], *windows.pads], constant_values=1)
@@ -113,33 +113,33 @@ def _average_pool(node: Node) -> tf.Tensor:
 
 
 @rule("LpPool", 1, 2, 11, 18, 22)
-def _lp_pool(node: Node) -> tf.Tensor:
-    windows, p = _Windows(node, 0), node.real("p", 2)
+def _lp_pool(node: OnnxNode) -> tf.Tensor:
+    windows, p = _PoolWindows(node, 0), node.real("p", 2)
     return tf.pow(windows.total(tf.pow(tf.abs(windows.padded), p)), 1 / p)
 
 
-def _space(node: Node) -> list[int]:
+def _space(node: OnnxNode) -> list[int]:
     return list(range(2, node.rank()))
 
 
 @rule("GlobalAveragePool", 1, 22)
-def _global_average_pool(node: Node) -> tf.Tensor:
+def _global_average_pool(node: OnnxNode) -> tf.Tensor:
     return tf.reduce_mean(node.tensor(), _space(node), keepdims=True)
 
 
 @rule("GlobalMaxPool", 1, 22)
-def _global_max_pool(node: Node) -> tf.Tensor:
+def _global_max_pool(node: OnnxNode) -> tf.Tensor:
     return tf.reduce_max(node.tensor(), _space(node), keepdims=True)
 
 
 @rule("GlobalLpPool", 1, 2, 22)
-def _global_lp_pool(node: Node) -> tf.Tensor:
+def _global_lp_pool(node: OnnxNode) -> tf.Tensor:
     p = node.real("p", 2)
     return tf.pow(tf.reduce_sum(tf.pow(tf.abs(node.tensor()), p), _space(node), keepdims=True), 1 / p)
 
 
 @rule("MaxUnpool", 9, 11, 22)
-def _max_unpool(node: Node) -> tf.Tensor:
+def _max_unpool(node: OnnxNode) -> tf.Tensor:
     x, places = node.tensor(0), node.tensor(1)
     kernel = node.ints("kernel_shape") or []
     strides = node.ints("strides", default=[1] * len(kernel)) or []
