@@ -15,7 +15,7 @@ SEED ?= 1
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz protos stubs lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ protos: venv ## regenerate the protocol-buffer classes
 
 stubs: venv ## write the stub of tf.raw_ops anew from the registry of operations
 	$(BIN)/python -m anabranch.tools.raw_ops_stub
+
+names: venv ## count which of TensorFlow 1.15's public names are there
+	$(BIN)/python -m anabranch check --interface
 
 lock: venv ## resolve requirements/lock.txt anew from pyproject.toml
 	env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL $(BIN)/uv pip compile pyproject.toml --extra dev --universal \

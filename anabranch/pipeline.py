@@ -26,6 +26,7 @@ from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
 from anabranch.passes.step_graph import StepGraph
 from anabranch.passes.unneeded_bounds import drop_unneeded_bounds
+from anabranch.passes.unneeded_values import drop_unneeded_values
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
@@ -128,7 +129,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
         noted(name, len(step.operations), start)
         return step
 
-    step = stage("prune", lambda: drop_unneeded_bounds(begin()))
+    step = stage("prune", lambda: drop_unneeded_bounds(drop_unneeded_values(begin())))
     needed = step.operations
     task_for = (lambda _: "") if placer is None else placer.task_for
     step = stage("fold", lambda: fold(step, task_for))

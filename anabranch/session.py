@@ -10,11 +10,11 @@ import contextlib
 import functools
 import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar, overload
 
 from anabranch.core import nest
+from anabranch.core.collected import when_collected
 from anabranch.core.values import TensorLike, TensorValue
 from anabranch.distributed.masters import master_for, reset_containers
 from anabranch.errors import OpError
@@ -76,7 +76,7 @@ class BaseSession:
         self._timeout = _seconds(getattr(config, "operation_timeout_in_ms", 0))
         self._master = master_for(self._target, config, placement)
         # threads that compute ahead would keep the containers of a forgotten session alive, and themselves
-        weakref.finalize(self, self._master.forget).atexit = False
+        when_collected(self, self._master.forget)
         self._closed = False
         self._mappings: dict[Any, FetchMapping] = {}
         self._preparing = threading.RLock()

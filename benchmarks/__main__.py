@@ -104,6 +104,18 @@ def kernels(console: Console, rounds: int) -> None:
     print_table("kernels of convolutions", measure("kernels", names, rounds, console), names, "ms", 1e3, console)
 
 
+def convolutions(console: Console, rounds: int) -> None:
+    """Float32 convolutions of AlexNet, VGG and ResNet by XLA, oneDNN (the extra native), and the peers: GFLOP/s."""
+    names = ("own", "winograd", "onednn", "onednn blocked", "tensorflow", "torch")
+    print_table("convolutions", measure("convolutions", names, rounds, console), names, "GFLOP/s", 1e-9, console)
+
+
+def alexnet(console: Console, rounds: int) -> None:
+    """A training step of AlexNet, with oneDNN (where the extra native is installed) and without."""
+    systems = ("anabranch", "xla", "tensorflow", "torch")
+    print_table("AlexNet", measure("alexnet", systems, rounds, console), systems, "s", 1, console)
+
+
 def cluster(console: Console, rounds: int) -> None:
     """Null steps on parameter servers in processes of their own: a scalar, 100 MB, 32 rows of a table."""
     systems = ("anabranch", "tensorflow")
@@ -125,6 +137,8 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "devices": devices,
     "input": input_pipelines,
     "kernels": kernels,
+    "convolutions": convolutions,
+    "alexnet": alexnet,
     "cluster": cluster,
 }
 

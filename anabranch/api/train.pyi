@@ -57,6 +57,7 @@ from anabranch.train.checkpoint_utils import (
 )
 from anabranch.train.coordinator import Coordinator as Coordinator, LooperThread as LooperThread
 from anabranch.train.device_setter import replica_device_setter as replica_device_setter
+from anabranch.train.growing_tables import GrowingTable as GrowingTable
 from anabranch.train.input_producers import (
     input_producer as input_producer,
     limit_epochs as limit_epochs,

@@ -59,7 +59,7 @@ def is_tensorflows(module: str, name: str) -> bool:
         module: the public module, such as "nn.rnn_cell"; "" for the package.
         name: the name in it.
     """
-    return module.split(".")[0] == "contrib" or name in _names().get(module, ())
+    return module.split(".")[0] == "contrib" or name in names().get(module, ())
 
 
 def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
@@ -81,7 +81,8 @@ def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
 
 
 @functools.cache
-def _names() -> dict[str, frozenset[str]]:
+def names() -> dict[str, frozenset[str]]:
+    """The public names of TensorFlow 1.15, by public module; "" is the package itself."""
     text = resources.files(__package__).joinpath(_LISTED).read_text(encoding="utf-8")
     lines = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {module: frozenset(names.split()) for module, _, names in lines}

@@ -150,6 +150,17 @@ class HostKernelContext(OperationContext, Protocol[Node, Function_contra]):
     def destroy(self, handle: ResourceHandle) -> bool:
         """Makes a variable uninitialised, or removes another resource; False where there was nothing."""
 
+    def extend(self, rows: int, fresh: Mapping[ResourceHandle, Callable[[int], TensorValue]]) -> None:
+        """Appends rows to variables that have fewer, all in one moment.
+
+        Args:
+            rows: how many each must have.
+            fresh: for each variable, what makes so many new rows.
+        """
+
+    def replace_rows(self, at: TensorValue, fresh: Mapping[ResourceHandle, Callable[[int], TensorValue]]) -> None:
+        """Gives the rows `at` of variables new values, all in one moment; `fresh` as for `extend`."""
+
     def call(
         self, body: Function_contra, inputs: list[TensorValue], *, stream: RandomStream | None = None
     ) -> list[TensorValue]:

@@ -73,6 +73,8 @@ class AlternateKernel:
     types: Mapping[str, frozenset[DType]]
     applies: Predicate
     cost: Estimate
+    rough: bool = False
+    calls_back: bool = False
 
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
@@ -107,7 +109,7 @@ class _Registry:
     """What is registered, in order, by operation; and the modules that have yet to register something."""
 
     kernels: dict[str, tuple[AlternateKernel, ...]] = field(default_factory=dict)
-    modules: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -122,6 +124,8 @@ def register_kernel(
     types: Mapping[str, Collection[Any]] | None = None,
     applies: Predicate = lambda case: True,
     cost: float | Estimate = 0.5,
+    rough: bool = False,
+    calls_back: bool = False,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -133,6 +137,9 @@ def register_kernel(
         applies: whether it can compute a `KernelCase`. It must not look at anything else, nor take long.
         cost: what share of the time of the operation's own kernel it is expected to take: a number, or a function of
             the case.
+        rough: the estimate says little, as for code of other libraries on processors of many kinds: where kernels are
+            measured at all, this one is.
+        calls_back: its program calls Python functions; such programs run on a thread that no signal reaches.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -153,7 +160,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate))
+        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, rough, calls_back))
         return function
 
     return register
@@ -187,7 +194,8 @@ def unregister_kernel(op_type: str, name: str, device_type: str) -> None:
 def load_kernels_from(module: str, op_types: Collection[str]) -> None:
     """Names the module that registers kernels of these operations, to be imported when one is first compiled."""
     with _registry.lock:
-        _registry.modules.update(dict.fromkeys(op_types, module))
+        for op_type in op_types:
+            _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), module)
 
 
 def has_alternates(op_type: str) -> bool:
@@ -197,11 +205,13 @@ def has_alternates(op_type: str) -> bool:
 
 def alternates(op_type: str) -> Sequence[AlternateKernel]:
     """The registered kernels of an operation, in the order of registration."""
-    module = _registry.modules.get(op_type)
-    if module is not None:
+    modules = _registry.modules.get(op_type, ())
+    for module in modules:
         importlib.import_module(module)  # without the lock, which whoever else imports it may be waiting for
+    if modules:
         with _registry.lock:
-            _registry.modules = {name: home for name, home in _registry.modules.items() if home != module}
+            left = {name: [one for one in homes if one not in modules] for name, homes in _registry.modules.items()}
+            _registry.modules = {name: tuple(homes) for name, homes in left.items() if homes}
     return _registry.kernels.get(op_type, ())
 
 

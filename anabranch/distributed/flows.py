@@ -7,6 +7,8 @@ therefore goes as
     PIECE, PIECE, ... of its first large frame; of its second; ...; and then the message, without those frames,
     and with one more: the positions at which they belong.
 
+Between processes of one host a frame goes through shared memory in place of its pieces (`distributed.segments`).
+
 All of them go by the bulk lane of one channel, where order holds, so that a piece needs no name. A receiver that is
 slow takes few pieces at a time (a mark of its inbox), and TCP holds up the sender.
 """
@@ -14,7 +16,7 @@ slow takes few pieces at a time (a mark of its inbox), and TCP holds up the send
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -36,6 +38,7 @@ def is_large(frame: Buffer) -> bool:
 
 def pieces_of(frame: Buffer) -> Iterator[Buffer]:
     """The pieces of a large frame, in order; nothing is copied."""
+    # slices of a view share its memory, which the sender keeps as it is until it is answered
     whole = memoryview(frame)
     return (whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES))
 
@@ -43,6 +46,7 @@ def pieces_of(frame: Buffer) -> Iterator[Buffer]:
 def without_large(frames: Sequence[Buffer]) -> Frames:
     """What goes after the pieces of a message's large frames."""
     positions = b"".join(_POSITION.pack(position) for position, frame in enumerate(frames) if is_large(frame))
+    # the positions last, where `complete` takes them off before it puts the frames in
     return [*(frame for frame in frames if not is_large(frame)), positions]
 
 
@@ -66,6 +70,7 @@ class Assembly:
         Raises:
             MalformedMessageError: the frame is too large, or the piece does not continue it.
         """
+        # a wrong number of frames is refused below, as a piece without bytes
         (piece,) = pieces if len(pieces) == 1 else (b"",)
         if self._target is None:
             # memory is taken for what the frame says of itself: the limit is what keeps it from saying anything
@@ -74,13 +79,29 @@ class Assembly:
             self._target, self._filled = _aligned(total), 0
             self._bytes += total
         target, end = self._target, self._filled + len(piece)
+        # each piece repeats the whole length, and brings at least one byte
         if len(target) != total or not self._filled < end <= total:
             raise MalformedMessageError("a piece does not continue its frame")
+        # the one copy on the way, while ZeroMQ's thread receives the next piece
         target[self._filled : end] = piece
         self._filled = end
         if end == total:
             self._done.append(target)
             self._target = None
+
+    def take_whole(self, total: int, frame: Callable[[], Buffer]) -> None:
+        """Takes a frame of `total` bytes that came in one.
+
+        Args:
+            frame: gives it; is not called for one that is too large.
+
+        Raises:
+            MalformedMessageError: the frame is too large, or comes in the midst of another.
+        """
+        if self._target is not None or self._bytes + total > self._limit:
+            raise MalformedMessageError(f"a large frame within another, or beyond the limit of {self._limit} bytes")
+        self._done.append(frame())
+        self._bytes += total
 
     def complete(self, frames: Frames) -> Frames:
         """The frames of a message, with the large ones that came before it.
@@ -92,6 +113,7 @@ class Assembly:
             raise MalformedMessageError("a message came before its large frames were complete")
         if not self._done:
             return frames
+        # before anything can be refused: the next message begins with nothing
         done, self._done, self._bytes = self._done, [], 0
         positions = bytes(frames.pop()) if frames else b""
         if len(positions) != _POSITION.size * len(done):
@@ -99,11 +121,13 @@ class Assembly:
         for (position,), frame in zip(_POSITION.iter_unpack(positions), done, strict=True):
             if position > len(frames):
                 raise MalformedMessageError("a large frame belongs behind the end of its message")
+            # in rising order, so that each position counts the frames that were put in before
             frames.insert(position, frame)
         return frames
 
 
 def _aligned(size: int) -> memoryview:
+    # room to begin at the next multiple; `empty` touches nothing, so that memory is taken only as pieces fill it
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].data

@@ -66,8 +66,11 @@ from anabranch.errors import (
     UnavailableError,
 )
 
+# seconds; several signs of life fit into the silence after which a peer is suspected
 BEAT_EVERY: Final = 1.0
 SUSPECT_AFTER: Final = 5.0
+# for peers whose connections stand and that say nothing: a machine that is cut off, a process that is stopped. One that
+# has ended is found out by its connections, long before
 LOST_AFTER: Final = 30.0
 #: how long connections may be refused before that is believed
 REFUSED_FOR: Final = 1.0
@@ -77,6 +80,7 @@ DIAL_AGAIN_AFTER: Final = 0.1
 TELL_LATE_AFTER: Final = 0.5
 #: a sign of life is sent at once where the peer may wait for room
 TAKEN_BEFORE_BEAT: Final = 8 << 20
+# of the incarnations that were replaced the last so many are remembered, to know their late messages
 _FENCED: Final = 64
 
 
@@ -218,6 +222,7 @@ class Link:
     def next_sequence(self, lane: Lane, size: int, now: float) -> int:
         """The sequence number of a message that is sent now, on this side's channel."""
         sequence = self._sequence[lane]
+        # each lane counts for itself: they are different connections, and order holds within one only
         self._sequence[lane] = sequence + 1
         self._sent_bytes += size
         self._sent_at = now
@@ -239,6 +244,7 @@ class Link:
     # ------------------------------------------------------------------ what connections do
     def connected(self, channel: int, lane: Lane) -> list[Instruction]:
         """A connection of a channel stands."""
+        # what a connection says that was closed since is no news; so in all that follows
         if channel == self.channel:
             self._connected[lane] = True
             self._failing_since = None
@@ -246,8 +252,10 @@ class Link:
 
     def refused(self, channel: int, lane: Lane, now: float) -> list[Instruction]:
         """An attempt to connect failed; the next is under way."""
+        # a lane that stood once is broken, and not refused, when it ends
         if channel != self.channel or self._connected[lane]:
             return []
+        # one refusal proves nothing: the peer may be about to listen
         if self._failing_since is None:
             self._failing_since = now
         if now - self._failing_since < REFUSED_FOR:
@@ -275,6 +283,7 @@ class Link:
                 )
             )
         self._dial_at = now + DIAL_AGAIN_AFTER
+        # without a channel until then: what was said on this one may have been half heard
         return [HangUp(self._dropped_channel())]
 
     def unauthenticated(self, channel: int) -> list[Instruction]:
@@ -300,20 +309,25 @@ class Link:
             return self._refuse(header, reason, now)
         if self._is_late(header):
             return []
+        # before the link is taken for replaced: who opens it anew because it failed names this process
         if self.is_up and header.sender == self.incarnation and not header.receiver:
             # a process that does not know that it knows this one, by another address: it is told, and uses one link
             return [Say(MessageKind.WELCOME, header.channel)]
         done = self._replace(header)
+        # both may have dialed at the same time: a channel that is open already carries the welcome, too
         if not self.channel:
             done += self._dial(now)
         done += self._welcomed(header, hello, now)
+        # the welcome first: what waits is in order behind it, and the peer delivers nothing before it
         return [*done, Say(MessageKind.WELCOME, header.channel), Ready()]
 
     def heard_welcome(self, header: Header, hello: Hello, now: float) -> list[Instruction]:
         """The peer has heard the hello of this side's channel."""
         if header.channel == self._heard_channel and header.sender == self.incarnation:
             # it comes behind the hello with which the peer opened the channel itself
+            # it has a place in the sequence, and no bytes: neither side counts those of the link's own messages
             return [done for done in self.heard(header, 0, now) if not isinstance(done, Deliver)]
+        # a welcome to a hello of an earlier channel says nothing about this one
         if self.state is not PeerState.CONNECTING or hello.answers != self.channel or header.sender in self._fenced:
             return []
         if hello.cluster != self._me.cluster:
@@ -338,14 +352,17 @@ class Link:
         """
         if header.sender != self.incarnation or header.channel != self._heard_channel:
             return self._heard_late(header, now)
+        # meant for the process that had this address before
         if header.receiver != self._own_incarnation:
             return _DROP
         expected = self._expected[header.lane]
         if header.sequence != expected:
             what = "is missing" if header.sequence > expected else "came twice"
+            # what was lost is not known, and nothing is sent again: all who wait are told, and both sides begin anew
             return self._reopen(
                 now, f"message {min(expected, header.sequence)} of the {header.lane.name.lower()} lane of {self} {what}"
             )
+        # from here on it is in order: it counts as a sign of life, whatever it is
         self._expected[header.lane] = expected + 1
         self._heard_bytes += size
         self._heard_at = now
@@ -360,7 +377,9 @@ class Link:
     def heard_beat(self, beat: Beat) -> list[Instruction]:
         """A sign of life, which came in order."""
         self.progress = beat.progress
+        # a count of an earlier channel would make room for bytes that are on their way still
         if beat.channel == self.channel:
+            # it never falls, and never passes what was sent: the number comes from outside
             self._taken_bytes = min(max(self._taken_bytes, beat.taken), self._sent_bytes)
         return []
 
@@ -387,6 +406,7 @@ class Link:
                 return self._lose(self._silent(self._heard_at, now))
             if now - self._heard_at >= SUSPECT_AFTER:
                 self.state = PeerState.SUSPECT
+            # the peer's room depends on what it hears was taken, and other messages to it do not say that
             is_owed = self._heard_bytes > self._told_bytes and now - self._told_at >= BEAT_EVERY
             if is_owed or now - self._sent_at >= BEAT_EVERY:
                 return [Say(MessageKind.BEAT)]
@@ -394,6 +414,7 @@ class Link:
 
     def paused(self, seconds: float) -> list[Instruction]:
         """This process itself did nothing for a while: the peer is not to blame for that."""
+        # what came meanwhile waits to be read, and time that nobody looked at is no silence
         self._heard_at += seconds
         self._since += seconds
         return []
@@ -427,6 +448,7 @@ class Link:
         self.hello, self.incarnation = hello, header.sender
         self._heard_channel = self._newest_channel = header.channel
         self._expected = [0, 0]
+        # the hello or welcome was number 0
         self._expected[header.lane] = 1
         self._heard_bytes = self._told_bytes = 0
         self._heard_at = self._told_at = now
@@ -435,8 +457,10 @@ class Link:
 
     def _is_late(self, header: Header) -> bool:
         """Whether a hello or welcome is no news: of an incarnation or a channel that was replaced."""
+        # a hello is the first message of its channel; another place in it is not one that a link would give it
         if header.sequence != 0 or header.lane is not Lane.CONTROL or header.sender in self._fenced:
             return True
+        # the numbers of channels grow, so that of two hellos the later one is known, whichever comes first
         return header.sender == self.incarnation and header.channel <= self._newest_channel
 
     def _replace(self, header: Header) -> list[Instruction]:
@@ -451,6 +475,7 @@ class Link:
             error = AbortedError(
                 None, None, f"{self} was started again, and has lost what it was doing; try again from where you can"
             )
+        # what waits for a link that is not up was not sent yet, and can go to whoever has come
         return self._fail(error) if is_up else []
 
     def _reopen(self, now: float, reason: str) -> list[Instruction]:
@@ -467,6 +492,7 @@ class Link:
 
     def _fail(self, error: OpError, is_farewell: bool = False) -> list[Instruction]:
         self.error = error
+        # `_newest_channel` stays: a late hello of the channel that has failed must not open it again
         self._heard_channel = 0
         self._dial_at = None
         hung_up: list[Instruction] = [HangUp(self._dropped_channel(), is_farewell)] if self.channel else []
@@ -490,6 +516,7 @@ class Link:
             return _DROP
         if self._late_since is None:
             self._late_since = now
+        # not at the first: most of what comes late was on its way when the link failed
         return self._connect(now) if now - self._late_since >= TELL_LATE_AFTER else _DROP
 
     def _foreign(self, reason: str) -> OpError:

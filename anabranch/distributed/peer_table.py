@@ -10,6 +10,7 @@ messages come from sockets, and `testing.simulated_network` has places whose mes
 
 from __future__ import annotations
 
+import abc
 import itertools
 import logging
 import secrets
@@ -18,9 +19,11 @@ from collections.abc import Callable
 from typing import Final
 
 from anabranch.distributed import wire
+from anabranch.distributed.answers import Answer
 from anabranch.distributed.flows import Assembly
 from anabranch.distributed.links import Link, PeerState
-from anabranch.distributed.peers import Answer, Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.segments import SECRET_BYTES, Mapped, Memory, decode_offer, decode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
 from anabranch.errors import (
     CancelledError,
@@ -32,6 +35,7 @@ from anabranch.errors import (
 from anabranch.runtime.messages import Buffer, Frames
 
 _LOGGER: Final = logging.getLogger(__name__)
+_OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)
 #: seconds between two looks at the time
 TICK: Final = 0.25
 #: longer than that between two ticks, and this process itself was held up
@@ -42,7 +46,7 @@ _REMEMBERED_TICKS: Final = 480
 _COMPLAINED: Final = 1000
 
 
-class PeerTable:
+class PeerTable(abc.ABC):
     """See the module docstring and `distributed.peers.Place`. What `peer` does is thread-safe.
 
     Args:
@@ -54,6 +58,7 @@ class PeerTable:
         hello: who this place is; set before the first message or peer.
         incarnation: tells this run of the place from others.
         handed_over: how many messages were handed over.
+        memory: what large frames are shared by with other processes of this host; None: they are sent.
     """
 
     hello: Hello
@@ -62,10 +67,13 @@ class PeerTable:
         self.handler = handler
         self.limits = limits
         self.now = clock
+        # at random: processes that know nothing of each other, and earlier runs, have others; 0 means nobody in a
+        # header
         self.incarnation = secrets.randbits(64) or 1
         self.channels = itertools.count(1)
         self.requests = itertools.count(1)
         self.handed_over = 0
+        self.memory: Memory | None = None
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
         self._dialed: dict[int, Peer] = {}
@@ -75,6 +83,7 @@ class PeerTable:
         self._incarnations: dict[int, Peer] = {}
         self._attached: dict[Peer, tuple[int, int]] = {}
         self._assemblies: dict[int, tuple[int, Assembly]] = {}
+        self._mapped: dict[int, tuple[int, Mapped]] = {}
         self._lost_ticks: dict[Peer, int] = {}
         self._complained: set[str] = set()
         self._ticked_at = clock()
@@ -87,17 +96,19 @@ class PeerTable:
             CancelledError: the place is closed.
         """
         peer = self._peer(address)
+        # never forgotten from now on (`_forget_lost`)
         peer.is_wanted = True
         peer.open()
         return peer
 
     # ------------------------------------------------------------------ what peers need (`peers.Place`)
+    @abc.abstractmethod
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
-        raise NotImplementedError
 
     def dialed(self, peer: Peer, channel: int) -> None:
         """A channel to a peer was opened."""
+        # from any thread, under the peer's lock; one operation of a dictionary needs none of the table's
         self._dialed[channel] = peer
 
     def hung_up(self, channel: int) -> None:
@@ -106,11 +117,15 @@ class PeerTable:
 
     def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
         """What comes on this channel is the peer's."""
+        # on the receiving thread, like all that comes from what a peer says
         before = self._attached.get(peer)
         if before is not None:
+            # what still comes on the channel before finds no sender, and is dropped without asking its link
             self._senders.pop(before, None)
             if self._incarnations.get(before[0]) is peer:
                 del self._incarnations[before[0]]
+            self._mapped.pop(before[0], None)
+            # of the same process the assembly is replaced with the first piece of the new channel (`_assembly`)
             if before[0] != incarnation:
                 self._assemblies.pop(before[0], None)
         self._attached[peer] = incarnation, channel
@@ -125,9 +140,9 @@ class PeerTable:
         if self._is_closed:
             raise CancelledError(None, None, f"{self.hello.name} at {self.hello.address} is closed")
 
+    @abc.abstractmethod
     def refuse_receiver(self, what: str) -> None:
         """Raises `InternalError` where nothing may wait."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------ messages
     def take_message(self, data: Buffer, frames: Frames, lane: Lane) -> None:
@@ -139,6 +154,7 @@ class PeerTable:
             else:
                 header = wire.decode_header(data, self.limits)
             sender = self._senders.get((header.sender, header.channel))
+            # each lane has an inbox of its own, and a sequence that only that inbox keeps in order
             if header.lane is not lane:
                 raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")
             wire.check_frames(header, frames)
@@ -156,6 +172,8 @@ class PeerTable:
             case MessageKind.WELCOME:
                 welcome = wire.decode_hello(frames)
                 answered = self._dialed.get(welcome.answers)
+                # who is known by its channel comes before who is named in the answer, which may be another
+                # address of it
                 known = sender or answered
                 if known is not None:
                     known.take(lambda link, now: link.heard_welcome(header, welcome, now))
@@ -166,9 +184,12 @@ class PeerTable:
                 refused = self._dialed.get(refusal.answers)
                 if refused is not None:
                     refused.take(lambda link, now: link.heard_refusal(refusal.answers, refusal.reason))
+            # from nobody that a link knows: dropped
             case _ if sender is not None:
                 is_own = header.kind in (MessageKind.BEAT, MessageKind.GOODBYE)
+                # what is counted as sent (`Peer._number`) has to be counted as taken, and nothing else
                 size = 0 if is_own else header.bytes + wire.HEADER_BYTES
+                # the link decides whether it is in order before anything of it is looked at
                 if sender.take(lambda link, now: link.heard(header, size, now)):
                     self.handed_over += 1
                     self._deliver(header, frames, sender)
@@ -177,6 +198,10 @@ class PeerTable:
         if header.kind is MessageKind.PIECE:
             self._assembly(header).take(header.request, frames)
             return
+        if header.kind in _OF_MEMORY:
+            self._take_memory(header, frames, sender)
+            return
+        # also one without large frames: then it must not stand behind pieces
         if header.lane is Lane.BULK:
             frames = self._assembly(header).complete(frames)
         match header.kind:
@@ -197,9 +222,41 @@ class PeerTable:
             case MessageKind.FAILURE:
                 sender.answered(header.request, _error(wire.decode_failure(frames)))
 
+    def _take_memory(self, header: Header, frames: Frames, sender: Peer) -> None:
+        if header.kind is MessageKind.SHARED:
+            self._take_shared(header, frames)
+        elif header.kind is MessageKind.OFFER:
+            self._take_offer(header, frames, sender)
+        elif len(frames) == 1 and len(frames[0]) == SECRET_BYTES:
+            sender.share_memory(bytes(frames[0]))
+        else:
+            raise MalformedMessageError("a token has one frame of a fixed size")
+
+    def _take_offer(self, header: Header, frames: Frames, sender: Peer) -> None:
+        """The sender would share memory: it is told whether this process can read it, by what stands there."""
+        offer = decode_offer(frames)
+        secret = None if self.memory is None else self.memory.secret(offer)
+        if self.memory is not None and secret is not None:
+            mapped = Mapped(self.memory, offer.process, self.limits.waiting_bytes)
+            self._mapped[header.sender] = header.channel, mapped
+            sender.answer_offer(secret)
+
+    def _take_shared(self, header: Header, frames: Frames) -> None:
+        channel, mapped = self._mapped.get(header.sender, (0, None))
+        if mapped is None or channel != header.channel:
+            raise MalformedMessageError("shared memory comes that was not agreed on")
+        shared = decode_shared(frames)
+        try:
+            self._assembly(header).take_whole(header.request, lambda: mapped.frame(shared, header.request))
+        except MalformedMessageError:
+            # what cannot be mapped now could not be after the next hello either: from now on all is sent
+            self.memory = None
+            raise
+
     def _assembly(self, header: Header) -> Assembly:
         """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
         known = self._assemblies.get(header.sender)
+        # one for each incarnation: pieces of a channel that failed are of no use to the next
         if known is None or known[0] != header.channel:
             known = self._assemblies[header.sender] = header.channel, Assembly(self.limits.message_bytes)
         return known[1]
@@ -220,15 +277,18 @@ class PeerTable:
     def _merge(self, alias: Peer, peer: Peer) -> None:
         """Two addresses have proved to be those of one process: its link is used for both."""
         with self._lock:
+            # values are replaced while the dictionary is walked, which its keys allow
             for address, known in self._peers.items():
                 if known is alias:
                     self._peers[address] = peer
             peer.is_wanted |= alias.is_wanted
+        # not under the lock of the table: the alias posts what waited for it, under the locks of peers
         alias.merge(peer)
 
     def _complain(self, sender: Peer | None, reason: str) -> None:
         """Closes the link of whom a malformed message came from, and says so once."""
         who = "an unknown process" if sender is None else f"{sender.name} at {sender.address}"
+        # once for each, and for so many at most: whoever can reach the port could fill the log and the memory
         if who not in self._complained and len(self._complained) < _COMPLAINED:
             self._complained.add(who)
             _LOGGER.warning("%s got a malformed message from %s: %s", self.hello.name, who, reason)
@@ -240,12 +300,15 @@ class PeerTable:
         """Time went by; to be called several times a second."""
         now = self.now()
         passed = now - self._ticked_at
+        # the receiving thread comes here after each look at its sockets
         if passed < TICK:
             return
         self._ticked_at = now
         for peer in self._known_peers():
             if passed > _PAUSE:
+                # before the link looks at the time, or it would find everybody silent
                 peer.take(lambda link, _: link.paused(passed - TICK))
+            # one peer whose link cannot be opened again must not keep the others from being looked at
             guarded(peer.take, Link.tick)
             self._forget_lost(peer)
 
@@ -265,6 +328,7 @@ class PeerTable:
                 self._senders.pop(attached, None)
                 self._incarnations.pop(attached[0], None)
                 self._assemblies.pop(attached[0], None)
+                self._mapped.pop(attached[0], None)
 
     # ------------------------------------------------------------------ the end
     def stop_links(self) -> None:

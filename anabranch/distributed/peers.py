@@ -32,15 +32,14 @@ from anabranch.distributed.links import (
     Ready,
     Say,
 )
+from anabranch.distributed.segments import LentFrames, Memory, Pool, encode_offer, encode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind
 from anabranch.errors import (
     CancelledError,
     DeadlineExceededError,
-    InternalError,
     OpError,
     ResourceExhaustedError,
     UnavailableError,
-    UnknownError,
 )
 from anabranch.runtime.messages import Buffer, Frames
 
@@ -94,6 +93,8 @@ class Place(Protocol):
     requests: itertools.count[int]
     #: how many messages it has handed over
     handed_over: int
+    #: what it shares memory with; None: nothing
+    memory: Memory | None
 
     def now(self) -> float:
         """The time, in seconds."""
@@ -125,6 +126,7 @@ class _Outgoing(NamedTuple):
     request: int
     frames: Sequence[Buffer]
     size: int
+    lent: LentFrames | None = None
 
 
 # ---------------------------------------------------------------------- one other process
@@ -138,12 +140,16 @@ class Peer:
     def __init__(self, place: Place, address: str) -> None:
         self._place = place
         self._link = Link(place.hello, place.incarnation, address, place.channels.__next__)
+        # guards the link and all tables of the peer; notified when the link is up, has failed, or another peer
+        # took over
         self._changed = threading.Condition(threading.Lock())
         self._connections: dict[Lane, Connection] = {}
         self._waiting: dict[int, OnReply] = {}
         self._pending: deque[_Outgoing] = deque()
         self._pending_bytes = 0
         self._callbacks: dict[int, Callable[[OpError], None]] = {}
+        self._is_offered = False
+        self._pool: Pool | None = None
         self._was_up = False
         self._same: Peer | None = None
         #: whether this process asked for it, rather than it for this process
@@ -155,6 +161,7 @@ class Peer:
     @property
     def merged(self) -> Peer:
         """The peer itself, or the one that has proved to be the same process under another address."""
+        # without a lock: it is set once, from None, and never changed again
         return self if self._same is None else self._same.merged
 
     @property
@@ -224,6 +231,7 @@ class Peer:
         """Gives up waiting for a reply; whether it was still to come."""
         peer = self.merged
         with peer._changed:
+            # whoever takes it out is the one to tell: a reply that comes now finds nobody, and is dropped
             return peer._waiting.pop(request, None) is not None
 
     def call(
@@ -247,6 +255,7 @@ class Peer:
             answered.set()
 
         number = self.request(frames, on_reply, lane)
+        # where it was not there to be forgotten the reply has just come, and is about to be noted
         if not answered.wait(timeout) and self.forget(number):
             raise DeadlineExceededError(
                 None, None, f"{self._link} did not answer {what} within {timeout:g} s; it is {self._told_state()}"
@@ -282,6 +291,7 @@ class Peer:
                 self._place.refuse_closed()
                 if self._same is not None:
                     break
+                # what is unavailable may come up yet; keys, version and cluster stay what they are
                 is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
                 remaining = deadline - time.monotonic()
                 if is_refused or remaining <= 0:
@@ -290,6 +300,7 @@ class Peer:
                 self._changed.wait(remaining)
             else:
                 return True
+        # the lock is not held any more: two peers' locks are never held together
         return self.merged.wait_until_up(deadline - time.monotonic())
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
@@ -321,10 +332,16 @@ class Peer:
         flat = [wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
-        message = _Outgoing(kind, lane, request, flat, size)
-        # a peer may prove to be the same as another at any time before its lock is held
-        while not self.merged._enqueue(message, on_reply):
-            pass
+        lent = self.merged._lend(flat) if lane is Lane.BULK else None
+        message = _Outgoing(kind, lane, request, flat, size, lent)
+        try:
+            # a peer may prove to be the same as another at any time before its lock is held
+            while not self.merged._enqueue(message, on_reply):
+                pass
+        except OpError:
+            if lent is not None:
+                lent.give_back()
+            raise
 
     def _enqueue(self, message: _Outgoing, on_reply: OnReply | None) -> bool:
         """Sends a message, or keeps it until the link is up; False if another peer is the one to do that."""
@@ -332,6 +349,7 @@ class Peer:
             if self._same is not None:
                 return False
             self._place.refuse_closed()
+            # before it is sent or kept: a message that is refused has changed nothing
             self._check_room(message.size)
             if self._link.is_up:
                 self._transmit(message)
@@ -356,19 +374,34 @@ class Peer:
             self._changed.notify_all()
         with peer._changed:
             peer._callbacks.update(callbacks)
+        # a link that is merged is still being connected: whoever waits is among what was not sent yet
         for message in pending:
-            peer._post(message.kind, message.lane, message.request, message.frames, waiting.get(message.request))
+            on_reply = waiting.get(message.request)
+            try:
+                peer._post(message.kind, message.lane, message.request, message.frames, on_reply)
+            except OpError as error:
+                # no room at the other peer: the rest is tried all the same, since nobody else will ever answer it
+                if on_reply is not None:
+                    guarded(on_reply, error)
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
         flat = [wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
-        with self._changed:
-            if self._link.is_up and self._link.channel == channel:
-                if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
-                    self._check_room(size)
-                self._transmit(_Outgoing(kind, Lane.BULK if size > _BULK_ABOVE else lane, request, flat, size))
+        lent = self._lend(flat)
+        try:
+            with self._changed:
+                # this side's channel: another one means that whoever asked was told that its request failed
+                if self._link.is_up and self._link.channel == channel:
+                    if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
+                        self._check_room(size)
+                    lane = Lane.BULK if size > _BULK_ABOVE else lane
+                    self._transmit(_Outgoing(kind, lane, request, flat, size, lent))
+                    lent = None
+        finally:
+            if lent is not None:
+                lent.give_back()
 
     def _check_size(self, frames: int, size: int) -> None:
         limits = self._place.limits
@@ -382,6 +415,8 @@ class Peer:
 
     def _check_room(self, size: int) -> None:
         waiting = self._pending_bytes + self._link.in_flight
+        # a message that is larger than the limit all by itself may go where nothing else waits; it would never go
+        # otherwise
         if waiting and waiting + size > self._place.limits.waiting_bytes:
             raise ResourceExhaustedError(
                 None,
@@ -391,19 +426,51 @@ class Peer:
             )
 
     def _transmit(self, message: _Outgoing) -> None:
-        kind, lane, request, frames, _ = message
+        kind, lane, request, frames, _, shared = message
         if lane is Lane.BULK and any(map(is_large, frames)):
-            for frame in frames:
-                if is_large(frame):
+            self._offer_memory()
+            # what was lent for another opening of the link is lost with that one's pool
+            lent = shared.lent if shared is not None and shared.pool is self._pool else {}
+            for position, frame in enumerate(frames):
+                if position in lent and self._pool is not None:
+                    where = encode_shared(self._pool.described(lent[position]))
+                    self._number(MessageKind.SHARED, lane, len(frame), [where])
+                elif is_large(frame):
                     for piece in pieces_of(frame):
                         self._number(MessageKind.PIECE, lane, len(frame), [piece])
             frames = without_large(frames)
         self._number(kind, lane, request, frames)
 
+    def _lend(self, frames: Sequence[Buffer]) -> LentFrames | None:
+        """Copies large frames to shared memory, where the peer can read that; under no lock of the peer's."""
+        pool = self._pool
+        return None if pool is None else pool.lend_large(frames)
+
+    def _offer_memory(self) -> None:
+        """Offers to share memory, once for each opening of the link; what is sent first does not wait for that."""
+        memory = self._place.memory
+        if memory is not None and not self._is_offered:
+            self._is_offered = True
+            self._number(MessageKind.OFFER, Lane.CONTROL, 0, [encode_offer(memory.offer())])
+
+    def answer_offer(self, secret: bytes) -> None:
+        """Tells that the peer's memory can be read here."""
+        with self._changed:
+            if self._link.is_up:
+                self._number(MessageKind.TOKEN, Lane.CONTROL, 0, [secret])
+
+    def share_memory(self, token: bytes) -> None:
+        """The peer has answered the offer; it can map this process's memory if the token is the secret."""
+        memory = self._place.memory
+        with self._changed:
+            if memory is not None and self._is_offered and self._pool is None and memory.is_secret(token):
+                self._pool = Pool(memory)
+
     def _number(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer]) -> None:
         """Writes a message as the next of its lane."""
         link, place = self._link, self._place
         size = sum(map(len, frames))
+        # under the lock, as is what follows: numbers are given in the order in which messages are written
         sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
         header = Header(
             kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
@@ -413,6 +480,8 @@ class Peer:
     def _write(self, header: Header, parts: Sequence[Buffer]) -> None:
         connection = self._connections.get(header.lane)
         if connection is None:
+            # not before something is to be sent by this lane: the port of the bulk lane is known only from the
+            # peer's hello
             connection = self._place.connect(self, header.lane, header.channel)
             self._connections[header.lane] = connection
         connection.send(parts)
@@ -438,6 +507,8 @@ class Peer:
                 if self._same is not None:
                     return False
                 instructions = event(self._link, self._place.now())
+                # the very list that `Link.heard` gives for a message in order, which most are: nothing is to be
+                # carried out
                 if instructions is DELIVER:
                     return True
                 for instruction in instructions:
@@ -465,11 +536,16 @@ class Peer:
                 self._pending_bytes = 0
                 self._changed.notify_all()
             case FailAll(error):
+                # who is told may send again, to this peer, whose lock is held here
                 after.append(self._failing(error))
                 self._changed.notify_all()
 
     def _hang_up(self, channel: int, is_farewell: bool) -> None:
         self._place.hung_up(channel)
+        self._is_offered = False
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         while self._connections:
             self._connections.popitem()[1].close(is_farewell=is_farewell)
 
@@ -490,6 +566,7 @@ class Peer:
             place.incarnation,
             link.incarnation or 0,
             said.channel or link.channel,
+            # the link's own messages count no bytes: nobody would say that they were taken
             link.next_sequence(Lane.CONTROL, 0, place.now()),
             0,
             1,
@@ -530,35 +607,6 @@ class Peer:
         """Closes the connections without a word, as a process that is killed does."""
         with self._changed:
             self._hang_up(self._link.channel, is_farewell=False)
-
-
-class Answer:
-    """What answers one request, once."""
-
-    def __init__(self, peer: Peer, header: Header) -> None:
-        self._peer = peer
-        self._header = header
-        self._channel = peer.channel
-        self._once = threading.Lock()
-
-    def __call__(self, frames: Frames) -> None:
-        if not self._once.acquire(blocking=False):
-            raise InternalError(None, None, f"a request of {self._peer!r} was answered twice")
-        try:
-            self._send(MessageKind.REPLY, frames)
-        except ResourceExhaustedError as error:
-            self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(error.error_code, error.message))])
-
-    def fail(self, error: Exception) -> None:
-        """Answers by an error, if there was no answer yet."""
-        if self._once.acquire(blocking=False):
-            known = (
-                error if isinstance(error, OpError) else UnknownError(None, None, f"{type(error).__name__}: {error}")
-            )
-            self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(known.error_code, known.message))])
-
-    def _send(self, kind: MessageKind, frames: Sequence[Buffer]) -> None:
-        self._peer.answer(kind, self._header.lane, self._header.request, frames, self._channel)
 
 
 def guarded(call: Callable[..., object], *arguments: object) -> None:

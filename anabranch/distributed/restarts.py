@@ -78,6 +78,7 @@ class RestartLimits:
 
     def pause(self, earlier: int) -> float:
         """The pause before a restart that follows so many."""
+        # bounded before it is a power: the number of restarts is the user's, and a float has an end
         return float(min(self.longest_pause, self.first_pause * 2.0 ** min(earlier, 60)))
 
 
@@ -154,6 +155,7 @@ class Restarts:
             now: the time.
         """
         found = self._tasks[task]
+        # noted in each state: how a process ended is asked for afterwards
         found.status = status
         return self._EXITED[found.state](self, found, now)
 
@@ -162,6 +164,7 @@ class Restarts:
         found = self._tasks[task]
         if found.state is TaskState.RUNNING:
             return self._terminate(found, TaskState.STOPPING, now)
+        # it was told to end already, and the grace runs on: what changes is what follows
         if found.state is TaskState.RESTARTING:
             found.state = TaskState.STOPPING
         elif found.state is TaskState.WAITING:
@@ -178,6 +181,7 @@ class Restarts:
         elif found.state is TaskState.WAITING:
             return _start(found)
         elif found.state in ENDED:
+            # somebody has looked at it, and thinks that it will run now
             found.recent.clear()
             found.restarts += 1
             return _start(found)
@@ -192,6 +196,7 @@ class Restarts:
             if task.state is TaskState.WAITING:
                 said += _start(task)
             else:
+                # said once; the process ends when the system says so, which is another event
                 task.until = None
                 said.append(Kill(task.name))
         return said
@@ -227,10 +232,12 @@ class Restarts:
         if not _is_started_again(task):
             _end(task, TaskState.FAILED if task.status else TaskState.FINISHED)
             return []
+        # what has run well for long starts afresh, with short pauses
         task.recent = [time for time in task.recent if time > now - self._limits.within]
         if len(task.recent) >= self._limits.restarts:
             _end(task, TaskState.FAILED)
             return []
+        # before this restart is noted: the pause follows those that came before
         task.state, task.until = TaskState.WAITING, now + self._limits.pause(len(task.recent))
         task.recent.append(now)
         task.restarts += 1
@@ -241,10 +248,12 @@ class Restarts:
         return []
 
     def _ended_for_restart(self, task: _Supervised, _: float) -> list[RestartInstruction]:
+        # not among the recent ones, and without a pause: it was asked for, and is no sign that the task cannot run
         task.restarts += 1
         return _start(task)
 
     def _without_process(self, task: _Supervised, _: float) -> list[RestartInstruction]:
+        # whoever starts processes starts none without a `Start`, and reports each end once
         raise AssertionError(f"{task.name} is {task.state.value}, and has no process that could end")
 
     def _terminate(self, task: _Supervised, state: TaskState, now: float) -> list[RestartInstruction]:
@@ -255,6 +264,7 @@ class Restarts:
         TaskState.RUNNING: _ended_by_itself,
         TaskState.STOPPING: _stopped,
         TaskState.RESTARTING: _ended_for_restart,
+        # every state has an entry, so that a new one cannot be forgotten in silence
     } | dict.fromkeys((*ENDED, TaskState.WAITING), _without_process)
 
 

@@ -61,22 +61,30 @@ class TaskOfSession:
         self.epoch = 0
         self._master = master
         self._lock = threading.Lock()
-        self._session: WorkerSession | None = None
+        #: with the epoch that it belongs to: one that was opened too late for its epoch is never used
+        self._opened: tuple[int, WorkerSession] | None = None
         connection = master.connection(address)
         self.is_here = connection is None
         # before the session is opened: a task that is lost right after that must be known to be
         self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
         try:
             self.session()
+        # who made it gets no object that could withdraw this later
         except BaseException:
             self._withdraw()
             raise
 
     def _lost(self, error: OpError) -> None:
         # without the lock: whoever opens a session holds it while it waits for an answer
+        # first: whoever runs its step again because the master says so must not find what was open before
         self.epoch += 1
-        self._session = None
         self._master.lost(self.name, error)
+
+    @property
+    def _session(self) -> WorkerSession | None:
+        """The session's part on the task, if it is open there."""
+        opened = self._opened
+        return opened[1] if opened is not None and opened[0] == self.epoch else None
 
     def session(self) -> tuple[int, WorkerSession]:
         """The session's part on the task, and the epoch that it belongs to.
@@ -85,19 +93,21 @@ class TaskOfSession:
             AbortedError: another process has become the task; what it is asked next, it does.
             OpError: the task does not answer, or refuses.
         """
+        # held while the task answers: whoever else needs the session waits for it, and does not open another
         with self._lock:
-            epoch, session = self.epoch, self._session
-            if session is None:
+            # read once: the task may be lost at any time, which does not wait for the lock
+            epoch, opened = self.epoch, self._opened
+            if opened is None or opened[0] != epoch:
                 if epoch > 0:
                     self._check_incarnation()
                 session = self._master.open_on(self.address, functools.partial(self._parted, epoch))
-                if self.epoch == epoch:
-                    self._session = session
-            return epoch, session
+                opened = self._opened = epoch, session
+            return opened
 
     def _check_incarnation(self) -> None:
         now = self._master.incarnation_at(self.address)
         if now != self._incarnation:
+            # noted before the error: the next attempt takes the new process as it is, since the program has been told
             self._incarnation = now
             raise AbortedError(
                 None,
@@ -118,6 +128,7 @@ class TaskOfSession:
             return
         try:
             session.abort(number, error)
+        # a task that cannot be told has lost the session, or loses it with the link, and the step with it
         except OpError:
             _log.debug("could not tell %s that step %d is given up", self.name, number, exc_info=True)
 
@@ -130,6 +141,8 @@ class TaskOfSession:
         try:
             session.close()
             session.forget()
+        # a task that is gone, or does not answer, has no session any more or ends it with the link; any other
+        # error is one of closing
         except (UnavailableError, AbortedError, DeadlineExceededError, CancelledError):
             _log.debug("could not close the session on %s", self.name, exc_info=True)
 
@@ -161,6 +174,8 @@ class Part:
     def registered(self) -> Registered | None:
         """The partition at the task, if it is registered there."""
         known = self._known
+        # no lock: an epoch only grows, so that what is read too early is found out when the task answers
+        # (`NotFoundError`)
         return known if known is not None and known.epoch == self.task.epoch else None
 
     def ready(self) -> Registered:

@@ -51,6 +51,7 @@ class ShardState:
 
     def is_lost(self, mark: int) -> bool:
         """Whether its values are not those of the training with this mark."""
+        # a mark says that values were given, and not that each variable of this graph has got one
         return self.mark != mark or bool(self.missing)
 
 
@@ -99,9 +100,11 @@ def next_action(shards: Sequence[ShardState], mark: int, commit: str | None, in_
     lost = tuple(shard.task for shard in shards if shard.is_lost(mark))
     if not lost:
         return Continue()
+    # in rounds all shards must be of one round, and only a commit has that round for those that are lost
     chosen = everywhere if in_rounds else lost
     if commit is not None:
         return Restore(commit, chosen)
+    # both in the order of `shards`, so that equal sets are equal tuples
     return Initialize(chosen, chosen == everywhere)
 
 
@@ -157,6 +160,7 @@ class ShardMap:
             tasks: the full names of all tasks of its cluster. In a cluster that lacks a task with a shard the model
                 lies differently, and only its graph says how.
         """
+        # in rounds the chief takes all shards back together
         if self.in_rounds or not set(self.shards) <= set(tasks):
             return None
         return self.shards.get(task)
@@ -168,6 +172,7 @@ class ShardMap:
                 "mark": shard.mark,
                 "variables": [[v.name, v.slice_spec, v.container, v.resource] for v in shard.variables],
             }
+            # sorted, so that equal maps are equal files
             for task, shard in sorted(self.shards.items())
         }
         return json.dumps(

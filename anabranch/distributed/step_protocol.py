@@ -80,6 +80,7 @@ class StepProtocol:
         """A task is to be told to begin; whether it may be, which is not so once the step has failed."""
         if self._ended or self._cause is not None:
             return False
+        # before the message leaves: an answer to it must find the task among those that have begun
         self._begun.add(task)
         return True
 
@@ -94,12 +95,14 @@ class StepProtocol:
 
     def give_up(self, error: BaseException) -> list[Instruction]:
         """The caller was interrupted, the session closed, or the deadline has passed."""
+        # whoever gives up a step that has failed hears of the failure, which came first
         return [] if self._ended or self._cause is not None else self._fail(error)
 
     def grace_is_over(self) -> list[Instruction]:
         """Tasks that have not answered since the step failed are not waited for any longer."""
         if self._ended or self._cause is None:
             return []
+        # a note, since the cause is what the caller has to handle; this is something else to look at
         self._cause.add_note(
             f"{', '.join(self.unanswered)} did not say within {GRACE:g} s that this step has ended there; look at what "
             "that task does before the step is run again"
@@ -109,9 +112,11 @@ class StepProtocol:
     def _fail(self, error: BaseException) -> list[Instruction]:
         self._cause = error
         told: list[Instruction] = [Abort(tuple(sorted(self._left)), error)] if self._left else []
+        # those that have not begun have nothing to answer, and `begin` lets none begin from here on
         self._left &= self._begun
         return told if self._left else [*told, self._end()]
 
     def _end(self) -> End:
+        # whatever comes from here on finds it ended: the caller is answered once
         self._ended = True
         return End(self._cause)

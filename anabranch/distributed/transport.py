@@ -31,6 +31,7 @@ from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.peer_table import TICK, PeerTable, split_address
 from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.shared_memory import shared_memory
 from anabranch.distributed.wire import Hello, Lane, Limits
 from anabranch.errors import (
     InternalError,
@@ -134,6 +135,7 @@ class Endpoint(PeerTable):
         own_port, bulk_port = (_port_of(inbox) for inbox in self._inboxes)
         self.address = announced if announced is not None else f"{bind.rpartition(':')[0]}:{own_port}"
         self.hello = Hello(cluster, name, self.address, bulk_port)
+        self._shared_memory = self.memory = shared_memory()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._poller.register(self._woken.fileno(), zmq.POLLIN)
@@ -286,6 +288,8 @@ class Endpoint(PeerTable):
 
     def _end(self) -> None:
         self.stop_links()
+        if self._shared_memory is not None:
+            self._shared_memory.close()
         self._close_sockets()
 
     def _close_sockets(self) -> None:

@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 from anabranch.runtime.messages import Buffer, Frames
 
-VERSION: Final = 2
+VERSION: Final = 3
 _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -71,6 +71,11 @@ class MessageKind(IntEnum):
     FAILURE = 9
     #: of a large frame of a message to come; `request` is the bytes of the whole frame (`distributed.flows`)
     PIECE = 10
+    #: of shared memory, and the answer of who can map it (`distributed.segments`)
+    OFFER = 11
+    TOKEN = 12
+    #: where a large frame of a message to come stands in shared memory; `request` is its bytes
+    SHARED = 13
 
 
 class Lane(IntEnum):

@@ -189,17 +189,9 @@ class _Save:
         """Writes a shard, durably, under its final name, which nothing refers to yet."""
         suffix = checkpoint_manifest.shard_suffix(index, count, self._generation)
         with os_errors.translated("write", self._prefix + suffix):
-            aside = durable.aside_name(self._prefix + suffix)
-            descriptor = durable.create_locked(aside)
-            self._locked.append(descriptor)
-            try:
+            with durable.placing_locked(self._prefix + suffix) as descriptor:
                 size = self._write_items(descriptor, items)
-                os.fsync(descriptor)
-                os.rename(aside, self._prefix + suffix)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(aside)
-                raise
+            self._locked.append(descriptor)
         self._shards.append(Shard(suffix, size))
 
     def _write_items(self, descriptor: int, items: Sequence[_Item]) -> int:

@@ -132,6 +132,41 @@ def sweep(directory: str) -> None:
                         os.unlink(path)
 
 
+@contextlib.contextmanager
+def placing_locked(path: str) -> Iterator[int]:
+    """Yields a file written aside, locked; the end of the block fsyncs it and renames it to `path`.
+
+    The file stays locked, for whoever must not have it removed yet: close the descriptor with `release`. If the block
+    raises, nothing remains and the descriptor is closed. The directory is not fsynced.
+
+    Raises:
+      OSError: the system's refusal.
+    """
+    aside = aside_name(path)
+    descriptor = create_locked(aside)
+    try:
+        yield descriptor
+        os.fsync(descriptor)
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        release(descriptor)
+        raise
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[int]:
+    """As `placing_locked`, but the lock ends with the block.
+
+    Raises:
+      OSError: the system's refusal.
+    """
+    with placing_locked(path) as descriptor:
+        yield descriptor
+    release(descriptor)
+
+
 def replace_file(path: str, data: Chunk) -> None:
     """Puts `data` at `path`, so that at any moment, and after any crash, `path` holds the old or the new bytes, whole.
 
@@ -140,19 +175,9 @@ def replace_file(path: str, data: Chunk) -> None:
         `ResourceExhaustedError` (disk full). No file written aside remains; `path` is as it was, unless only the
         directory could not be fsynced.
     """
-    aside = aside_name(path)
     with os_errors.translated("write", path):
-        descriptor = create_locked(aside)
-        try:
+        with replacing(path) as descriptor:
             write_all(descriptor, data)
-            os.fsync(descriptor)
-            os.replace(aside, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
-            raise
-        finally:
-            release(descriptor)
         fsync_directory(os.path.dirname(path))
 
 

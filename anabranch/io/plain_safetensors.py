@@ -6,7 +6,6 @@ read under the name that the file gives it.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 from collections.abc import Mapping
@@ -50,20 +49,10 @@ def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorR
     except safetensors_file.SafetensorsError as error:
         raise errors.InvalidArgumentError(None, None, f"{name!r} cannot be written: {error}.") from error
     with os_errors.translated("write", name):
-        aside = durable.aside_name(name)
-        descriptor = durable.create_locked(aside)
-        try:
+        with durable.replacing(name) as descriptor:
             durable.write_all(descriptor, header)
             for key, _, _ in table:
                 durable.write_all(descriptor, checkpoint_encoding.encode(reader.get_tensor(key, copy=False)))
-            os.fsync(descriptor)
-            os.replace(aside, name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
-            raise
-        finally:
-            durable.release(descriptor)
         durable.fsync_directory(os.path.dirname(name))
 
 

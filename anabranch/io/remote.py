@@ -6,6 +6,7 @@ and appended to, which object stores cannot: they refuse such paths.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -48,6 +49,9 @@ def open_file(path: str, mode: str, buffering: int = -1) -> Any:
     """`open` for local files and addresses alike; modes are binary. Raises `OSError`."""
     if is_remote(path):
         return file_system(path).open(path, mode)
+    if "\0" in path:
+        # Python's own answer is a ValueError, which nobody expects of a file
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     return open(path, mode, buffering)
 
 

@@ -7,7 +7,6 @@ atomically: an existing one is refused. `docs/decisions/0002-checkpoint-format.m
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from collections.abc import Iterable
@@ -51,19 +50,8 @@ def write_bundle(prefix: str | os.PathLike[str], tensors: Iterable[tuple[str, np
             None, None, f"{prefix + '.index'!r} exists: TensorFlow's checkpoints cannot be replaced; take another name."
         )
     data_path = f"{prefix}.data-00000-of-00001"
-    with os_errors.translated("write", data_path):
-        aside = durable.aside_name(data_path)
-        descriptor = durable.create_locked(aside)
-        try:
-            entries = _write_data(prefix, descriptor, tensors)
-            os.fsync(descriptor)
-            os.replace(aside, data_path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
-            raise
-        finally:
-            durable.release(descriptor)
+    with os_errors.translated("write", data_path), durable.replacing(data_path) as descriptor:
+        entries = _write_data(prefix, descriptor, tensors)
     durable.replace_file(f"{prefix}.index", sstable.write_table(entries))
 
 

@@ -10,13 +10,15 @@ from typing import Final
 
 from anabranch.core.kernels import load_kernels_from
 
+_CONVOLUTIONS: Final = (
+    *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+    *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
+)
 #: module -> the operations of which it has kernels
 MODULES: Final = {
-    "anabranch.kernels.convolutions": (
-        *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
-        *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
-        *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
-    ),
+    "anabranch.kernels.convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
 }
 
 for _module, _op_types in MODULES.items():

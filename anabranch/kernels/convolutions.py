@@ -30,7 +30,7 @@ Form = Callable[[Any, Any, Window], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Direction:
+class Direction:
     """A convolution, or one of its gradients, as an operation with two operands.
 
     Attributes:
@@ -52,8 +52,8 @@ class _Direction:
             return geometry_to_input(dict(attrs), sizes, one, other, self.depthwise)
         return Geometry(dict(attrs), one, [int(d) for d in sizes], self.depthwise)
 
-    def covered(self, case: KernelCase) -> Geometry | None:
-        """The convolution of a case, if its shapes fit each other, channels are last, and there are no groups.
+    def fitting(self, case: KernelCase) -> Geometry | None:
+        """The convolution of a case, if its shapes fit each other and nothing is empty.
 
         Where shapes do not fit, the operation's own kernel says so.
         """
@@ -65,12 +65,16 @@ class _Direction:
             dims = self.geometry(case.attrs, shapes, sizes)
         except (ValueError, IndexError):
             return None
-        last = dims.layout.rank - 1
-        if dims.layout.channel != last or dims.filter_shape[-2] != dims.channels:
-            return None
         if self.sizes is not None and tuple(shapes[self.operands[1]]) != dims.out_shape:
             return None
         return None if 0 in (*dims.shape, *dims.filter_shape, *dims.out_shape) else dims
+
+    def covered(self, case: KernelCase) -> Geometry | None:
+        """The same, if channels are last, and there are no groups."""
+        dims = self.fitting(case)
+        if dims is None or dims.layout.channel != dims.layout.rank - 1 or dims.filter_shape[-2] != dims.channels:
+            return None
+        return dims
 
     def register(
         self,
@@ -99,11 +103,11 @@ class _Direction:
         register_kernel(self.op_type, name, device_type="CPU", types=types, applies=takes, cost=estimate)(kernel)
 
 
-def _directions(forward: str, to_input: str, to_filter: str, depthwise: bool = False) -> tuple[_Direction, ...]:
+def _directions(forward: str, to_input: str, to_filter: str, depthwise: bool = False) -> tuple[Direction, ...]:
     return (
-        _Direction(forward, (0, 1), None, depthwise),
-        _Direction(to_input, (1, 2), 0, depthwise),
-        _Direction(to_filter, (0, 2), 1, depthwise),
+        Direction(forward, (0, 1), None, depthwise),
+        Direction(to_input, (1, 2), 0, depthwise),
+        Direction(to_filter, (0, 2), 1, depthwise),
     )
 
 
@@ -134,28 +138,31 @@ def _winograd_to_input_cost(geometry: Geometry) -> float:
 
 
 # ---------------------------------------------------------------------- the kernels
-for _names in (
-    ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
-    ("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
-):
-    _three = _directions(*_names)
-    for _at, _form in enumerate((conv_forms.forward, conv_forms.to_input, conv_forms.to_filter)):
-        _three[_at].register("product", _form, conv_forms.is_product, _product_cost(_at))
-    _three[1].register("columns", conv_forms.to_input, conv_forms.can_spread, _columns_cost)
-    if _names[0] == "Conv2D":
-        for _direction, _form, _cost in zip(
-            _three,
-            (winograd.forward, winograd.to_input, winograd.to_filter),
-            (_winograd_cost, _winograd_to_input_cost, _winograd_cost),
-            strict=True,
-        ):
-            _direction.register("winograd", _form, winograd.applies, _cost, {"T": [dtypes.float32]})
-
-for _direction, _form in zip(
+#: forward, to the input, to the filter: in two and three dimensions, and per channel
+CONVOLUTIONS: Final = (
+    _directions("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    _directions("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
     _directions(
         *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
         depthwise=True,
     ),
+)
+
+for _three in CONVOLUTIONS[:2]:
+    for _at, _form in enumerate((conv_forms.forward, conv_forms.to_input, conv_forms.to_filter)):
+        _three[_at].register("product", _form, conv_forms.is_product, _product_cost(_at))
+    _three[1].register("columns", conv_forms.to_input, conv_forms.can_spread, _columns_cost)
+
+for _direction, _form, _cost in zip(
+    CONVOLUTIONS[0],
+    (winograd.forward, winograd.to_input, winograd.to_filter),
+    (_winograd_cost, _winograd_to_input_cost, _winograd_cost),
+    strict=True,
+):
+    _direction.register("winograd", _form, winograd.applies, _cost, {"T": [dtypes.float32]})
+
+for _direction, _form in zip(
+    CONVOLUTIONS[2],
     (conv_forms.depthwise_forward, conv_forms.depthwise_to_input, conv_forms.depthwise_to_filter),
     strict=True,
 ):

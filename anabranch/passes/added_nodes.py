@@ -31,6 +31,7 @@ def added_node(
     op_def = op_def_of(kind)
     filled = {k: a.default for k, a in op_def.attrs.items() if a.default is not MISSING} | attrs
     name = f"{beside.name}/{label}"
+    # number and line are those of the node beside it: ties are ordered, and errors told, as if the user's operation ran
     node = StepNode(
         op_def, name, list(inputs), tuple(control_inputs), filled, device, beside.number, beside.site, name, {}
     )

@@ -62,6 +62,8 @@ class RemovingOperations(Rewriting):
 
     def merge(self, op: StepNode, first: StepNode) -> None:
         """Takes out an operation; another one of the new graph, which computes the same, stands for it."""
+        # both wait for the same (`cse` compares that), so that to wait for `first` is to wait for all that this
+        # one waited for
         for out, same in zip(op.outputs, first.outputs, strict=True):
             self.stand_for(out, same)
         self._instead[op] = (first,)
@@ -75,6 +77,8 @@ class RemovingOperations(Rewriting):
             sources.update(dict.fromkeys(self.stands_for(control)))
         if len(sources) > MAX_DIRECT:
             sources = {self.add(added_node("NoOp", op, "waits", [], list(sources), op.device)): None}
+        # in terms of the new graph, and of operations that stay: a removed one among the sources was replaced by
+        # its own
         self._instead[op] = tuple(sources)
         for out, value in zip(op.outputs, values, strict=True):
             self.stand_for(out, StepTensor(op, out.value_index, out.dtype, out.shape, value))
@@ -83,6 +87,7 @@ class RemovingOperations(Rewriting):
         """The operations behind an input of one that is removed."""
         op = tensor.op
         if op in self._instead:
+            # all before this one in step order was decided about already, so that no chain has to be followed further
             return self._instead[op]
         # what is fed is there from the start
         if op not in self._members:
@@ -90,6 +95,7 @@ class RemovingOperations(Rewriting):
         if op.op_def.role is not Role.SWITCH:
             return (self.node(op),)
         if tensor not in self._sides:
+            # one for each side, whoever waits for it: it stands behind the Switch, which comes before all of them
             self._sides[tensor] = self.add(side_of(self.tensor(tensor)))
         return (self._sides[tensor],)
 

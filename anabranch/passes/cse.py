@@ -13,6 +13,7 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.control_edges import RemovingOperations
 from anabranch.passes.step_graph import StepGraph
 
+# what is compared is copied, to be the key of a table: larger arrays are taken to differ
 _MAX_COMPARED_BYTES = 4096
 
 
@@ -49,6 +50,7 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
 
 def _merge_constant(tensor: StepTensor, constants: dict[Hashable, StepTensor], rewriting: RemovingOperations) -> None:
     value = tensor.known
+    # by its bytes, so that -0.0 is not 0.0 and NaN is what it is; those of strings would be addresses of objects
     if isinstance(value, np.ndarray) and value.dtype != np.object_ and value.nbytes <= _MAX_COMPARED_BYTES:
         rewriting.stand_for(tensor, constants.setdefault((value.dtype, value.shape, value.tobytes()), tensor))
 
@@ -63,7 +65,9 @@ class _Versions:
         """What an operation that only reads variables sees of them, or None for any other; counts those that write."""
         handles = [t.known for t in op.inputs if isinstance(t.known, ResourceHandle)]
         if op.op_def.only_reads and handles:
+            # equal for two reads exactly if nothing between them may have written one of the variables
             return tuple([(handle, self._count.get(handle, 0)) for handle in handles])
+        # all that is given a handle and does not say that it only reads may write: a call of a function, a loop
         for handle in handles:
             self._count[handle] = self._count.get(handle, 0) + 1
         return None
@@ -71,6 +75,7 @@ class _Versions:
 
 def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple[StepNode, ...]) -> Hashable:
     op_def = op.op_def
+    # to run once is not to run twice where there is state; and what has no outputs has no consumers to redirect
     if (op_def.stateful and read is None) or not op.outputs:
         return None
     if op_def.commutative:

@@ -33,5 +33,7 @@ class Dependencies:
         controls = dict.fromkeys(op.control_inputs)
         transfer = self.step.transfers.get(op)
         if transfer is not None:
+            # also where the two are on different tasks: the step is looked at as a whole, and the cut leaves out what
+            # is on another task (`xla.partitions`)
             controls[transfer.send] = None
         return list(tensors), list(controls)

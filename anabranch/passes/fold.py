@@ -30,6 +30,8 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
     Args:
         task_for: what a program asks for as the device of a resource -> the task, as `ResourceHandle.task` says it.
     """
+    # before anything is removed: whether an operation may be dead is told by the Switches in front of it in the
+    # old graph
     staying = _needed_for_deadness(step)
     rewriting = RemovingOperations(step)
     for op in step.operations:
@@ -40,6 +42,7 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
         elif _passes_known_handle(op, inputs):
             # it stays, since it says whether its consumers are alive, but which resource they use is known
             node = op.copied(inputs, rewriting.inherit(op), op.after)
+            # on the copy: the nodes of the graph that was given belong to whoever made it
             for out in node.outputs:
                 out.known = inputs[0].known
             rewriting.replace(op, node)
@@ -53,9 +56,13 @@ def _needed_for_deadness(step: StepGraph) -> set[StepNode]:
 
     A Merge takes the input that is alive; a fetch of what is on a branch that was not taken is an error.
     """
+    # a Merge that took a known value would find it there from the start, and take it on the branch that is not
+    # taken too
     merged = {t.op for op in step.operations if op.op_def.role is Role.MERGE for t in op.inputs}
     dependent: set[StepNode] = set()
     for op in step.operations:
+        # in step order, so that what an operation takes was looked at before; back edges need no second look, since
+        # what leaves a loop has gone through its Switch
         if op.op_def.role is Role.SWITCH or any(
             e in dependent for e in (*(t.op for t in op.inputs), *op.control_inputs)
         ):
@@ -75,11 +82,13 @@ def _known_outputs(op: StepNode, inputs: list[StepTensor], task_for: Callable[[s
         return [op.attrs["value"]]
     if not op.op_def.portable or not op.outputs:
         return None
+    # before the question about state, for what makes a handle is stateful by its type, though its handle never changes
     if op.outputs[0].dtype is dtypes.resource:
         return _handles(op, inputs, task_for)
     if op.op_def.stateful or op.control_inputs:
         return None
     known = _known_inputs(op, inputs)
+    # of a shape only the sizes are looked at; what stands for the values has no memory behind it
     if known is None or sum(i.size for i in known if not op.op_def.shape_valued) > MAX_FOLDED_ELEMENTS:
         return None
     values = run_on_known_values(op, known)

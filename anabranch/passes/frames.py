@@ -17,6 +17,7 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 
 
+# compared by identity: two loops that look alike are two loops
 @dataclass(slots=True, eq=False)
 class Frame:
     """A loop, or what is outside of all loops (`parent` is None)."""
@@ -37,6 +38,7 @@ class Frames:
 
     all: list[Frame] = field(default_factory=lambda: [Frame("", None, 1, 0)])
     of: dict[StepNode, Frame] = field(default_factory=dict)
+    # a name means a loop only together with the frame around it: two loops may hold an inner one of the same name
     _children: dict[tuple[int, str], Frame] = field(default_factory=dict)
 
     @property
@@ -62,6 +64,8 @@ class Frames:
 
     def of_part(self, operations: Iterable[StepNode]) -> Frames:
         """All frames, and where these operations run; nothing of the others."""
+        # `first` is an operation of the whole step, which one task's part must not hold; it is for errors found
+        # before the cut
         frames = [replace(f, first=None) for f in self.all]
         part = Frames([])
         for frame, own in zip(self.all, frames, strict=True):
@@ -91,8 +95,10 @@ def find_frames(dependencies: Dependencies) -> Frames:
         return frames
     for op in step.operations:
         tensors, controls = dependencies.of(op)
+        # step order, without back edges: what an operation takes has its frame already
         frames.of[op] = _common_frame(op, [*(t.op for t in tensors), *controls], frames)
         _check_place(op, frames)
+    # only now have the NextIterations their frames: each comes after the Merge that takes its value
     _check_back_edges(dependencies, frames)
     _check_ends(dependencies, frames)
     return frames
@@ -102,6 +108,8 @@ def _common_frame(op: StepNode, sources: Iterable[StepNode], frames: Frames) -> 
     common: Frame | None = None
     first: StepNode | None = None
     for source in sources:
+        # a Merge keeps its constants (`fold` leaves them, to learn whether they are dead), so that their frame
+        # counts there
         if source.type == "Const" and not source.control_inputs and op.op_def.role is not Role.MERGE:
             continue  # it will be folded; what is the same everywhere stands in no frame
         frame = frames.home(source)
@@ -140,6 +148,7 @@ def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
         back = [t for t in inputs if t.op.op_def.role is Role.NEXT_ITERATION]
         if any(not is_back_edge(op, t) for t in back):
             _refuse(op, f"takes the value of {back[0].name!r}", "only a Merge takes the value of a NextIteration")
+        # its value belongs to the next iteration, and who waits for it here to this one
         if any(c.op_def.role is Role.NEXT_ITERATION for c in op.control_inputs):
             _refuse(op, "waits for a NextIteration", "let it wait for what the NextIteration takes")
         if back:

@@ -95,11 +95,13 @@ class _Lowering(Rewriting):
         inner: Callable[[StepNode, StepNode], bool],
     ) -> None:
         super().__init__(step)
+        # a copy, for conditionals in the bodies of those that were chosen join them on the way
         self.chosen, self.order, self.inner = set(chosen), order, inner
         #: operation that was lowered -> the last node of what it became, as dead or alive as it would be
         self.done: dict[StepNode, StepNode] = {}
         #: results of lowered loops for which something from before the loop stands
         self.unchanged: set[StepTensor] = set()
+        # of the step as it was: what is not taken there needs no record, however many nodes this pass adds
         self.used = {t for op in step.operations for t in op.inputs}.union(step.fetches)
         #: result of a lowered conditional -> what its branches give
         self.sides: dict[StepTensor, _Sides] = {}
@@ -125,6 +127,7 @@ class _Lowering(Rewriting):
                 # what is lowered of these is in `order` too, and is waited for by its end
                 after = self.nodes(a for a in op.after if a not in self.chosen)
                 self.keep(op, control_inputs=self.controls_of(op), after=after + self._earlier(op))
+        # to run a conditional or loop that is gone is to run it to its end
         targets = [self.done.get(op) or self.node(op) for op in self.step.targets]
         lowered = self.result(targets=targets, colocated=self.colocated)
         # nobody takes the sides of a Switch that a branch has no use for, nor what only these need
@@ -139,6 +142,8 @@ class _Lowering(Rewriting):
         first = len(self.operations)
         parts = _LoweredLoop(self, op) if op.op_def.role is Role.LOOP else _Conditional(self, op)
         parts.lower()
+        # of the gate, since all that the operation becomes waits for it; `after`, since an order between operations on
+        # a variable holds also where one of them is dead
         parts.gate.after = self._earlier(op) + self.nodes(e for e in self.order.get(op, ()) if e not in self.chosen)
         copies = self.operations[first:]
         # they go through `run` once more, where those are lowered that have to be
@@ -150,6 +155,7 @@ class _Lowering(Rewriting):
 
     def _complete(self, op: StepNode) -> None:
         """Takes a node that this pass has made, and that nobody else knows, into the new graph."""
+        # the copy was made in this pass: what it names may have been lowered since, and nobody else holds it
         op.control_inputs = self.controls_of(op)
         op.inputs = [self.tensor(t) for t in op.inputs]
         self.operations.append(op)
@@ -160,6 +166,7 @@ class _Lowering(Rewriting):
         A loop may give back what it was given. Who takes that waits for the end of the loop.
         """
         controls = dict.fromkeys(self.done.get(c) or self.node(c) for c in op.control_inputs)
+        # the value is there from before the loop, and whoever took it as a result counted on what the loop has done
         controls.update((self.done[t.op], None) for t in op.inputs if t in self.unchanged)
         return tuple(controls)
 
@@ -209,6 +216,8 @@ class _LoweredOperation:
 
     def constant(self, value: int, after: StepNode) -> StepTensor:
         """Adds an int32 scalar."""
+        # a constant waits for nothing of its own accord: without `after` it would be alive where the branch or
+        # loop is not
         held = np.array(value, np.int32)
         kind = (dtypes.int32, _SCALAR)
         return self.add("Const", [], f"number_{value}", [after], [kind], value=held, dtype=dtypes.int32).outputs[0]
@@ -237,9 +246,12 @@ class _LoweredOperation:
         """Copies the operations of a function; returns its results."""
         prefix = f"{self.op.name}/{label}/"
         copies: dict[StepNode, StepNode] = {}
+        # by the names of this copy: each copy of a body is placed by itself
         self.lowering.colocated.update((prefix + name, op) for name, op in body.colocated.items())
         for inner in body.operations:
             inputs = [values[t] for t in inner.inputs]
+            # a function's operations come in an order that respects their edges, so that what is no copy yet is a
+            # parameter
             controls = [copies[c] for c in inner.control_inputs if c in copies]
             parameters = [values[t] for c in inner.control_inputs if c not in copies for t in c.outputs]
             # nothing else ties it to its branch or iteration: it would run when that is not taken
@@ -256,12 +268,16 @@ class _LoweredOperation:
         if tensor.op.op_def.role is not Role.SWITCH:
             return tensor.op
         if tensor not in self._sides:
+            # the Switch runs whichever side is alive; a node on the one side runs only with it
             self._sides[tensor] = self.lowering.add(side_of(tensor))
         return self._sides[tensor]
 
     def _copy(self, inner: StepNode, inputs: list[StepTensor], controls: list[StepNode], prefix: str) -> StepNode:
         node = inner.copied(inputs, tuple(controls))
+        # the origin stays that of the function's operation: by it random counters and private queues are found, whether
+        # the body is compiled or lowered (0032)
         node.name = prefix + inner.name
+        # as if the body had been built inside of the device scope that its caller was built in
         node.device = _merged_devices(self.op.device, inner.device)
         if "_class" in inner.attrs:
             node.attrs = inner.attrs | {"_class": [_colocated_inside(group, prefix) for group in inner.attrs["_class"]]}
@@ -272,6 +288,8 @@ class _LoweredOperation:
         for out, result in zip(self.op.outputs, results, strict=True):
             if result is not None:
                 self.lowering.stand_for(out, result)
+        # nothing runs in the branches of a conditional without results (`StepFunction.operations`): its end is
+        # its beginning
         self.lowering.done[self.op] = self.add("NoOp", [], "done", last or [self.gate])
 
 
@@ -300,9 +318,11 @@ class _Conditional(_LoweredOperation):
         """All, but of the results of a conditional with the same predicate only one: they are there or not together."""
         lowering = self.lowering
         self.selector = lowering.outside.get(self.inputs[0], self.inputs[0])
+        # an If and a Case may have the same predicate: what one branch of the one gave is not for a branch of the other
         count = len(self.op.attrs["branches"]) if self.op.op_def.role is Role.CASE else 2
         known_sides = {t: lowering.sides[t] for t in computed if t in lowering.sides}
         self.sides = {t: s for t, s in known_sides.items() if s.selector is self.selector and len(s.results) == count}
+        # taking the others as well, the gate would have an input for every result that is handed on, and wait no longer
         first: dict[StepNode, StepTensor] = {}
         return [t for t in computed if t not in self.sides or first.setdefault(self.sides[t].gate, t) is t]
 
@@ -314,9 +334,11 @@ class _Conditional(_LoweredOperation):
         sides = []
         for number, (label, function) in enumerate(branches.items()):
             body = self.op.function(function.name)
+            # any value would do that is alive in this branch only; the chooser is one that each conditional has
             pivot = self.primitive("Identity", [self._in_branch(self.chooser, number)], f"{label}/pivot")
             sides.append(self.copy_body(body, self._parameters(body, number), label, pivot))
         merges = [self._merge(i, list(results)) for i, results in enumerate(zip(*sides, strict=True))]
+        # all of them, also those that nobody takes: what a branch does may stand behind one of these
         self.finish([merge.outputs[0] for merge in merges[: len(self.op.outputs)]], merges)
 
     def _if(self) -> tuple[list[StepTensor], dict[str, Any]]:
@@ -325,6 +347,7 @@ class _Conditional(_LoweredOperation):
 
     def _case(self) -> tuple[list[StepTensor], dict[str, Any]]:
         """A test for each branch but the last, which is also taken where no branch has the number."""
+        # numbers that no branch has fall through all tests, and reach the last branch, as TensorFlow has it
         branches = {f"branch{i}": function for i, function in enumerate(self.op.attrs["branches"])}
         tests = [
             self.computed("Equal", [self.chooser, self.constant(i, self.gate)], f"is_{i}", dtypes.bool, T=dtypes.int32)
@@ -335,15 +358,19 @@ class _Conditional(_LoweredOperation):
     def _in_branch(self, tensor: StepTensor, number: int) -> StepTensor:
         """A tensor from outside as a branch sees it: what comes through the tests before."""
         last = number == len(self.tests)
+        # on the false side of each: a branch is taken only where none before it was
         for test in range(number):
             tensor = self._switch(tensor, test).outputs[0]
         return tensor if last else self._switch(tensor, number).outputs[1]
 
     def _switch(self, tensor: StepTensor, test: int) -> StepNode:
+        # one Switch for both sides, however many branches and parameters take the tensor
         key = test, tensor
         if key not in self.switches:
             name = f"switch_{len(self.switches)}"
             self.switches[key] = self.primitive("Switch", [tensor, self.tests[test]], name)
+            # of a Switch behind a Switch the first tensor counts, so that nested conditionals know a predicate
+            # that they share
             source = self.lowering.outside.get(tensor, tensor)
             self.lowering.outside.update(dict.fromkeys(self.switches[key].outputs, source))
         return self.switches[key]
@@ -353,6 +380,8 @@ class _Conditional(_LoweredOperation):
         for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
             values[parameter] = tensor
             if tensor in self.sides:
+                # not gated: it hangs on the other conditional, so that a copy that takes nothing else waits for
+                # this one's pivot
                 values[parameter] = self.lowering.tensor(self.sides[tensor].results[number])
             # a constant of an enclosing branch that is lowered in the same round is known soon
             elif not tensor.is_known and tensor.op.type != "Const":
@@ -371,6 +400,7 @@ class _Conditional(_LoweredOperation):
             merged = self.primitive("Identity", [merged], f"merge_{position}", [self.gate]).outputs[0]
         while alive:
             label = f"merge_{position}" if len(alive) == 1 else f"merge_{position}_{len(alive)}"
+            # from the last branch backwards, against the chain of tests: at each Merge the sides differ in one test
             merge = self.primitive("Merge", [merged, alive.pop()], label, N=2)
             merged = merge.outputs[0]
         # a Merge has the shape of its first input, which the other branch need not have
@@ -387,7 +417,10 @@ class _Variable:
     def __init__(self, loop: _LoweredLoop, tensor: StepTensor, name: str, shape: TensorShape) -> None:
         self._loop, self._name = loop, name
         enter = loop.enter(tensor, f"enter_{name}", False)
+        # what the body says of its parameter holds in all iterations; what enters may have a shape of the first
+        # one only
         enter.outputs[0].shape = shape
+        # the second input comes in `next`, when there is a body to compute it
         self.merge = loop.primitive("Merge", [enter.outputs[0]], f"merge_{name}", N=2)
 
     def switch(self, condition: StepTensor) -> None:
@@ -398,6 +431,7 @@ class _Variable:
         # what comes from outside of the body is alive in the last test as well, and would begin one iteration more
         controls = [] if tensor in self._loop.gated else [pivot]
         following = self._loop.primitive("NextIteration", [tensor], f"next_{self._name}", controls)
+        # in place: nobody but this pass has the Merge yet
         self.merge.inputs = [self.merge.inputs[0], following.outputs[0]]
 
     def leave(self) -> StepNode:
@@ -415,6 +449,7 @@ class _LoweredLoop(_LoweredOperation):
         # the first input bounds the number of iterations, for those who need room beforehand; lists grow
         if op.type == "_RecordingWhile":
             self.inputs = self.inputs[1:]
+        # of the condition, too: it runs once more than the body, and its effects have a place in the order as well
         ordered = _keeps_order(self.condition) or _keeps_order(self.body)
         self.parallel_iterations = 1 if ordered else max(attrs["parallel_iterations"], 1)
         self._enter_all()
@@ -437,15 +472,20 @@ class _LoweredLoop(_LoweredOperation):
         )
 
     def _enter_all(self) -> None:
+        # a body gives a fixed parameter back as it came, so that it needs no Merge, Switch and NextIteration in
+        # each iteration
         fixed = fixed_parameters(self.body)
         shapes = [p.shape for p in self.body.inputs]
         # one at least: an iteration begins with the Merge, and goes on by the Switch, of the first
-        changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
+        changing = [i for i in range(len(self.inputs)) if not fixed[i]] or list(range(len(self.inputs)))[:1]
         self.outside = dict(enumerate(self.inputs))
         for i, tensor in enumerate(self.inputs):
             if i not in changing and not tensor.is_known:
+                # an Enter that is constant gives its value to every iteration
                 self.outside[i] = self.enter(tensor, f"constant_{i}", True).outputs[0]
         self.variables = {i: _Variable(self, self.inputs[i], str(i), shapes[i]) for i in changing}
+        #: where there are none at all: one that carries nothing
+        self.turns = [] if self.inputs else [_Variable(self, self.constant(0, self.gate), "turn", _SCALAR)]
         self._enter_records()
 
     def _enter_records(self) -> None:
@@ -457,21 +497,25 @@ class _LoweredLoop(_LoweredOperation):
         self.count = _Variable(self, self.constant(0, self.gate), "count", _SCALAR)
         size = len(self.inputs)
         for k in range(len(self.records)):
+            # behind the loop variables and the count; a record that nobody takes would hold memory of every iteration
             if self.op.outputs[size + 1 + k] in self.lowering.used:
                 start = self.add("_RecordStart", [], f"record_{k}", [self.gate], [(dtypes.variant, _SCALAR)])
                 self.lists[k] = _Variable(self, start.outputs[0], f"record_{k}", _SCALAR)
 
     @property
     def _all_variables(self) -> list[_Variable]:
-        return [*self.variables.values(), *([self.count] if self.count else []), *self.lists.values()]
+        count = [self.count] if self.count else []
+        return [*self.variables.values(), *self.turns, *count, *self.lists.values()]
 
     def _trace_condition(self) -> None:
-        first = next(iter(self.variables.values())).merge
+        # any of them: all Merges of a loop are alive in each iteration, and in the last test
+        first = self._all_variables[0].merge
         inside = dict(self.outside)
         inside.update((i, v.merge.outputs[0]) for i, v in self.variables.items())
         self.gated.update(v.merge.outputs[0] for v in self._all_variables)
         values = {p: inside[i] for i, p in enumerate(self.condition.inputs)}
         truth = self.copy_body(self.condition, values, "cond", first)[0]
+        # a condition that takes nothing of the iteration, such as a constant, would be there once and not in each
         controls = [] if truth in self.gated else [first]
         truth = self.truth(truth, "cond/truth", controls)
         self.going_on = self.primitive("LoopCond", [truth], "loop_cond", controls)
@@ -479,13 +523,15 @@ class _LoweredLoop(_LoweredOperation):
             variable.switch(self.going_on.outputs[0])
 
     def _trace_body(self) -> list[StepTensor]:
-        first = next(iter(self.variables.values()))
+        first = self._all_variables[0]
         self.pivot = self.primitive("Identity", [first.sides[1]], "body/pivot")
         inside = dict(self.outside)
         inside.update((i, v.sides[1]) for i, v in self.variables.items())
         # in the last iteration the condition is computed and the body is not: what the condition gated is alive there
         self.gated = {v.sides[1] for v in self._all_variables}
         results = self.copy_body(self.body, {p: inside[i] for i, p in enumerate(self.body.inputs)}, "body", self.pivot)
+        for variable in self.turns:
+            variable.next(variable.sides[1], self.pivot)
         if self.count is not None:
             one = self.constant(1, self.pivot)
             more = self.computed("AddV2", [self.count.sides[1], one], "count", dtypes.int32, T=dtypes.int32)
@@ -500,11 +546,14 @@ class _LoweredLoop(_LoweredOperation):
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
-        last = list(exits.values())
+        last = [*exits.values(), *(variable.leave() for variable in self.turns)]
+        # no Exit for what never changes: the value before the loop is the one after it
         results: list[StepTensor | None] = [
             exits[i].outputs[0] if i in exits else self._unchanged(i, last[0]) for i in range(len(self.inputs))
         ]
         for i, leaving in exits.items():
+            # an Exit made here has the shape of the Enter; what the loop says of its results was found with all
+            # iterations in view
             leaving.outputs[0].shape = self.op.outputs[i].shape
         if self.count is not None:
             last.append(self.count.leave())

@@ -37,7 +37,9 @@ def prune(
         [*(t.op for t in fetches if t not in given_tensors), *targets], given_tensors, fed_placeholders
     )
     ordered = in_execution_order(needed, given_tensors)
+    # one copy for all: who shares a tensor or a function in the graph shares it in the step
     copy = GraphCopy(functions_of(ordered[0].graph, ordered) if ordered else {})
+    # before anything is connected, so that consumers find these and not the outputs of the operations behind them
     fed = [copy.give(tensor) for tensor in feeds]
     for tensor, value in known.items():
         copy.give(tensor, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from anabranch.core.roles import Role
@@ -50,6 +50,7 @@ class Rewriting:
 
     def knows(self, tensor: StepTensor, value: TensorValue) -> StepTensor:
         """Lets a tensor be known; returns what stands for it. Who takes that does not need its operation any more."""
+        # a copy without inputs lends its name (0032): the tensor is not one that an operation of the step computes
         op = tensor.op.copied([], ()) if tensor.op in self._members else tensor.op
         known = self._tensors[tensor] = StepTensor(op, tensor.value_index, tensor.dtype, tensor.shape, value)
         return known
@@ -85,6 +86,7 @@ class Rewriting:
         if self._names is None:
             self._names = {op.name for op in self.step.operations}
         name, count = node.name, 0
+        # nobody else has seen the node, so that it may still be renamed
         while node.name in self._names:
             count += 1
             node.name = f"{name}_{count}"
@@ -92,11 +94,16 @@ class Rewriting:
         self.operations.append(node)
         return node
 
-    def replace(self, op: StepNode, new: StepNode) -> StepNode:
-        """Takes a node into the new graph in place of one of the old, with the same outputs; returns it."""
+    def replace(self, op: StepNode, new: StepNode, left: Sequence[int] | None = None) -> StepNode:
+        """Takes a node into the new graph in place of one of the old; returns it.
+
+        Args:
+            left: the positions of the old one's outputs that the new one has; default: all.
+        """
         self.operations.append(new)
         self._nodes[op] = new
-        for old, successor in zip(op.outputs, new.outputs, strict=True):
+        outputs = op.outputs if left is None else [op.outputs[i] for i in left]
+        for old, successor in zip(outputs, new.outputs, strict=True):
             # what a pass has put in place of one output before stays
             self._tensors.setdefault(old, successor)
         if _has_back_edge(new):
@@ -148,6 +155,8 @@ def step_of_members(operations: list[StepNode], fetches: list[StepTensor], feeds
     members = set(operations)
     rewriting = Rewriting(StepGraph(operations, fetches, [], feeds))
     for op in operations:
+        # what the others do was done before the first of these began: the members run as one, when all that they
+        # wait for is
         controls = rewriting.nodes(c for c in op.control_inputs if c in members)
         rewriting.keep(op, control_inputs=controls, after=rewriting.nodes(a for a in op.after if a in members))
     return rewriting.result()
@@ -168,5 +177,6 @@ def needed_by_ends(step: StepGraph, also: Iterable[StepNode] = ()) -> set[StepNo
             needed.add(op)
             stack.extend(t.op for t in op.inputs)
             stack.extend(op.control_inputs)
+            # what it comes after has to be a part of the step as well (`verify`)
             stack.extend(op.after)
     return needed

@@ -39,10 +39,12 @@ def _unneeded_bounds(step: StepGraph) -> set[StepTensor]:
     bounds: set[StepTensor] = set()
     for op in step.operations:
         if op.type == "_RecordingWhile" and taken.isdisjoint(_records(op)):
+            # the bound is its first input
             bounds.add(op.inputs[0])
             needed.update(op.inputs[1:])
         else:
             needed.update(op.inputs)
+    # one that is fed or fetched, or that anything else takes as well, stays
     return bounds - needed
 
 

@@ -29,6 +29,7 @@ def verify(step: StepGraph, stage: str) -> None:
         if any(output.op is not op for output in op.outputs):
             _fail(stage, op, "gives outputs that belong to another")
         for tensor in op.inputs:
+            # the other end of a back edge may come later, but it has to be in the step
             _check_input(stage, op, tensor, fed, members if is_back_edge(op, tensor) else done)
         for earlier in (*op.control_inputs, *op.after):
             if earlier not in done:
@@ -48,6 +49,7 @@ def verify(step: StepGraph, stage: str) -> None:
 def _check_input(stage: str, op: StepNode, tensor: StepTensor, fed: set[StepTensor], computed: set[StepNode]) -> None:
     if not _is_available(tensor, fed, computed):
         _fail(stage, op, f"comes before its input {tensor.name!r}")
+    # a pass that copied a node and forgot one of its consumers leaves it the old node's tensor, which has the same name
     if not tensor.is_known and tensor.op in computed and tensor.op.outputs[tensor.value_index] is not tensor:
         _fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
 

@@ -25,6 +25,8 @@ def spans_devices(op: StepNode, request: Callable[[StepNode], PlacementRequest])
     merged = DeviceSpec()
     for name in _asked(op, request):
         spec = DeviceSpec.from_string(name)
+        # whoever comes second prevails in a merge, so that the two differ exactly where both state a part, and
+        # not the same
         if merged.make_merged_spec(spec) != spec.make_merged_spec(merged):
             return True
         merged.merge_from(spec)
@@ -38,8 +40,10 @@ def request_of_whole(op: StepNode, request: Callable[[StepNode], PlacementReques
         request: what is asked for an operation alone.
     """
     parts = [request(inner) for inner in _with_bodies(op)]
+    # what a rule of the policy says of any of them overrides what the program says of all, as within a group
     stated = [part for part in parts if part.device]
     ruled = [part for part in stated if part.source != PROGRAM]
+    # without bodies, or without anything asked for in them, the operation's own request and its source
     if len(parts) == 1 or not stated:
         return parts[0]
     merged = DeviceSpec()
@@ -49,6 +53,7 @@ def request_of_whole(op: StepNode, request: Callable[[StepNode], PlacementReques
 
 
 def _with_bodies(op: StepNode) -> Iterator[StepNode]:
+    # no recursion: bodies may be nested deeper than Python's own stack allows
     stack = [op]
     while stack:
         op = stack.pop()
@@ -59,6 +64,7 @@ def _with_bodies(op: StepNode) -> Iterator[StepNode]:
 def _asked(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> Iterator[str]:
     for inner in _with_bodies(op):
         yield request(inner).device
+        # a variable that a body takes as a parameter has its request at the call, where the handle comes from
         for tensor in inner.inputs:
             if tensor.dtype.name == "resource":
                 yield request(tensor.op).device

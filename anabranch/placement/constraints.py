@@ -88,6 +88,7 @@ class UnionFind:
         if item not in parent:
             parent[item], self._size[item] = item, 1
             return item
+        # path halving: each look-up shortens the way for the next; a second pass over the way is not needed
         while parent[item] != item:
             parent[item] = parent[parent[item]]
             item = parent[item]
@@ -98,6 +99,7 @@ class UnionFind:
         a, b = self.find(a), self.find(b)
         if a == b:
             return
+        # the smaller set goes below, so that ways grow with the logarithm of the size
         if self._size[a] < self._size[b]:
             a, b = b, a
         self._parent[b] = a
@@ -133,6 +135,7 @@ class Constraints:
                 operations, where they were created, and the devices that there are.
         """
         groups = _Joining(step, self.request).groups()
+        # all requests of a group before its devices: what one member asks for may leave another no choice
         for group in groups:
             self._merge_requests(group)
             self._find_feasible(group)
@@ -147,6 +150,7 @@ class Constraints:
         # one operation for each request is enough: most of a program ask for the same few devices
         for asked, op in {self.request(op).device: op for op in operations}.items():
             alone = Group([op], spec=DeviceSpec.from_string(asked), asked_by={"device": op} if asked else {})
+            # it would be given up if the operation were placed; only job and task would not
             if self.soft:
                 alone.spec = alone.spec.replace(device_index=None, device_type=None)
             if not any(alone.spec.covers(device.spec) for device in self.devices):
@@ -163,6 +167,7 @@ class Constraints:
             self._merge(group, op, DeviceSpec.from_string(request.device))
 
     def _merge(self, group: Group, op: StepNode, asked: DeviceSpec) -> None:
+        # part by part: a request may be partial, and two that state different parts do not contradict each other
         stated = {part: value for part in _FIELDS if (value := getattr(asked, part)) is not None}
         clashes = [part for part, value in stated.items() if getattr(group.spec, part) not in (None, value)]
         if clashes:
@@ -176,8 +181,10 @@ class Constraints:
     def _ignore(self, group: Group, op: StepNode, clashes: list[str]) -> None:
         """Goes on without what an operation asks for, if that is allowed."""
         first = group.asked_by[clashes[0]]
+        # as TensorFlow: an optimizer or a tower may name its own device around the variables of another
         if op in group.followers:
             return
+        # soft placement never gives up job or task: what is there, files and variables, is not anywhere else
         if not self.soft or not {"device_type", "device_index"}.issuperset(clashes):
             raise self._contradiction(group, first, op)
         group.relaxed = f"{op.name} asks for {self._asked(op)}, and {first.name}, beside it, for another device"
@@ -208,6 +215,7 @@ class Constraints:
             spec = group.spec.replace(**dict.fromkeys(given_up))
             group.feasible = self._able(group, spec)
             if group.feasible:
+                # what was given up while the requests were merged has been told already
                 group.relaxed = group.relaxed or self._why_not(group)
                 return
         raise self._infeasible(group)
@@ -217,17 +225,21 @@ class Constraints:
 
     def can_run(self, device: Device, op: StepNode) -> bool:
         """Whether a device has a kernel for an operation."""
+        # strings, files and Python functions are work of the host, whose devices are the CPUs (0016)
         return (device.device_type == "CPU" or not self.host_work(op)) and device.supports(op)
 
     def _why_not(self, group: Group) -> str:
         covered = [d for d in self.devices if group.spec.covers(d.spec)]
         if not covered:
             return f"there is no device {group.spec.to_string()}"
+        # there is one: if every device that is covered could run every member, one of them would have been feasible
         unable = next(op for op in group.members if not all(self.can_run(d, op) for d in covered))
         return f"no kernel for {unable.type} on {group.spec.to_string() or 'any one device'}"
 
     def _infeasible(self, group: Group) -> InvalidArgumentError:
         covered = [d for d in self.devices if group.spec.covers(d.spec)]
+        # the operation that first stated a part is who has to be told, though another of the group may be the one
+        # that cannot
         asking = next(iter(group.asked_by.values()), group.members[0])
         unable = [op for op in group.members if covered and not any(self.can_run(d, op) for d in covered)]
         op = unable[0] if unable else asking if asking in group.members else group.members[0]
@@ -254,6 +266,7 @@ def _reaches_over(op: StepNode, request: Callable[[StepNode], PlacementRequest])
     """Whether an operation calls functions on resources for which several devices are asked."""
     if not op.op_def.calls_functions:
         return False
+    # only calls: any other operation takes its resources itself, and runs where they are
     return len({request(t.op).device for t in op.inputs if t.dtype.name == "resource"} - {""}) > 1
 
 
@@ -265,6 +278,7 @@ class _Joining:
         self._request = request
         self._sets = UnionFind()
         self._members = set(step.operations)
+        # operations that run come last, and prevail: an operation that runs is placed, and not only asked
         self._by_name = {**step.colocated, **{op.name: op for op in step.operations}}
         self._outside: dict[StepNode, None] = {}
         self._reasons: dict[StepNode, str] = {}
@@ -273,6 +287,7 @@ class _Joining:
 
     def groups(self) -> list[Group]:
         for op in self._step.operations:
+            # it has a group also where nothing joins it to another
             self._sets.find(op)
             self._join_class(op)
             self._join_resources(op)
@@ -299,6 +314,7 @@ class _Joining:
                 self._sets.union(op, other)
 
     def _join_resources(self, op: StepNode) -> None:
+        # joined to all of its resources it would join them to each other, and their requests contradict
         if _reaches_over(op, self._request):
             return
         for tensor in op.inputs:
@@ -326,6 +342,7 @@ class _Joining:
         for tensor in merge.inputs:
             self._sets.union(merge, tensor.op)
             self._reasons[tensor.op] = f"{merge.name!r} takes its value from iteration to iteration"
+            # like the users of a resource: what they ask for themselves yields to what the Enter asks for
             if is_back_edge(merge, tensor):
                 self._consumers.update((merge, tensor.op))
 
@@ -336,6 +353,7 @@ class _Joining:
     def _collect(self) -> list[Group]:
         groups: dict[Hashable, Group] = {}
         for op in self._step.operations:
+            # a dictionary keeps the order of the first members, on which the report and the placers' choices depend
             groups.setdefault(self._sets.find(op), Group()).members.append(op)
         for op in self._outside:
             group = groups.get(self._sets.find(op))
@@ -347,6 +365,7 @@ class _Joining:
             if group is not None and handle not in group.resources:
                 group.resources.append(handle)
         for group in groups.values():
+            # who was colocated by name has asked for it, and contradicting that stays an error
             group.followers = {op for op in group.members if op in self._consumers} - self._colocated
             group.reason = next((self._reasons[op] for op in group.members if op in self._reasons), "")
         return list(groups.values())

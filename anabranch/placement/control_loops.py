@@ -59,6 +59,7 @@ class _ControlLoops(Rewriting):
         # whoever enters a loop in each iteration of another goes round in that one as well
         for (position, task), device in list(self._devices.items()):
             outer = frames.all[position].parent
+            # up to the root, which nobody has to enter
             while outer is not None and outer.parent is not None:
                 self._devices.setdefault((outer.position, task), device)
                 outer = outer.parent
@@ -70,16 +71,20 @@ class _ControlLoops(Rewriting):
         begun = {0}
         for op in self.step.operations:
             frame = self._frames.home(op)
+            # before its first operation, which is an Enter: the control loop's nodes come before all Recvs that
+            # wait for its Merge
             if frame.position not in begun:
                 begun.add(frame.position)
                 self._begin(frame, op)
             self.keep(op)
             for node in self._turns.get(op, ()):
+                # the condition may have been copied when it was kept
                 node.inputs = [self.tensor(t) for t in node.inputs]
                 self.add(node)
-        return self.result(), {place: self.node(merge) for place, merge in self._triggers.items()}
+        return self.result(), self._triggers
 
     def _begin(self, frame: Frame, first: StepNode) -> None:
+        # a loop on one task needs none: whatever is received in it comes from the same executor
         tasks = [task for position, task in self._devices if position == frame.position]
         if len(tasks) == 1:
             return
@@ -91,6 +96,7 @@ class _ControlLoops(Rewriting):
                 f"the loop {frame.name!r} has operations on {len(tasks)} tasks, and no LoopCond that tells all of them "
                 "when it ends; put it on one device, or let its Switches take a LoopCond",
             )
+        # in an order that does not depend on that of the operations, for the label numbers the loops
         for task in sorted(tasks):
             self._add_loop(frame, task, condition, first)
 
@@ -98,6 +104,7 @@ class _ControlLoops(Rewriting):
         device = self._devices[frame.position, task]
         kind = (dtypes.bool, TensorShape([]))
         nothing = added_node("Const", first, "control", outputs=[kind], value=np.False_, dtype=dtypes.bool).outputs[0]
+        # known, and so everywhere: it is not sent, and does not run; the value is never looked at
         nothing.known = np.False_
         assert frame.parent is not None
         outer = self._triggers.get((frame.parent.position, task))
@@ -120,13 +127,17 @@ class _ControlLoops(Rewriting):
             parallel_iterations=frame.parallel_iterations,
         )
         if outer is not None:
+            # what it takes is known, and has no frame: this is what makes it enter in each iteration of the loop around
             enter.control_inputs = (outer,)
         merge = added("Merge", first, [], 1, N=2)
+        # a Merge also says which of its inputs came
         merge.outputs.append(StepTensor(merge, 1, dtypes.int32, TensorShape([])))
         switch = added("Switch", condition, [merge.outputs[0], condition.outputs[0]], 2)
         following = added("NextIteration", condition, [switch.outputs[1]], 1)
+        # only now, since the two take each other's values
         merge.inputs = [enter.outputs[0], following.outputs[0]]
         self.add(enter)
         self.add(merge)
+        # they take the condition, and have to come after it in the order of the step
         self._turns.setdefault(condition, []).extend((switch, following))
         self._triggers[frame.position, task] = merge

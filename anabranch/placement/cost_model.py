@@ -23,21 +23,51 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 _FORMAT = "anabranch cost model 1"
 
 
+def _check_not_negative(**numbers: object) -> None:
+    # what stands in a file need not be a number at all
+    for name, number in numbers.items():
+        if not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, got {number!r}")
+
+
+def _check_positive(**numbers: object) -> None:
+    _check_not_negative(**numbers)
+    for name, number in numbers.items():
+        if not number:
+            raise ValueError(f"{name} must be positive, got {number!r}")
+
+
 @dataclass(slots=True)
 class Rates:
-    """What a type of device can do: bytes/s of memory, FLOP/s, and seconds that any operation takes at least."""
+    """What a type of device can do: bytes/s of memory, FLOP/s, and seconds that any operation takes at least.
+
+    Raises (when made):
+        ValueError: one of these is not a positive number.
+    """
 
     bytes_per_second: float = 1e10
     flops_per_second: float = 1e11
     overhead: float = 1e-6
 
+    def __post_init__(self) -> None:
+        _check_positive(bytes_per_second=self.bytes_per_second, flops_per_second=self.flops_per_second)
+        # positive as well: the time of an island is divided by what its operations are estimated to take
+        _check_positive(overhead=self.overhead)
+
 
 @dataclass(slots=True)
 class TransferRate:
-    """What sending costs: seconds for any tensor, and bytes/s; a rate of 0: nothing is copied."""
+    """What sending costs: seconds for any tensor, and bytes/s; a rate of 0: nothing is copied.
+
+    Raises (when made):
+        ValueError: one of these is negative, or no number.
+    """
 
     latency: float
     bytes_per_second: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(latency=self.latency, bytes_per_second=self.bytes_per_second)
 
     def seconds(self, size: int) -> float:
         """The time that `size` bytes take."""
@@ -51,12 +81,16 @@ class Mean:
     seconds: float = 0.0
     count: int = 0
 
+    def __post_init__(self) -> None:
+        _check_not_negative(seconds=self.seconds, count=self.count)
+
     def add(self, seconds: float) -> None:
         self.count += 1
         self.seconds += (seconds - self.seconds) / self.count
 
 
 def _default_rates() -> dict[str, Rates]:
+    # rough figures, for sessions that have measured nothing (`Session.measure_costs`)
     return {"CPU": Rates(), "GPU": Rates(1e12, 1e13, 3e-6), "TPU": Rates(1e12, 1e14, 3e-6)}
 
 
@@ -87,7 +121,10 @@ class CostModel:
 
     def estimate(self, op: StepNode, device_type: str) -> float:
         """What an operation would take by its bytes and FLOPs (s)."""
+        # of a type that another package brings nothing is known: it is noted as a CPU's, so that a saved file
+        # shows what to set
         rates = self.rates.get(device_type) or self.rates.setdefault(device_type, Rates())
+        # the larger of the two: memory and arithmetic work at the same time
         return rates.overhead + max(touched_bytes(op) / rates.bytes_per_second, flops(op) / rates.flops_per_second)
 
     def transfer_seconds(self, source_type: str, destination_type: str, size: int) -> float:
@@ -146,6 +183,7 @@ class CostModel:
             raise ValueError(f"its format is {content['format']!r}, expected {_FORMAT!r}")
         return cls(
             {name: Rates(**fields) for name, fields in content["rates"].items()},
+            # the entry for any other pair of types must be there, whatever the file says
             {**_default_transfers(), **{n: TransferRate(**f) for n, f in content["transfers"].items()}},
             {name: Mean(**fields) for name, fields in content["measured"].items()},
         )
@@ -168,6 +206,7 @@ def _guessed(tensor: StepTensor) -> tuple[int, ...] | None:
 
 def size_of(tensor: StepTensor) -> int:
     """How many bytes a tensor has; unknown dimensions are guessed."""
+    # of strings, resources and variants no size is known
     return elements(tensor) * max(1, tensor.dtype.size)
 
 

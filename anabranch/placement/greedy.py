@@ -61,9 +61,11 @@ def _spread(simulation: Simulation, feasible: Sequence[Sequence[int]]) -> list[i
         group = simulation.jobs[at].group
         if chosen[group] < 0:
             ends = [clock.end_on(at, device) for device in feasible[group]]
+            # `index` finds the first, which the session prefers
             chosen[group] = feasible[group][ends.index(min(ends))]
         # on the group's device, though this job alone might end sooner on another
         clock.run(at, chosen[group])
+    # groups without a job in the simulation go where the session prefers
     return [feasible[group][0] if device < 0 else device for group, device in enumerate(chosen)]
 
 
@@ -73,6 +75,8 @@ def _improve(simulation: Simulation, feasible: Sequence[Sequence[int]], chosen: 
     left = MAX_SIMULATED // max(len(simulation.jobs), 1)
     # the critical path first, where a move tells most
     in_turn = list(dict.fromkeys(simulation.jobs[at].group for at in simulation.order))
+    # in rounds: a move that did not help may do so after another one; each round but the last has made the step faster,
+    # so that it ends also without the limit
     improved = True
     while improved:
         improved = False

@@ -47,11 +47,14 @@ class _Partition(Rewriting):
     def __init__(self, step: StepGraph, triggers: Triggers) -> None:
         super().__init__(step)
         self._triggers = triggers
+        # of the step with control loops, whose positions the triggers are noted by; without them nothing is received in
+        # a loop from another task
         self._frames = find_frames(Dependencies(step)) if triggers else None
         #: what to insert after each operation, in order
         self._after: dict[StepNode, list[StepNode]] = {}
         self._received: dict[str, dict[StepTensor, StepTensor]] = {}
         self._signalled: dict[tuple[frozenset[StepNode], str], StepNode] = {}
+        # to send a signal behind the last of several operations, so that all stand before it
         self._position = {op: at for at, op in enumerate(step.operations)}
         self._named: dict[tuple[StepNode, str], int] = {}
         self._count = 0
@@ -68,6 +71,8 @@ class _Partition(Rewriting):
             received = self._received.get(op.placed_on, {})
             inputs = [received[t] if t in received else self.tensor(t) for t in op.inputs]
             self.keep(op, inputs=inputs, control_inputs=self.nodes(controls[op]))
+            # the Send right behind what it sends, and its Recv there as well: an order in which each comes after
+            # what it waits for
             for added in self._after.get(op, ()):
                 added.inputs = [self.tensor(t) for t in added.inputs]
                 added.control_inputs = self.nodes(added.control_inputs)
@@ -90,6 +95,7 @@ class _Partition(Rewriting):
             received = self._received_of(control, op.placed_on)
             if control.placed_on == op.placed_on:
                 near.append(control)
+            # its value comes only after it has run, and comes anyhow: one transfer serves both
             elif received is not None:
                 near.append(received)
             else:
@@ -109,6 +115,7 @@ class _Partition(Rewriting):
 
     def _signal(self, sources: list[StepNode], device: str) -> StepNode:
         """The Recv on a device that completes after operations of another."""
+        # the order of the sources does not matter, and operations that wait for the same share the signal
         key = frozenset(sources), device
         if key not in self._signalled:
             last = max(sources, key=self._position.__getitem__)
@@ -116,6 +123,7 @@ class _Partition(Rewriting):
             value = np.zeros(0, np.float32)
             kind = (float32, TensorShape([0]))
             empty = added_node("Const", last, "signal", outputs=[kind], value=value, dtype=float32).outputs[0]
+            # known, so that no operation has to make it
             empty.known = value
             self._signalled[key] = self._pair(empty, last, device, sources)
         return self._signalled[key]
@@ -125,8 +133,10 @@ class _Partition(Rewriting):
         self._count += 1
         sender = source.placed_on
         attrs: dict[str, Any] = {
+            # numbered, so that no two transfers of a step have one name, by which both ends find each other
             "tensor_name": f"edge_{self._count}_{tensor.name if not controls else '^' + source.name}".encode(),
             "send_device": sender.encode(),
+            # TensorFlow's attribute, which nobody here reads: links know incarnations (`distributed.links`)
             "send_device_incarnation": 1,
             "recv_device": device.encode(),
             "client_terminated": False,
@@ -139,6 +149,7 @@ class _Partition(Rewriting):
         kind = (tensor.dtype, tensor.shape)
         recv = added_node("_Recv", source, f"recv_{where}", outputs=[kind], **attrs, tensor_type=tensor.dtype)
         send.placed_on, recv.placed_on = sender, device
+        # within a task the Recv comes after its Send, and so into the Send's frame and iteration by itself
         if self._frames is not None and task_of(sender) != task_of(device):
             trigger = self._triggers.get((self._frames.home(source).position, task_of(device)))
             recv.control_inputs = () if trigger is None else (trigger,)

@@ -83,13 +83,16 @@ class Placer:
     ) -> None:
         self.devices = list(devices)
         self.policy = policy or PlacementPolicy()
+        # a policy is given from outside the program, and knows better than the configuration in it (D12)
         soft = soft if self.policy.soft is None else self.policy.soft
         self._tasks = list(dict.fromkeys(task_of(device.name) for device in self.devices))
         self._constraints = Constraints(self.devices, host_work, self._request, soft)
         self.cost_model = self.policy.cost_model or CostModel()
         self._log = log
         self._logged: set[str] = set()
+        # by handle and not by node: each step has nodes of its own, and the variable outlives them
         self._homes: dict[ResourceHandle, str] = {}
+        # steps are planned on the threads that ask for them
         self._lock = threading.Lock()
 
     def _request(self, op: StepNode) -> PlacementRequest:
@@ -101,6 +104,7 @@ class Placer:
         Raises:
             InvalidArgumentError: constraints contradict each other, or no device can satisfy them.
         """
+        # a session usually has one CPU and no policy, and need not pay for groups that all end there
         placement = Placement(default=self.devices[0].name)
         if not self._has_nothing_to_choose(step):
             placement = self._placed(step)
@@ -115,6 +119,7 @@ class Placer:
         spec = DeviceSpec.from_string(request)
         asked = DeviceSpec(job=spec.job, replica=spec.replica, task=spec.task)
         able = [task for task in self._tasks if asked.covers(DeviceSpec.from_string(task))]
+        # where no task is able the request is an error, which is raised with its story when the step is placed
         return (able or self._tasks)[0]
 
     @property
@@ -132,6 +137,7 @@ class Placer:
 
     def spans_devices(self, op: StepNode) -> bool:
         """Whether a conditional or loop belongs on several devices, so that it must be lowered before it is placed."""
+        # of each operation alone: `_request` would answer for a conditional together with its bodies
         return len(self.devices) > 1 and spans_devices(op, self.policy.request)
 
     def _has_nothing_to_choose(self, step: StepGraph) -> bool:
@@ -144,6 +150,8 @@ class Placer:
     def _placed(self, step: StepGraph) -> Placement:
         groups = self._constraints.groups(step)
         chosen = [""] * len(groups)
+        # to look for homes and to note them is one act: of two first steps on a variable, the second finds the
+        # first one's choice
         with self._lock:
             self._choose_homes(groups, chosen)
             if self.policy.placer == "greedy":
@@ -161,6 +169,8 @@ class Placer:
         """Groups on variables that earlier steps placed stay with them; a step that asks for more moves them."""
         for at, group in enumerate(groups):
             homes = [self._homes[handle] for handle in group.resources if handle in self._homes]
+            # of several variables that are joined only now the first one's home is as good as any: one of them
+            # has to move
             able = [home for home in homes if any(device.name == home for device in group.feasible)]
             if able:
                 chosen[at] = able[0]
@@ -173,6 +183,7 @@ class Placer:
     def _default(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> list[str]:
         group_of = {op: at for at, group in enumerate(groups) for op in group.members}
         neighbours = _Neighbours(step)
+        # what has a device by now has it from its variables (`_choose_homes`)
         why = ["" if not device else "its variable is there" for device in chosen]
         free = [at for at, group in enumerate(groups) if not chosen[at]]
         beside = {at: op for at in free if (op := neighbours.of(groups[at])) is not None}
@@ -203,6 +214,7 @@ class Placer:
                 break
             way.append(following)
         device = chosen[way[-1]]
+        # from the one that has a device back to who asked: each follows its neighbour as far as it was followed itself
         for follower in reversed(way[:-1] if device else way):
             able = [d.name for d in groups[follower].feasible]
             chosen[follower] = device if device in able else able[0]
@@ -214,6 +226,7 @@ class Placer:
     def _greedy(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> tuple[list[str], float]:
         index = {device.name: at for at, device in enumerate(self.devices)}
         feasible = [
+            # a variable that has a home leaves its group no choice
             [index[chosen[at]]] if chosen[at] else [index[device.name] for device in group.feasible]
             for at, group in enumerate(groups)
         ]
@@ -235,6 +248,7 @@ class Placer:
             inputs = [
                 Input(position[t.op], t.value_index, size_of(t))
                 for t in op.inputs
+                # what is known or fed is everywhere, and costs no transfer
                 if t.op in position and not t.is_known
             ]
             inputs += [Input(position[c], -1, 0) for c in op.control_inputs if c in position]
@@ -254,6 +268,7 @@ class Placer:
                 placement.device[op.name] = device
                 asked = requests[op].device
                 placement.assigned[op.name] = Assigned(asked, device, _why(group, op, requests[op], device, reason))
+        # nothing would be sent, and the default needs no name: such a step is planned as one without a placer
         if len({d.xla_device for d in self.devices}) == 1 and set(chosen) <= {placement.default}:
             placement.device = {}
         return placement
@@ -297,6 +312,7 @@ class _Neighbours:
 
     def of(self, group: Group) -> StepNode | None:
         """The neighbour of a group of one operation, or None."""
+        # what is bound to something else is not free to follow; these two rules are TensorFlow's heuristics
         if len(group.members) > 1 or group.asked_by or group.outside:
             return None
         op = group.members[0]
@@ -304,6 +320,7 @@ class _Neighbours:
         if op.op_def.shape_valued and computed:  # what only describes its input goes where that is
             return computed[0].op
         consumers = list(dict.fromkeys(self._consumers.get(op, ())))
+        # it makes something from nothing for one consumer: made there, it need not be sent
         return consumers[0] if not computed and len(consumers) == 1 and len(op.outputs) == 1 else None
 
     def _is_computed(self, tensor: StepTensor) -> bool:

@@ -71,7 +71,12 @@ class PlacementRule:
     scope: str | None = None
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not isinstance(value, str):
+                raise ValueError(f"{field.name!r} of a rule must be a string, got {value!r}")
         device_names.check_valid(self.device)
+        # a rule for everything is more likely a key that was forgotten; `name = "*"` says so
         if self.name is self.regex is self.type is self.scope is None:
             raise ValueError(f"the rule for device {self.device!r} needs a name, regex, type or scope to match")
         if self.regex is not None:
@@ -86,6 +91,7 @@ class PlacementRule:
             (self.name is None or fnmatch.fnmatchcase(op.name, self.name))
             and (self.regex is None or re.fullmatch(self.regex, op.name) is not None)
             and (self.type is None or op.type == self.type)
+            # with the slash: the scope "tower_1" does not hold "tower_10/x"
             and (self.scope is None or op.name.startswith(self.scope.rstrip("/") + "/"))
         )
 
@@ -118,6 +124,10 @@ class PlacementPolicy:
     def __post_init__(self) -> None:
         if self.placer not in PLACERS:
             raise ValueError(f"there is no placer {self.placer!r}; choose one of {', '.join(map(repr, PLACERS))}")
+        # a string such as "false" would count as true
+        for name, value in (("soft", self.soft), ("clear", self.clear)):
+            if not isinstance(value, bool | None):
+                raise ValueError(f"{name!r} must be true or false, got {value!r}")
 
     @property
     def is_trivial(self) -> bool:
@@ -126,6 +136,8 @@ class PlacementPolicy:
 
     def request(self, op: StepNode) -> PlacementRequest:
         """What is asked for an operation, by a rule or by the program."""
+        # a rule that matches decides also where it asks for nothing: so an operation can be set free of its
+        # program's device
         for rule in self.rules:
             if rule.matches(op):
                 return PlacementRequest(device_names.canonical_name(rule.device), str(rule))
@@ -163,6 +175,7 @@ class PlacementPolicy:
             ValueError, TypeError: something in it is unknown or malformed.
         """
         known = {"rule", "placer", "cost_model", "soft", "clear"}
+        # a key that is misspelt would be ignored in silence otherwise
         unknown = sorted(set(content) - known)
         if unknown:
             raise ValueError(f"unknown key {unknown[0]!r}; the keys are {', '.join(sorted(known))}")
@@ -171,6 +184,7 @@ class PlacementPolicy:
         if isinstance(named, Mapping):
             model: CostModel | None = CostModel.from_mapping(named)
         else:
+            # beside the policy, wherever the program runs
             model = None if named is None else CostModel.load(directory / named)
         return cls(rules, content.get("placer", "default"), model, content.get("soft"), content.get("clear", False))
 

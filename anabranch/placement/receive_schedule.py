@@ -80,6 +80,7 @@ def schedule_receives(items: Sequence[Item]) -> ReceiveSchedule:
         items: those of a step, in an order in which they can run.
     """
     consumers = _consumers(items)
+    # by this simulation all is decided: since no item but a Recv starts later by a delay, its times stay true
     at_once = simulate(items, {})
     before = _before(items)
     ends = _ends(items, at_once)
@@ -87,9 +88,13 @@ def schedule_receives(items: Sequence[Item]) -> ReceiveSchedule:
     for number, item in enumerate(items):
         if item.received is not None and item.received >= WORTH_BYTES and consumers[number] and not item.kept:
             latest = min(at_once.start[consumer] for consumer in consumers[number]) - item.seconds
+            # sets as the bits of numbers: steps have thousands of items, and an intersection is one operation then
             common = functools.reduce(operator.and_, (before[consumer] for consumer in consumers[number]))
+            # on its own device, whose memory is to be saved, and in its own frame: items of different loops are
+            # not ordered
             ended = ends.get((item.device, item.frame), [])
             # the latest first; what ends before the Recv could start anyhow delays nothing
+            # `len(items)` is above any number, so that what ends just at `latest` is among them
             for end, other in reversed(ended[: bisect.bisect_right(ended, (latest, len(items)))]):
                 if end <= at_once.start[number]:
                     break
@@ -132,6 +137,7 @@ def order(count: int, after: dict[int, int]) -> list[int]:
     """The numbers of the items in an order in which they can run, each Recv after what it waits for."""
     later: dict[int, list[int]] = {}
     for receive, waited in after.items():
+        # what it waits for may come later in the step's order; the Recv moves behind it, before whatever comes next
         if waited > receive:
             later.setdefault(waited, []).append(receive)
     moved = {receive for receives in later.values() for receive in receives}
@@ -145,6 +151,7 @@ def _peaks(items: Sequence[Item], start: list[float], end: list[float]) -> dict[
     finish = max(end, default=0.0)
     for number, item in enumerate(items):
         if item.received:
+            # a value goes after its last use; one that nobody takes stays till the end
             last = max((end[consumer] for consumer in consumers[number]), default=finish)
             until = finish if item.kept else last
             changes.setdefault(item.device, []).extend([(start[number], item.received), (until, -item.received)])

@@ -52,13 +52,17 @@ class Simulation:
     def _by_rank(self) -> list[int]:
         """Positions of the jobs, the highest rank first."""
         rank = [0.0] * len(self.jobs)
+        # backwards in topological order, so that all who take what a job makes have their ranks
         for at in range(len(self.jobs) - 1, -1, -1):
             job = self.jobs[at]
+            # the mean of the devices, for it is not known yet which one will run it
             rank[at] += sum(job.seconds) / len(job.seconds)
             for taken in job.inputs:
                 # where it will be is not known yet: as if each tensor were sent, between two devices of the session
                 sent = self.transfer(0, 1, taken.size) if self.devices > 1 else 0.0
                 rank[taken.producer] = max(rank[taken.producer], rank[at] + sent)
+        # equal ranks in topological order, which keeps it an order in which they can run also where something
+        # costs nothing
         return sorted(range(len(self.jobs)), key=lambda at: (-rank[at], at))
 
     def makespan(self, device_of_group: Sequence[int]) -> float:
@@ -103,4 +107,5 @@ class Clock:
         known = self._arrival.get((taken.producer, taken.output, device))
         if known is not None:
             return known
+        # from the moment it was made: transfers do not hold each other up
         return self._end[taken.producer] + self._simulation.transfer(source, device, taken.size)

@@ -32,6 +32,7 @@ def verify_partitioned(step: StepGraph, stage: str) -> None:
             if tensor.op in members and not tensor.is_known and tensor.op.placed_on != op.placed_on:
                 _fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
         if op.op_def.role is Role.RECEIVE:
+            # whoever receives is looked at: a Send without a Recv costs time, a Recv without a Send waits for ever
             _check_pair(op, step, members, names, stage)
         if any(control.placed_on != op.placed_on for control in op.control_inputs):
             _fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")

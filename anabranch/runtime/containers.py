@@ -74,6 +74,7 @@ class Containers:
         host = np.array(value)
         handle.check_fits(host.shape)
         array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
+        # with the array made before: steps that use the variable wait for this lock, and not for the transfer
         with state.lock:
             state.value = array
 

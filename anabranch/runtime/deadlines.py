@@ -70,6 +70,7 @@ class Deadlines:
                     self._running = False
                     return
                 if function is None:
+                    # woken before by an earlier call that is added, or by a cancellation; either way it looks anew
                     self._changed.wait(self._heap[0][0] - time.monotonic())
             # outside the lock, which the function may want in order to add or cancel a call
             if function is not None:

@@ -124,7 +124,7 @@ class StepRun(StepWaiting):
                         raise executor.error
                     if not self._run_next():
                         self._handle(*self._wait())
-                return executor.fetches()
+                return self._results()
             except BaseException as error:
                 self._give_up(error)
                 raise
@@ -155,7 +155,12 @@ class StepRun(StepWaiting):
                 return None
             self._handle(*self._events.get())
         self._active.remove(self)
-        return executor.fetches()
+        return self._results()
+
+    def _results(self) -> list[Any]:
+        results = self._executor.fetches()
+        self._executor.forget()
+        return results
 
     def give_up(self, error: BaseException) -> None:
         """Ends a run that nobody waits for, and that failed."""
@@ -182,6 +187,7 @@ class StepRun(StepWaiting):
         return True
 
     def _handle(self, instance: Instance | None, outcome: Pending | BaseException | None) -> None:
+        # an event about nothing is `StepWaiting.cancel`'s
         if instance is None:
             assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
@@ -235,6 +241,7 @@ class StepRun(StepWaiting):
         if pending.is_settled:
             return self._executor.finished(instance, node.payload.finish(iteration, pending, started, self._record))
         self._pending[instance] = node.payload.op, pending, started
+        # an event and no more: any thread may settle the result, and the executor is for the thread of the step alone
         pending.when_settled(lambda settled: self._events.put((instance, settled)))
         return []
 
@@ -256,6 +263,7 @@ class StepRun(StepWaiting):
         return {i for i in self._apart if i[0].payload.mode is Mode.APART_BRIEFLY}
 
     def _may_be_left(self) -> bool:
+        # what is brief is waited for in `_give_up` in any case: an interrupt could not end the step any earlier
         return not self._brief()
 
     # ---- ending
@@ -267,3 +275,4 @@ class StepRun(StepWaiting):
         brief = self._brief()
         while not brief <= self._ended:  # the event of one that has ended may have been drawn when the error came
             self._events.get()
+        self._executor.forget()

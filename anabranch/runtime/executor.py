@@ -125,6 +125,7 @@ class Iteration(StepFrame):
     def __init__(self, frame: FrameState, number: int, outer: StepFrame | None) -> None:
         super().__init__(frame.values[:])
         self.frame, self.number, self.nodes = frame, number, frame.static.nodes
+        # copies: each iteration counts down on its own, and the frame's stay what the next iteration begins with
         self.missing, self.marks = frame.missing[:], frame.marks[:]
         if outer is not None:
             self.waiting = outer.waiting
@@ -201,6 +202,7 @@ class Executor:
         self._paused: list[tuple[Node, Iteration]] = []
         self.error: BaseException | None = None
         self.root = FrameState(graph.frames[0], None).new_iteration()
+        # a copy, which this run counts down: other runs of the same graph may be under way at once
         #: of each slot of the root, how many nodes will still read it
         self._readers = graph.readers[:]
         self.root.exchange, self.root.waiting = exchange, waiting
@@ -319,6 +321,12 @@ class Executor:
                     "Merge behind it",
                 )
         return [values[slot] for slot in self.graph.fetches]
+
+    def forget(self) -> None:
+        """Drops the values of a step that is over: what they keep, a lock or rows of a table, ends with the step."""
+        # iterations and frames refer to each other, so that they stay until the garbage collector comes
+        for iteration in self.iterations():
+            iteration.values[:] = [None] * len(iteration.values)
 
     def iterations(self) -> Iterator[Iteration]:
         """All iterations that exist, outer ones first."""

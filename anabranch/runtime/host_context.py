@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
-from anabranch.errors import FailedPreconditionError, OperationLike
 from anabranch.graph.step_nodes import StepFunction, StepNode
+from anabranch.runtime import row_changes
 from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 
@@ -64,12 +65,20 @@ class HostContext(KernelContext):
         # a writing island would take the buffer away in the midst of copying
         with state.lock:
             if state.value is None:
-                raise uninitialized(self.op, handle)
+                raise row_changes.uninitialized(self.op, handle)
             return np.array(state.value)
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
         self.containers.write(handle, value)
+
+    def extend(self, rows: int, fresh: Mapping[ResourceHandle, Callable[[int], TensorValue]]) -> None:
+        """Appends rows to variables that have fewer; see `row_changes`."""
+        row_changes.extend(self.op, {self.containers.variable(h): make for h, make in fresh.items()}, rows)
+
+    def replace_rows(self, at: TensorValue, fresh: Mapping[ResourceHandle, Callable[[int], TensorValue]]) -> None:
+        """Gives rows of variables new values; see `row_changes`."""
+        row_changes.replace(self.op, {self.containers.variable(h): make for h, make in fresh.items()}, at)
 
     @property
     def guard(self) -> None:
@@ -87,13 +96,3 @@ class HostContext(KernelContext):
     def new_stream() -> CountedStream:
         """Random operations that count there begin their sequences anew."""
         return CountedStream()
-
-
-def uninitialized(op: OperationLike | None, handle: ResourceHandle) -> FailedPreconditionError:
-    """The error for a variable that was read before it had a value."""
-    return FailedPreconditionError(
-        None,
-        op,
-        f"Attempting to use uninitialized value {handle.name}: the {handle} has no value yet; run its initializer "
-        "(tf.global_variables_initializer()) or restore a checkpoint first",
-    )

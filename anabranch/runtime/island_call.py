@@ -12,8 +12,9 @@ call, of iterators made before, which compute when they are drawn from:
 - running the executable, which takes the donated buffers, and storing the results in all variables (`_stored`).
 
 The last holds only if the executable is called without Python code in between. JAX does so from the second call on, and
-never for programs that call back (watched loops). All other calls are made by a worker thread, which owns the locks
-then and to which no signal comes; the thread of the step waits for it (`_NotInOneCallError`).
+never for programs that call back (watched loops, kernels of libraries, which nothing may interrupt even where nothing
+is written). All other calls are made by a worker thread, which owns the locks then and to which no signal comes; the
+thread of the step waits for it (`_NotInOneCallError`).
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.devices import Device
 from anabranch.core.kernel_context import Check
+from anabranch.core.kernels import has_alternates
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
+from anabranch.kernels.native_calls import failed_operation
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
-from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
+from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
 from anabranch.runtime.worker_threads import worker_threads
@@ -98,6 +101,8 @@ class IslandCall(ItemCall):
         #: the arguments that are values of variables whose shapes may change
         self._open_variables = [first + i for i, h in enumerate(argument_order) if not _fixed_shape(island, h)]
         self._simple_key = not self._static and not self._open_variables
+        #: whether a program may call back from its kernels even where it writes nothing
+        self._may_call_back = any(has_alternates(op.type) for op in island.operations)
         self._has_loops = any(map(contains_loop, island.operations))
 
     def _bind_variables(
@@ -108,6 +113,7 @@ class IslandCall(ItemCall):
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
         #: every variable touched, in locking order
         touched = [every[key] for key in sorted(every)]
+        # two islands that took common locks in different orders could wait for each other for ever
         self._locks = [s.lock for s in touched]
         self._writes = [s in self._written for s in touched]
         self._reads = [not writes for writes in self._writes]
@@ -156,13 +162,14 @@ class IslandCall(ItemCall):
             args += self.executable.constant_arguments()
         # once for both attempts below, so that the second one draws the same random numbers
         tail = () if self._counters is None else (self._counters.advance(),)
-        if not self._locks:
-            results = self._dispatch(frame, [*args, *tail])
-        else:
-            try:
+        try:
+            if not self._locks:
+                results = self._dispatch(frame, [*args, *tail])
+            else:
                 results = self._with_variables(frame, args, tail)
-            except _NotInOneCallError:
-                results = worker_threads.call(lambda: self._apart(frame, args, tail))
+        except _NotInOneCallError:
+            results = worker_threads.call(lambda: self._apart(frame, args, tail))
+        # the outputs come first; flags and what the checks' messages show may follow them, so that the lengths differ
         for position, slot in enumerate(self._outputs):
             values[slot] = results[position]
 
@@ -236,7 +243,7 @@ class IslandCall(ItemCall):
 
     def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:
         """Runs a variant; returns its results but for what it stored, the outputs first."""
-        if self._locks and not apart and not self.executable.is_ready(variant):
+        if (self._locks or self._may_call_back) and not apart and not self.executable.is_ready(variant):
             raise _NotInOneCallError  # an exception that comes while JAX traces may be lost to another one
         try:
             if not self._written:
@@ -250,8 +257,13 @@ class IslandCall(ItemCall):
                 waited.block_until_ready()
         except OpError:
             raise
-        except jax.errors.JaxRuntimeError as error:
-            raise as_op_error(error, self.island.operations[-1], self.island.name) from error
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            # XLA's errors come as ValueErrors too, when results are taken from a call that has failed
+            failed = failed_operation(str(error))
+            if isinstance(error, ValueError) and not failed:
+                raise
+            named = (op for op in self.island.operations if op.name == failed)
+            raise as_op_error(error, next(named, self.island.operations[-1]), self.island.name) from error
         return results
 
     def _stored(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
@@ -265,6 +277,8 @@ class IslandCall(ItemCall):
         stores = map(setattr, self._written, repeat("value"), results)
         if variant.checks:
             consumers = [store or others.append for store in self._stores_checked]
+            # one consumer for each result, in the order of `Executable`: outputs, new values, flags, what is shown.
+            # What is not stored yet lands in `others` before the flags, where `_finish_checked` looks for it
             outputs = repeat(others.append, len(self._outputs))
             drain(map(call, chain(outputs, consumers, repeat(others.append)), results))
         elif self._outputs:
@@ -275,6 +289,7 @@ class IslandCall(ItemCall):
 
     def _variant(self, values: list[Any], args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
+        # static values are compiled into the program, so that their contents belong to the key; dtypes are the graph's
         key = VariantKey(
             tuple([np.shape(values[i]) for i in self._open]),
             tuple([(v.shape, v.tobytes()) for v in static]),

@@ -105,6 +105,7 @@ class _Pin:
     __slots__ = ("__array_interface__", "_noted", "_pins", "_state", "_value")
 
     def __init__(self, state: VariableState) -> None:
+        # in a list of its own: pinning and unpinning are a `map` over lists, drawn in one call
         self._state, self._pins = state, [state.pins]
         self._noted: list[None] = []
         self._value: Any = None
@@ -122,12 +123,14 @@ class _Pin:
     def shown(self) -> np.ndarray[Any, Any]:
         """An array that shows the buffer, and keeps it pinned."""
         value = self._value
+        # whoever reads by address does not wait for the program that computes the value, as users of the JAX array do
         value.block_until_ready()
         dtype = np.dtype(value.dtype)
         # by its address: an array that JAX gives is kept by JAX, and would forbid the next writer to take the buffer
         self.__array_interface__ = {
             "version": 3,
             "data": (value.unsafe_buffer_pointer(), True),
+            # as bytes: the type string of bfloat16 and its kind is that of raw bytes ("<V2"), which `view` mends below
             "shape": (value.size * dtype.itemsize,),
             "typestr": "|u1",
         }
@@ -135,4 +138,7 @@ class _Pin:
         return shown
 
     def __del__(self) -> None:
+        # without the variable's lock, which the thread that drops the last array may hold itself (the garbage collector
+        # runs on any thread, wherever that allocates). Removing None from a list of None runs no Python code, so that
+        # nobody sees half of it; nothing is noted where `take` did not pin
         drain(map(unpin, self._pins, self._noted))

@@ -28,6 +28,7 @@ class CountedStream:
 
     def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
         """The counts of operations, each one higher afterwards."""
+        # steps that run at once share the counters: without the lock two could draw the same numbers
         with self._lock:
             last = int(positions.max(initial=-1))
             if last >= len(self._counts):
@@ -67,6 +68,7 @@ class RandomCounters:
 
     def group(self, operations: Sequence[str]) -> CounterGroup:
         """The counters of the random operations of one island, which are named as `StepNode.origin` does."""
+        # two plans bound at once would otherwise give different operations the same next place
         with self._lock:
             positions = [self._index.setdefault(name, len(self._index)) for name in operations]
         return CounterGroup(self.stream, np.array(positions, np.intp))

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -66,6 +67,8 @@ class RemoteWorkerSession:
         self.transport = transport
         self.name = name
         self.first_step = first_step
+        #: the numbers of partitions that nobody holds any more, which the worker has yet to forget
+        self._collected: deque[int] = deque()
         asked = OpenSession(
             task=task or "",
             is_shared=task is not None,
@@ -78,14 +81,16 @@ class RemoteWorkerSession:
 
     def register(self, partition: Partition) -> RemotePartition:
         """Sends a partition to the worker, which binds it."""
+        self.forget_collected()
         request = WorkerRequest()
         request.register.partition.CopyFrom(partition_to_proto(partition))
         number = request.register.number = next(_partition_numbers)
         nodes = nodes_by_origin(partition)
         self._call(request, nodes)
         remote = RemotePartition(self, number, nodes)
-        # the worker forgets what no master holds any more
-        weakref.finalize(remote, self.release, number, True).atexit = False
+        # The worker forgets what no master holds any more. The collector may come while this very thread sends, and so
+        # holds a peer's lock: it only notes the number here, which the next request takes along.
+        weakref.finalize(remote, self._collected.append, number).atexit = False
         return remote
 
     def abort(self, number: int, error: OpError) -> None:
@@ -129,6 +134,13 @@ class RemoteWorkerSession:
         request.close.forgotten = forgotten
         return [request.SerializeToString()]
 
+    def forget_collected(self) -> None:
+        """Has the worker forget the partitions that nobody holds any more."""
+        while self._collected:
+            # none is left for this thread if others do the same at once
+            with contextlib.suppress(IndexError):
+                self.release(self._collected.popleft(), True)
+
     def release(self, partition: int, forgotten: bool) -> None:
         """Releases the executables of a partition; a session that is closed has none.
 
@@ -142,7 +154,7 @@ class RemoteWorkerSession:
     def _tell(self, frames: Frames) -> None:
         """Tells the worker what it may drop; one that cannot be reached has nothing any more.
 
-        Nobody waits for the answer: it may be the garbage collector that asks, on any thread.
+        Nobody waits for the answer, which changes nothing.
         """
         with contextlib.suppress(OpError):
             self.transport.start(frames, _ignore)
@@ -227,6 +239,7 @@ class RemotePartition:
 
     def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
         session = self._session
+        session.forget_collected()
         return encode_start(
             session.name,
             self._number,

@@ -146,6 +146,7 @@ class _EndedSteps:
             return
         self._numbers.add(number)
         self._last = max(self._last, number)
+        # twice as many as are remembered, so that the pass over all of them is made once in many steps
         if len(self._numbers) > 2 * REMEMBERED_STEPS:
             self._first = max(self._first, self._last - REMEMBERED_STEPS)
             self._numbers = {one for one in self._numbers if one >= self._first}
@@ -214,6 +215,7 @@ class RendezvousTable:
         state = self._steps.get(key.step) or self._new_early(key.step)
         if state is None:
             return []
+        # what comes for a step that was given up is dropped by `send`, and takes nothing of the bound
         if not state.begun and state.error is None:
             state.early_bytes += size
             self._early_bytes += size
@@ -237,6 +239,7 @@ class RendezvousTable:
     def _drop_oldest_early(self, session: str) -> None:
         """A step may never begin here: its master gave it up first. Masters number steps in order."""
         early = [step for step, state in self._steps.items() if not state.begun]
+        # of the same session if it can be: numbers of different sessions say nothing about which step is older
         oldest = min((step for step in early if step.session == session), default=min(early))
         self._is_early_no_more(self._steps.pop(oldest))
 
@@ -251,6 +254,7 @@ class RendezvousTable:
 
     def _end(self, step: StepId) -> None:
         del self._steps[step]
+        # only what other tasks send can come late; in a session without them no step has to be remembered
         if step.session in self._ended:
             self._ended[step.session].add(step.number)
 
@@ -383,6 +387,7 @@ class Rendezvous:
         try:
             yield exchange
         except BaseException as error:
+            # before `finish`, which would tell those who still wait only that nobody sent, and not why
             exchange.abort(error)
             raise
         finally:
@@ -426,6 +431,7 @@ class Rendezvous:
             if not self._table.is_idle(session):
                 self._idle.setdefault(session, []).append(call)
                 return
+        # outside the lock, which is not reentrant: what is called here may be what forgets the session, which takes it
         call()
 
     def forget_session(self, session: str) -> None:
@@ -461,6 +467,7 @@ class Rendezvous:
                 idle = self._idle.pop(step.session)
         _settle(deliveries)
         for call in idle:
+            # outside the lock, as in `when_idle`
             call()
 
     def waiting(self, step: StepId) -> list[Key]:

@@ -67,6 +67,7 @@ class StartedRun:
         self._make, self._on_done = make, on_done
         self._run: Advancing | None = None
         self._forget_deadline: Callable[[], None] | None = None
+        # last: the turn that this begins, on another thread, reads all of the above
         self.wake()
 
     def wake(self) -> None:

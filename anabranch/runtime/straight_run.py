@@ -148,6 +148,7 @@ class StraightRun(StepWaiting):
         return True
 
     def _handle(self, call: HostKernelCall | None, outcome: Pending | OpError) -> None:
+        # an event without a call is `StepWaiting.cancel`'s
         if call is None:
             assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
@@ -163,6 +164,7 @@ class StraightRun(StepWaiting):
             self._record(call.event(self._frame, started))
 
     def _pass_on(self) -> None:
+        # a value goes as soon as nothing later reads it, not with the step, so that its memory can be used again
         for slot in self._straight.emptied[self._position]:
             self._frame.values[slot] = None
         self._position += 1

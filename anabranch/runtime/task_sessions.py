@@ -198,6 +198,7 @@ class TaskSessions(Generic[T]):
     def _over(self, lease: SessionLease[T]) -> list[Instruction[T]]:
         if lease.state is LeaseState.ENDING:
             return []
+        # one that is being opened holds nothing yet that could be ended: `begun` finds it ENDING, and says so then
         was_open = lease.state is LeaseState.OPEN
         lease.state = LeaseState.ENDING
         lease.lost_tasks.clear()

@@ -56,6 +56,7 @@ class ActiveSteps:
         with self._lock:
             runs = [run for run in self._runs if run.number == number]
         for run in runs:
+            # outside the lock, which the runs that this wakes take in order to remove themselves
             run.cancel(error)
 
     def cancel_all(self, why: str) -> None:
@@ -136,6 +137,7 @@ class StepWaiting:
         try:
             yield
         except BaseException as error:
+            # an error of the step names its operation; an interrupt (KeyboardInterrupt and its kind) knows of none
             if not isinstance(error, Exception) and (self._pending or self._apart):
                 error.add_note(f"the step was interrupted: {self.who_waits()}")
             raise

@@ -285,6 +285,7 @@ class WorkerService:
                 error = error_from_proto(request.abort.error, {})
                 known = error if isinstance(error, OpError) else UnknownError(None, None, str(error))
                 served.session.abort(request.abort.number, known)
+        # nobody waits for an answer to such a message, so that the log is the only one who can be told
         except (OpError, TypeError, ValueError):
             _log.warning("dropped a message between tasks that is malformed, or came twice", exc_info=True)
 
@@ -349,6 +350,7 @@ class WorkerService:
                     watcher(tasks)
 
     def _begin(self, lease: SessionLease[_Served]) -> None:
+        # without the lock: a lease either begins or is refused, and that once, so that nobody else takes its entry
         opening = self._openings.pop(lease)
         try:
             served: _Served | Exception = opening.open()
@@ -364,6 +366,7 @@ class WorkerService:
         opening.on_opened(served)
 
     def _end(self, lease: SessionLease[_Served]) -> None:
+        # only a lease that was open is ended, or one that `begun` has just given what it holds
         assert lease.held is not None
         lease.held.end(functools.partial(self._ended, lease))
 

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from anabranch.core.collected import calling_thread
+
 R = TypeVar("R")
 
 #: how long an idle thread is kept (s)
@@ -40,6 +42,7 @@ class WorkerThreads:
             return
         mailbox = queue.SimpleQueue()
         mailbox.put(work)
+        # `next` of a count is one call of C code, which two threads cannot be in at once: it needs no lock
         name = f"{self._name}_{next(self._numbers)}"
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         with self._lock:
@@ -88,9 +91,9 @@ class WorkerThreads:
             return len(self._threads) - len(self._idle)
 
     def are_all_but(self, thread: threading.Thread) -> bool:
-        """Whether there are no other threads in this process than `thread` and idle ones of these."""
+        """Whether no other thread in this process than `thread` could do something: others of ours are idle."""
         with self._lock:
-            others = set(threading.enumerate()) - {thread}
+            others = set(threading.enumerate()) - {thread, calling_thread()}
             return others <= self._threads and len(self._idle) == len(self._threads)
 
     def _run(self, mailbox: queue.SimpleQueue[Callable[[], None]]) -> None:

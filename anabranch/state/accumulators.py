@@ -90,6 +90,7 @@ class Accumulator(SharedObject):
 
     def _serve(self) -> None:
         while self._takes and self._count >= self._takes.first.required:
+            # noted in the request, and given out when the lock is free (`state.requests`)
             self._takes.first.average = self._take_locked()
             # the step has ended: the next take waits for new gradients, and those of this step are stale from now on
             self._count = 0
@@ -103,6 +104,7 @@ class Accumulator(SharedObject):
         """Whether a gradient of that step counts. Under the lock."""
         if step < self._time:
             return False
+        # counted before it is added: whoever admits it adds it, under the same lock
         self._count += 1
         return True
 
@@ -134,10 +136,12 @@ class DenseAccumulator(Accumulator):
         Raises:
             InvalidArgumentError: it has another type or shape than those before it.
         """
+        # what concerns the gradient alone is checked before the lock is taken
         self._check_type(gradient)
         if not self.shape.is_compatible_with(gradient.shape):
             raise self._shape_error(gradient.shape, self.shape, "the gradient")
         with self._alone():
+            # the accumulator's shape may be partial, and then does not say that two gradients can be added
             if self._sum is not None and self._sum.shape != gradient.shape:
                 raise self._shape_error(gradient.shape, TensorShape(self._sum.shape), "a later gradient")
             if self._admit(step):
@@ -146,7 +150,9 @@ class DenseAccumulator(Accumulator):
 
     def _take_locked(self) -> Sequence[Any]:
         total, self._sum = self._sum, None
+        # a take is served only when `required` gradients, at least one, have been admitted since the last one
         assert total is not None
+        # the sum itself where nothing is divided: nobody else has it, and the next sum begins with a copy
         return [_divided(total, self._count) if self.reduction == "MEAN" else total]
 
 
@@ -230,15 +236,18 @@ class SparseAccumulator(Accumulator):
         return InvalidArgumentError(None, None, f"Shape mismatch: {problem} (accumulator {self.name!r})")
 
     def _add(self, indices: HostArray, values: HostArray) -> None:
+        # what one gradient says twice of a row counts as one gradient that touches it
         for row, value in _merged(indices, values):
             known = self._rows.get(row)
             if known is None:
+                # a copy: the rows of a gradient are views of an array that belongs to its step
                 self._rows[row] = [np.array(value), 1]
             else:
                 known[0] = known[0] + value
                 known[1] += 1
 
     def _take_locked(self) -> Sequence[Any]:
+        # in order, so that the result does not depend on the order in which the gradients came
         rows = sorted(self._rows)
         values = np.empty((len(rows), *(self._row_shape or ())), self.dtype.as_numpy_dtype)
         for place, row in enumerate(rows):

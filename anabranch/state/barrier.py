@@ -70,7 +70,9 @@ class SharedBarrier(SharedObject):
         self._incomplete: dict[bytes, tuple[int, list[Any]]] = {}
         self._ready: list[_Ready] = []
         self._takes: WaitQueue[Take] = WaitQueue()
+        # where TensorFlow's barriers begin as well: programs see the numbers, as the indices of what they take
         self._insertion = np.iinfo(np.int64).min
+        # decides between elements of one insertion before the heap would compare their keys and arrays
         self._numbers = itertools.count()
         self._closed_by: str | None = None
         self._cancelled = False
@@ -84,6 +86,7 @@ class SharedBarrier(SharedObject):
             CancelledError: the barrier is closed, and a key is new (or it was closed with cancellation).
         """
         self._check(index, keys, values, by)
+        # before the lock, which a copy of much data would hold for long
         mine = owned(values)
         with self._alone():
             self._check_open(keys, by)
@@ -119,6 +122,7 @@ class SharedBarrier(SharedObject):
                 f"Tensors with no elements are not supported by barrier {self.name!r}: received shape "
                 f"{list(values.shape)}",
             )
+        # a barrier is given one component at a time: the check of whole elements, with that component for all
         one = Components(
             self.components.dtypes[index : index + 1], self.components.shapes[index : index + 1], self.components.title
         )
@@ -131,6 +135,7 @@ class SharedBarrier(SharedObject):
             f"Pending enqueues cancelled: {int(self._cancelled)}. Number of new insertions: {len(keys)}. Number of "
             f"incomplete keys: {len(self._incomplete)}"
         )
+        # a closed barrier takes components of keys that it knows, and knows of none any more
         if self._cancelled or (keys and not self._incomplete):
             raise CancelledError(
                 None, None, f"Barrier {self.name} is closed, by {self._closed_by!r}, when {by!r} inserts. {story}"
@@ -151,6 +156,7 @@ class SharedBarrier(SharedObject):
                 self._incomplete[key] = (self._insertion, [None] * len(self.components.dtypes))
                 new = True
             insertion, parts = self._incomplete[key]
+            # an array also where it has no dimensions: an index alone would take the object out of an array of strings
             parts[index] = values[row, ...]
             if all(part is not None for part in parts):
                 del self._incomplete[key]
@@ -172,9 +178,9 @@ class SharedBarrier(SharedObject):
             raise InvalidArgumentError(
                 None, None, f"{by!r} asks barrier {self.name!r} for {count} elements, fewer than 0"
             )
-        return self._submit(
-            Take(by, self._withdraw, self.components, count, up_to, self._closed_by is not None), self._takes
-        )
+        # read without the lock: a close at this very moment may come before the request or after it
+        is_closed = self._closed_by is not None
+        return self._submit(Take(by, self._withdraw, self.components, count, up_to, is_closed), self._takes)
 
     def request_close(self, cancel_pending_enqueues: bool = False, by: str = "close") -> None:
         """No new keys from now on; with cancellation, no components for incomplete ones either.
@@ -183,6 +189,7 @@ class SharedBarrier(SharedObject):
             CancelledError: it is closed already (closing once more with cancellation is allowed).
         """
         with self._alone():
+            # to close again is no mistake if it does more than the first time
             if self._closed_by is not None and (self._cancelled or not cancel_pending_enqueues):
                 message = f"Barrier {self.name!r} is already closed: {self._closed_by!r} did it"
                 raise CancelledError(None, None, message)
@@ -215,9 +222,12 @@ class SharedBarrier(SharedObject):
             if ready >= request.count or (final and ready):
                 request.taken = [heapq.heappop(self._ready) for _ in range(min(ready, request.count))]
                 self._grant(takes)
+            # not enough even if all that is incomplete is completed: no insertion that is still allowed helps this take
             elif final or (closed and not request.up_to and ready + len(self._incomplete) < request.count):
                 self._refuse(takes, self._insufficient(request, ready + (0 if final else len(self._incomplete))))
             else:
+                # the first take that has to wait holds up those behind it, although they may want fewer: order
+                # comes first
                 return
 
     def _insufficient(self, request: Take, total: int) -> OutOfRangeError:

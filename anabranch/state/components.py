@@ -127,6 +127,7 @@ def _batch(arrays: list[Any], dtype: DType, shape: TensorShape) -> Array:
     if any(d is None for d in dims):
         dims = tuple(max((a.shape[k] for a in arrays), default=0) if d is None else d for k, d in enumerate(dims))
         result = np.zeros((len(arrays), *dims), dtype.as_numpy_dtype)
+        # `zeros` fills an array of objects with the number 0, which is no string
         if result.dtype == np.object_:
             result[...] = b""
         for i, array in enumerate(arrays):
@@ -135,12 +136,14 @@ def _batch(arrays: list[Any], dtype: DType, shape: TensorShape) -> Array:
         return result
     result = np.empty((len(arrays), *dims), dtype.as_numpy_dtype)
     for i, array in enumerate(arrays):
+        # with an ellipsis, since an index alone would make an array of no dimensions itself the object at that place
         result[i, ...] = array
     return result
 
 
 def _fits(got: tuple[int, ...], expected: TensorShape) -> bool:
     dims = expected.dims_tuple
+    # most often all lengths are known and equal, and tuples compare at once
     if dims is None or got == dims:
         return True
     return len(got) == len(dims) and all(d is None or d == g for g, d in zip(got, dims, strict=True))

@@ -86,6 +86,7 @@ class PrefetchDataset(UnaryDataset):
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
         source = self.source.iterator(path)
+        # no thread for a buffer that holds nothing
         return source if self.size == 0 else _PrefetchIterator(self, source)
 
 
@@ -105,6 +106,7 @@ class _PrefetchIterator(DatasetIterator):
                 self._ready.popleft()
         else:
             if self._producer is None:
+                # from here on the source belongs to the producer, until that is halted
                 self._producer = self._dataset.background.produce(self._source.next, self._dataset.size)
             outcome = self._producer.take()
         if outcome.error is not None:
@@ -119,6 +121,7 @@ class _PrefetchIterator(DatasetIterator):
         return [[outcome.encoded() for outcome in self._ready], self._source.position()]
 
     def restore(self, position: Position) -> None:
+        # a new iterator has no producer yet (`DatasetIterator.restore`), so that nobody moves the source meanwhile
         self._ready = deque(Outcome.decoded(item) for item in position[0])
         self._source.restore(position[1])
 
@@ -165,12 +168,15 @@ class _ParallelMapIterator(DatasetIterator):
         _, ticket = calls[0]
         try:
             return ticket.result()
-        # a function may end the dataset
+        # a function may end the dataset; the calls behind this one were made for nothing
         except OutOfRangeError:
+            self._ended, self._failed_pull = True, None
+            calls.clear()
             return None
         finally:
             # also if it failed: what is asked for next is the next element
-            calls.popleft()
+            if calls:
+                calls.popleft()
 
     def _fill(self) -> None:
         while not self._ended and self._failed_pull is None and len(self._calls) < self._dataset.parallelism:
@@ -193,15 +199,18 @@ class _ParallelMapIterator(DatasetIterator):
     def _submit(self, arguments: Element) -> None:
         if self._workers is None:
             self._workers = self._dataset.background.workers(self._dataset.parallelism)
+        # in the order of the source, in which the results are given, whichever call returns first
         self._calls.append((arguments, self._workers.submit(self._dataset.function, arguments)))
 
     def position(self) -> Any:
         failure = self._failed_pull
         failed = None if failure is None else [failure.error_code, failure.message]
+        # not the results: a call may still run, and whether it is repeated must not depend on how far it has come
         return [[arguments for arguments, _ in self._calls], failed, self._ended, self._source.position()]
 
     def restore(self, position: Position) -> None:
         calls, failed, self._ended, source = position
+        # handed over as they were, before the source moves: the first results are wanted next
         for arguments in calls:
             self._submit(tuple(arguments))
         if failed is not None:

@@ -57,6 +57,7 @@ def stacked(rows: Sequence[Any], component: int) -> np.ndarray[Any, Any]:
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape "
                 f"{list(shape)} and element {i} had shape {list(row.shape)}. Use padded_batch, or make them alike",
             )
+        # an array of no dimensions would itself become the object at a place of an array of strings
         out[i] = row if shape else row[()]
     return out
 
@@ -101,6 +102,7 @@ class _BatchIterator(UnaryIterator):
         try:
             return dataset.join(elements)
         except (InvalidArgumentError, DataLossError) as error:
+            # the source's own errors name their operations; these are this dataset's
             raise dataset.attribute(error) from None
 
     def _following(self) -> list[Element]:
@@ -154,6 +156,7 @@ class PaddedBatchDataset(BatchDataset):
                     "All elements in a batch must have the same rank as the padded shape for component "
                     f"{component}: expected rank {len(padded_shape)} but got element with rank {row.ndim}",
                 )
+        # scalars have no axes to find a maximum of
         largest = np.max([row.shape for row in rows], axis=0) if padded_shape else ()
         shape = [int(large) if size < 0 else size for size, large in zip(padded_shape, largest, strict=True)]
         for axis, (size, large) in enumerate(zip(shape, largest, strict=True)):
@@ -165,6 +168,7 @@ class PaddedBatchDataset(BatchDataset):
                     f"{large} along axis {axis}, but the padded shape is {list(padded_shape)}",
                 )
         out = np.empty((len(rows), *shape), rows[0].dtype)
+        # all of it first, for the padding is wherever no row is written after
         out[...] = self.padding[component]
         for i, row in enumerate(rows):
             place: tuple[Any, ...] = (i, *[slice(size) for size in row.shape])
@@ -208,6 +212,7 @@ class _UnbatchIterator(UnaryIterator):
         return tuple([c[at, ...] for c in self._batch])
 
     def position(self) -> Any:
+        # without the rows that were given: a position holds what follows
         rest = None if self._batch is None else [c[self._at :] for c in self._batch]
         return [rest, super().position()]
 
@@ -308,6 +313,7 @@ class DenseToSparseBatchDataset(BatchDataset):
                 )
         largest = np.max([r.shape for r in rows], axis=0) if self.row_shape else ()
         dense = [int(g) if s < 0 else s for s, g in zip(self.row_shape, largest, strict=True)]
+        # every element of a row has an index, zeros too: nothing says which of them are meant
         indices = [[i, *at] for i, row in enumerate(rows) for at in np.ndindex(row.shape)]
         values = np.concatenate([row.reshape(-1) for row in rows])
         parts = (
@@ -315,6 +321,7 @@ class DenseToSparseBatchDataset(BatchDataset):
             values,
             np.array([len(rows), *dense], np.int64),
         )
+        # an assignment place by place: `np.array` of arrays that happen to be alike would look into them
         out = np.empty(3, np.object_)
         for i, part in enumerate(parts):
             out[i] = part if isinstance(part, np.ndarray) else to_array(part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,6 +105,7 @@ class _FileIterator(DatasetIterator):
 
 def matching_files(patterns: Sequence[str]) -> ListDataset:
     """The names of the files that match patterns, sorted."""
+    # each once, though several patterns may match it; sorted, since a file system has no order
     names = sorted({name for pattern in patterns for name in gfile.glob(pattern)})
     return ListDataset([(boxed(name.encode()),) for name in names])
 
@@ -140,16 +142,28 @@ class _FileCacheIterator(DatasetIterator):
             self._open()
         if self._reader is not None:
             record = self._reader.read()
-            return None if record is None else tuple(decode_position(record))
-        assert self._source is not None
-        assert self._writer is not None
-        element = self._source.next()
-        if element is None:
-            self._complete()
-        else:
-            self._writer.write(encode_position(element))
+            if record is None:
+                return None
             self._count += 1
+            return tuple(decode_position(record))
+        assert self._source is not None
+        element = self._source.next()
+        if element is not None:
+            self._count += 1
+            self._write(element)
+        elif self._writer is not None:
+            self._complete()
         return element
+
+    def _write(self, element: Element) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.write(encode_position(element))
+        except BaseException:
+            # a file that lacks an element, or ends in a part of one, must never get its name: the pass goes on without
+            self._drop_partial()
+            raise
 
     def _open(self) -> None:
         if os.path.exists(self._dataset.path):
@@ -166,6 +180,7 @@ class _FileCacheIterator(DatasetIterator):
     def _complete(self) -> None:
         assert self._source is not None
         assert self._writer is not None
+        # what is not on disk yet has to be there before the file has its name
         self._writer.close()
         with os_errors.translated("rename", self._dataset.path):
             # in one move, so that nobody ever reads a part of it
@@ -183,20 +198,29 @@ class _FileCacheIterator(DatasetIterator):
         """A pass that writes the cache begins anew, and skips what was taken."""
         self._open()
         offset, count = position
+        # a place in the file helps only who reads it as the saved pass did: the file may have gone, or come, since then
         if self._reader is not None and offset is not None:
             self._reader.seek(int(offset))
-        for _ in range(int(count) if offset is None else 0):
+            self._count = int(count)
+            return
+        for _ in range(int(count)):
             self.next()
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    def _drop_partial(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # what cannot be written may not be closed either, where the disk is full
+            with contextlib.suppress(OpError):
+                writer.close()
             if os.path.exists(self._partial):
                 os.remove(self._partial)
+
+    def close(self) -> None:
+        self._drop_partial()
         for open_file in (self._reader, self._source):
             if open_file is not None:
                 open_file.close()
-        self._writer = self._source = self._reader = None
+        self._source = self._reader = None
 
     def __del__(self) -> None:
         self.close()

@@ -54,15 +54,28 @@ class _MapIterator(UnaryIterator):
     def __init__(self, source: DatasetIterator, function: ElementFunction) -> None:
         super().__init__(source)
         self._function = function
+        self._ended = False
 
     def next(self) -> Element | None:
-        element = self.source.next()
+        element = None if self._ended else self.source.next()
         if element is None:
             return None
         try:
             return self._function(*element)
         except OutOfRangeError:
+            # remembered, since the source goes on: whoever asks once more is to be told the same
+            self._ended = True
             return None
+
+    def position(self) -> Any:
+        # only where the function has ended it, so that positions are what they were before this could be saved
+        return {"ended": True} if self._ended else super().position()
+
+    def restore(self, position: Position) -> None:
+        # no other position is a dictionary
+        self._ended = isinstance(position, dict)
+        if not self._ended:
+            super().restore(position)
 
 
 class FilterDataset(UnaryDataset):
@@ -89,6 +102,7 @@ class _FilterIterator(UnaryIterator):
         while not self._ended and (element := self.source.next()) is not None:
             if self._holds(element):
                 return element
+            # an element that does not hold ends a `take_while`, and is only left out of a `filter`
             self._ended = self._dataset.until_false
         return None
 
@@ -129,6 +143,7 @@ class _Open:
 
     def __init__(self, dataset: InterleaveDataset, arguments: Element) -> None:
         self.arguments = arguments
+        # the arguments are kept beside it: a position holds them, and the function is called again to restore it
         self.iterator = dataset.wrap(dataset_in(dataset.function(*arguments))).iterator()
 
 
@@ -168,6 +183,7 @@ class _InterleaveIterator(UnaryIterator):
     def __init__(self, dataset: InterleaveDataset, source: DatasetIterator) -> None:
         super().__init__(source)
         self._dataset = dataset
+        # filled when their turns come, so that no more elements of the source are used than are needed
         self._slots: list[_Open | None] = [None] * dataset.cycle
         self._turn = 0
         self._given = 0
@@ -317,6 +333,7 @@ class _GroupByWindowIterator(UnaryIterator):
                 return True
         if not self._groups:
             return False
+        # in the order of keys, as TensorFlow's ordered map gives them
         self._begin(min(self._groups))
         return True
 
@@ -336,6 +353,7 @@ class _GroupByWindowIterator(UnaryIterator):
         return number if len(members) == size else None
 
     def _begin(self, number: int) -> None:
+        # taken out first: elements with the key that follow begin a new group
         key, _, members = self._groups.pop(number)
         self._walk(key, members)
 

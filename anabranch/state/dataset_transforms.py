@@ -35,6 +35,7 @@ class TakeDataset(UnaryDataset):
         count = self.source.cardinality()
         if self.count < 0:
             return count
+        # UNKNOWN is below every number, and so wins where neither is infinite
         return self.count if count == INFINITE else min(count, self.count)
 
 
@@ -83,6 +84,7 @@ class _SkipIterator(UnaryIterator):
         self._to_skip = count
 
     def next(self) -> Element | None:
+        # a negative count skips all, as in TensorFlow
         if self._to_skip < 0:
             return None
         # counted down one by one: if an element fails, the next call goes on with the one after it
@@ -223,6 +225,7 @@ class _ConcatenateIterator(DatasetIterator):
     def __init__(self, sources: list[Elements], path: Path) -> None:
         self._sources, self._path = sources, path
         self._which = 0
+        # the place in the list is a part of the path, so that one dataset that stands there twice is shuffled twice
         self._source = sources[0].iterator((*path, 0))
 
     def next(self) -> Element | None:
@@ -258,10 +261,12 @@ class ZipDataset(Elements):
         self.sources = list(sources)
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
+        # by their places, as in `_ConcatenateIterator`
         return _ZipIterator([source.iterator((*path, i)) for i, source in enumerate(self.sources)])
 
     def cardinality(self) -> int:
         counts = [source.cardinality() for source in self.sources]
+        # the shortest decides, which an infinite one never is
         finite = [count for count in counts if count != INFINITE]
         if not finite:
             return INFINITE
@@ -355,6 +360,7 @@ class _ShuffleIterator(UnaryIterator):
 
     def position(self) -> Any:
         random = [self._random.key, self._random.at]
+        # the elements themselves: the source has moved past them, and to find them again would take the whole pass
         return [list(self._dataset.seed), random, self._buffer, self._ended, super().position()]
 
     def restore(self, position: Position) -> None:
@@ -380,6 +386,7 @@ class CacheDataset(UnaryDataset):
 class _CacheIterator(DatasetIterator):
     def __init__(self, dataset: CacheDataset, path: Path) -> None:
         self._dataset = dataset
+        # a list of its own while it fills it: several passes may run at once, and each has to see all elements itself
         self._seen = [] if dataset.kept is None else dataset.kept
         self._at = 0
         self._source = dataset.source.iterator(path) if dataset.kept is None else None
@@ -405,6 +412,7 @@ class _CacheIterator(DatasetIterator):
         self._source, self._dataset.kept = None, self._seen
 
     def position(self) -> Any:
+        # with what it has seen, which the passes after a restore are to give again
         return [self._at, self._seen, None if self._source is None else self._source.position()]
 
     def restore(self, position: Position) -> None:
@@ -480,6 +488,7 @@ class _DirectedInterleaveIterator(DatasetIterator):
             element = self._sources[which].next()
             if element is not None:
                 return element
+            # it stays in its place: the selector counts the datasets as they were given
             self._open[which] = False
             if self._dataset.stop_on_empty:
                 self._open = [False] * len(self._open)
@@ -513,6 +522,7 @@ class UniqueDataset(UnaryDataset):
 class _UniqueIterator(UnaryIterator):
     def __init__(self, source: DatasetIterator) -> None:
         super().__init__(source)
+        # the elements as well as their keys: positions are made of them
         self._seen: dict[Any, Any] = {}
 
     def next(self) -> Element | None:

@@ -134,6 +134,7 @@ def outcome_of(pull: Callable[[], Element | None]) -> Outcome:
     try:
         return Outcome(pull())
     except OpError as error:
+        # only these are a part of a sequence; any other exception ends whatever asked for the element
         return Outcome(None, error)
 
 
@@ -207,6 +208,8 @@ class _Slices(Sequence[Element]):
         return self._count
 
     def __getitem__(self, at: SupportsIndex | slice) -> Any:
+        # with an ellipsis a component stays an array where it has no dimensions; no row is copied, since nobody
+        # changes it
         return tuple([c[at, ...] for c in self._components])
 
 
@@ -234,6 +237,7 @@ class _SparseSlices(Sequence[Element]):
 
     def __init__(self, indices: HostArray, values: HostArray, dense_shape: HostArray) -> None:
         self._indices, self._values, self._shape = indices, values, dense_shape
+        # where each row begins, and as the last one where all end: found once, since the indices are ordered by rows
         self._starts = np.searchsorted(indices[:, 0], np.arange(int(dense_shape[0]) + 1))
 
     def __len__(self) -> int:
@@ -336,6 +340,7 @@ class RandomSequence:
     def __init__(self, *key: int) -> None:
         state = 0
         for word in key:
+            # word by word through the mixer, so that (1, 2) and (2, 1), or a longer path, give other sequences
             state = self._mixed_int((state ^ (word & self._MASK)) + self._GOLDEN & self._MASK)
         self.key = state
         self.at = 0
@@ -348,6 +353,7 @@ class RandomSequence:
         if within == 0 or not self._block:
             self._block = self._make_block(self.at - within)
         self.at += 1
+        # 53 random bits as a fraction of 1, times the bound; of Python's integers, which do not overflow
         return self._block[within] * bound >> 53
 
     def _make_block(self, first: int) -> list[int]:
@@ -431,9 +437,11 @@ class _GeneratorIterator(DatasetIterator):
 
     def restore(self, position: Position) -> None:
         taken, done = position
+        # what is skipped is computed: nobody knows where in its state a generator stands after so many elements
         while self._taken < taken and not done and self.next() is not None:
             pass
-        self._taken, self._done = int(taken), bool(done)
+        # it may have fewer elements now than it had: then it has ended, and must not start from its beginning
+        self._taken, self._done = int(taken), self._done or bool(done)
 
     def close(self) -> None:
         self._done = True

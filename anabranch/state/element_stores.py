@@ -36,6 +36,7 @@ class FifoStore:
 
     def __init__(self) -> None:
         self._elements: deque[Element] = deque()
+        # the deque's own methods: one call less for each element
         self.add = self._elements.append
         self.take = self._elements.popleft
 
@@ -74,10 +75,12 @@ class ShuffleStore:
     def take(self) -> Element:
         elements = self._elements
         chosen = int(self._random.random() * len(elements))
+        # the last one takes its place, so that no element has to be moved along
         elements[chosen], elements[-1] = elements[-1], elements[chosen]
         return elements.pop()
 
     def put_back(self, elements: Iterable[Element]) -> None:
+        # anywhere: each take draws anew
         self._elements.extend(elements)
 
 
@@ -96,6 +99,7 @@ class PriorityStore:
         return len(self._heap)
 
     def add(self, element: Element) -> None:
+        # the numbers differ from each other, so that a comparison never reaches the elements, which are arrays
         heapq.heappush(self._heap, (int(element[0]), next(self._numbers), element))
 
     def take(self) -> Element:

@@ -57,6 +57,7 @@ class IteratorResource:
             OpError: the element could not be computed.
         """
         with self._lock:
+            # the lock is held while the element is computed: elements come in the order in which the steps asked
             return self._opened().next()
 
     def save(self) -> bytes:

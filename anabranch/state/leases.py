@@ -65,10 +65,13 @@ class Lease:
             now: the time.
         """
         with self._lock:
+            # whoever asks for no time, and is not the holder, only looks
             if holder == self._holder and seconds <= 0:
                 self._holder = ""
+            # nobody watches the clock here: a lease is over when another asks for it after its time, and not before
             elif seconds > 0 and (holder == self._holder or not self._holder or now >= self._until):
                 if holder != self._holder:
+                    # not where it is renewed: by its term a holder sees whether another has had the lease in between
                     self._term += 1
                 self._holder, self._until = holder, now + seconds
             return Held(self._holder, self._term, max(0.0, self._until - now) if self._holder else 0.0)
@@ -95,6 +98,7 @@ class Membership:
         """
         with self._lock:
             before = set(self._until)
+            # all whose time is over go, whoever asks; there is nobody else to notice
             self._until = {name: until for name, until in self._until.items() if now < until and name != who}
             if seconds > 0:
                 self._until[who] = now + seconds
@@ -159,6 +163,7 @@ class RangeLeases:
             now: the time.
         """
         with self._lock:
+            # what was done counts before leases end: a worker that says so just after its time was up has done it
             if done is not None:
                 self._done(worker, *done)
             self._expire(now)
@@ -168,6 +173,7 @@ class RangeLeases:
                     del self._leased[worker]
                     self._returned.append(own.begin)
                 return Range(self._epoch, self._ticket, -1, -1)
+            # the same one again: the step that was to fetch it, or to use it, may have failed
             begin = own.begin if own is not None else self._free()
             if begin is None:
                 return Range(self._epoch, self._ticket, -1, -1)
@@ -176,17 +182,21 @@ class RangeLeases:
 
     @property
     def _ticket(self) -> int:
+        # one int64 of a graph holds both: below 2 ** 62, since a life is below 2 ** 30
         return (self._life << 32) + self._epoch
 
     def _done(self, worker: str, ticket: int, begin: int) -> None:
         """What is late, of a range that was given to somebody else meanwhile, counts there: the first wins."""
+        # of an epoch that is over, or from before a restore, which took back what the range was used for
         if ticket != self._ticket:
             return
         own = self._leased.get(worker)
         if own is not None and own.begin == begin:
             del self._leased[worker]
+        # its time was over, and nobody has it yet: it need not be dealt out again
         elif begin in self._returned:
             self._returned.remove(begin)
+        # here and not when somebody asks: whoever did the last range is told of the new epoch in the same answer
         if not self._leased and not self._returned and self._next >= self._examples and self._epoch < self._epochs:
             self._epoch, self._next = self._epoch + 1, 0
 
@@ -200,6 +210,7 @@ class RangeLeases:
         if self._epoch >= self._epochs:
             return None
         if self._returned:
+            # the one that was given back first, before new ones: an epoch ends only when the last of its ranges is done
             return self._returned.pop(0)
         if self._next >= self._examples:
             return None
@@ -213,6 +224,7 @@ class RangeLeases:
         A leased range counts as open: who restores this has lost what it was used for.
         """
         with self._lock:
+            # sorted below, so that equal states are equal vectors, whoever has asked in whatever order
             open_ranges = [*self._returned, *(leased.begin for leased in self._leased.values())]
             return [self._examples, self._size, self._epoch, self._next, *sorted(open_ranges)]
 
@@ -233,8 +245,12 @@ class RangeLeases:
                 f"{[self._examples, self._size]}: input that changes has to begin anew"
             )
         _, _, epoch, following, *open_ranges = (int(number) for number in state)
-        if epoch < 0 or following < 0 or any(begin < 0 or begin % self._size for begin in open_ranges):
+        # a range that is open twice, or that is also still to come, would be dealt out twice
+        given_before = all(0 <= begin < following and begin % self._size == 0 for begin in open_ranges)
+        is_new = len(set(open_ranges)) == len(open_ranges)
+        if epoch < 0 or following < 0 or following % self._size or not (given_before and is_new):
             raise ValueError(f"these are no positions: {list(state)}")
         with self._lock:
+            # tickets of the life before are known by it, so that what they say was done does not count
             self._life = life
             self._epoch, self._next, self._returned, self._leased = epoch, following, list(open_ranges), {}

@@ -24,6 +24,8 @@ class Hold:
 
     def release(self) -> None:
         """Gives the lock back; again: nothing happens."""
+        # forgotten first: the program and the garbage collector may both come here, and only one of them finds
+        # the mutex
         mutex, self._mutex = self._mutex, None
         if mutex is not None:
             mutex.released()
@@ -81,5 +83,7 @@ class Mutex(SharedObject):
             self._grant(self._releases)
         if self._acquires and not self._held:
             self._held = True
+            # made here and not when it is answered: if the step is gone by then, the hold is dropped, and gives
+            # itself back
             self._acquires.first.hold = Hold(self)
             self._grant(self._acquires)

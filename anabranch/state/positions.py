@@ -33,6 +33,7 @@ def encode_position(position: Position) -> bytes:
     """
     arrays: list[np.ndarray[Any, Any]] = []
     tree = _to_json(position, arrays)
+    # by TensorFlow's names, which also numbers have that NumPy does not know by itself (bfloat16)
     kinds = [[as_dtype(a.dtype).name, list(a.shape)] for a in arrays]
     text = json.dumps({"tree": tree, "arrays": kinds}, separators=(",", ":")).encode()
     return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *(a.tobytes() for a in arrays)])
@@ -61,8 +62,10 @@ def _decoded(data: bytes) -> Any:
     for name, shape in head["arrays"]:
         dtype = np.dtype(as_dtype(name).as_numpy_dtype)
         size = math.prod(shape) * dtype.itemsize
+        # before anything of that size is made: the shape was read
         if offset + size > len(data):
             raise ValueError(f"it ends after {len(data)} bytes, within an array")
+        # of bytes, and hence not writable: elements are never changed
         arrays.append(np.frombuffer(data[offset : offset + size], dtype).reshape(shape))
         offset += size
     return _from_json(head["tree"], arrays)
@@ -75,11 +78,13 @@ def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return {"b": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):
         return [_to_json(v, arrays) for v in value]
+    # tagged, like all that JSON has no word for: a dictionary of the position's own cannot be taken for a tag
     if isinstance(value, dict):
         return {"d": {str(k): _to_json(v, arrays) for k, v in value.items()}}
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if isinstance(value, np.ndarray):
+        # strings, element by element: their bytes lie elsewhere
         if value.dtype == np.object_:
             return {"o": [list(value.shape), [_to_json(v, arrays) for v in value.reshape(-1).tolist()]]}
         # `ascontiguousarray` gives a scalar a dimension, which `reshape` takes away again
@@ -98,6 +103,7 @@ def _from_json(tree: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return [_from_json(t, arrays) for t in tree]
     if not isinstance(tree, dict):
         return tree
+    # one entry, or the unpacking fails: what was written is a tag and what it tags
     ((kind, value),) = tree.items()
     if kind == "a":
         return arrays[value]

@@ -111,6 +111,7 @@ class Queue(SharedObject):
             InvalidArgumentError: they are no elements of this queue.
         """
         elements = self.components.elements(arrays)
+        # nothing to wait for: it need not stand in the line, where it would be refused once the queue is closed
         if not elements:
             return Pending.completed(())
         return self._submit(Enqueue(by, self._withdraw, elements), self._enqueues)
@@ -128,11 +129,13 @@ class Queue(SharedObject):
         Raises:
             InvalidArgumentError: the shapes of components are not known, or `count` is negative.
         """
+        # before it waits: whether elements become a batch does not depend on which they are
         self.components.require_shapes("DequeueMany and DequeueUpTo")
         if count < 0:
             raise InvalidArgumentError(
                 None, None, f"{by!r} requested {count} < 0 elements of {self.title} {self.name!r}; ask for 0 or more"
             )
+        # also from a queue that is empty, or closed
         if count == 0:
             return Pending.completed(self.components.batch(()))
         return self._submit(Dequeue(by, self._withdraw, self.components, count, True, up_to), self._dequeues)
@@ -144,8 +147,10 @@ class Queue(SharedObject):
             cancel_pending_enqueues: refuse the enqueues that wait for room, instead of waiting for them.
         """
         if not cancel_pending_enqueues:
+            # in one line with the enqueues, so that it comes to its turn when all before it are in
             return self._submit(Close(by, self._withdraw), self._enqueues)
         with self._alone():
+            # errors name who closed it first
             self._closed_by = self._closed_by or by
             while self._enqueues:
                 waiting = self._enqueues.first
@@ -188,6 +193,7 @@ class Queue(SharedObject):
         enqueues = self._enqueues
         while enqueues:
             request = enqueues.first
+            # it stood behind the close: what came before that is in, or was refused by it
             if self._closed_by is not None:
                 self._refuse(enqueues, self._refusal_of_enqueue(request))
                 continue
@@ -196,6 +202,7 @@ class Queue(SharedObject):
                 self._grant(enqueues)
                 progress = True
                 continue
+            # the first enqueue waits, and with it all behind it, in the order in which they came
             if not self._put_in(request):
                 return progress
             progress = True
@@ -206,9 +213,11 @@ class Queue(SharedObject):
         return progress
 
     def _put_in(self, request: Enqueue) -> int:
+        # negative where a dequeue that was given up has put its elements back into a queue that was full again
         room = min(self.capacity - len(self._store), len(request.elements) - request.next)
         if room <= 0:
             return 0
+        # one by one as there is room: `enqueue_many` may have more elements than the queue has places
         for element in request.elements[request.next : request.next + room]:
             self._store.add(element)
         request.next += room
@@ -219,11 +228,13 @@ class Queue(SharedObject):
         """Returns whether anything changed that an enqueue may wait for."""
         progress = False
         dequeues = self._dequeues
+        # nothing here closes it, so that one look is enough
         closed = self._closed_by is not None
         while dequeues:
             request = dequeues.first
             count = min(self._store.available(closed), request.count - len(request.taken))
             if count > 0:
+                # set aside as they come: more elements than the queue has places are never in it at once
                 request.taken.extend(self._store.take() for _ in range(count))
                 progress = True
             if len(request.taken) == request.count or (closed and request.up_to and request.taken):
@@ -238,6 +249,7 @@ class Queue(SharedObject):
         return progress
 
     def _give_back(self, request: Request) -> None:
+        # what an enqueue has put in stays in: others may have taken it already
         if isinstance(request, Dequeue) and request.taken:
             self._store.put_back(request.taken)
             request.taken = []

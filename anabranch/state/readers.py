@@ -132,6 +132,7 @@ class Reader:
         """Called when the container of the reader goes away: cancels the reads that wait."""
         with self._lock:
             self._closed = True
+            # cancelled without the lock, which `_give_up` takes
             waiting = list(self._reads)
             self._clear()
         for read in waiting:
@@ -179,6 +180,7 @@ class Reader:
             try:
                 self._work = base64.b64decode(parsed["work"], validate=True)
                 self._records = self.open_file(self._work)
+                # read again and passed over: where the records lie is known to the file's own format only
                 for _ in range(parsed["position"]):
                     next(self._records, None)
                 self._position = parsed["position"]
@@ -210,6 +212,8 @@ class Reader:
         """Serves reads until one has to wait."""
         while True:
             with self._lock:
+                # whoever serves a read serves those behind it as well (`_done` and then here): nobody need wait
+                # to do that
                 if self._busy or not self._reads:
                     return
                 self._busy = True
@@ -230,18 +234,23 @@ class Reader:
         try:
             while not (read.is_settled or read.given_up):
                 if self._collect(read):
+                    # without the lock: while this read is the busy one, nobody else touches what was returned,
+                    # but for a reset
                     if not read.deliver():
                         self._returned.extendleft(reversed(read.records))
                     return True
                 request = read.next_work()
+                # most names are there at once, and are used without a call back
                 if not request.is_settled:
                     read.requested_work = request
                     if read.given_up:  # before it could be seen what it waits for
                         request.cancel(CancelledError(None, None, "the read was cancelled"))
+                    # perhaps at once, on this thread, if the name has come since: then all is done when this returns
                     request.when_settled(lambda settled: self._work_came(read, settled))
                     return False
                 self._begin(request)
-        except OpError as error:
+        # whatever it is, the read is told, and not the step on whose thread it happens to be served; the reader goes on
+        except Exception as error:
             read.fail(error)
         return True
 
@@ -250,8 +259,9 @@ class Reader:
         if request.error is None or not read.given_up:
             try:
                 self._begin(request)
-            except OpError as error:
+            except Exception as error:
                 read.fail(error)
+        # it goes on where it stopped, on the thread that brought the name
         if self._serve(read):
             self._done(read)
             self._go_on()
@@ -268,7 +278,7 @@ class Reader:
             self._work = name.item()
             try:
                 self._records = self.open_file(self._work)
-            except OpError:
+            except Exception:
                 self._work = None
                 raise
             self._position = 0
@@ -285,6 +295,7 @@ class Reader:
                 if self._work is None:
                     return bool(read.records)
                 try:
+                    # under the lock, as long as that takes: a position must not be saved between a record and its count
                     record = next(self._records, None)
                 except OpError as error:
                     if read.records:  # they are intact; the next read is told
@@ -452,6 +463,7 @@ class FixedRecordReader(Reader):
         with file, os_errors.translated("read", work.decode(errors="replace")):
             yield _BEGUN
             last = file.seek(0, os.SEEK_END) - self._footer - self._length
+            # a length of 0 would give the same nothing for ever
             for number, at in enumerate(range(self._header, last + 1, self._hop) if self._hop else ()):
                 file.seek(at)
                 yield work + b":%d" % number, file.read(self._length)
@@ -462,6 +474,7 @@ _BEGUN: Record = (b"", b"")
 
 def _begun(records: Iterator[Record]) -> Iterator[Record]:
     """A generator that stands at its first `yield`: from there on it closes its file whenever it is dropped."""
+    # an iterator that was never begun runs no `finally`, and would leave the file open
     next(records)
     return records
 

@@ -151,6 +151,7 @@ class SharedObject:
 
     def _submit(self, request: Request, queue: WaitQueue[Any]) -> Pending:
         """Lets a request join a queue and answers what can be answered now."""
+        # left first and worked off then: in the other order it could arrive when every holder has looked already
         self._arrived.append((request, queue))
         self._work_off()
         return request
@@ -160,6 +161,8 @@ class SharedObject:
         """Inside, nobody else uses the object; after it, what the block made possible is decided and answered."""
         decided: list[Request] = []
         try:
+            # this waits for the lock, unlike `_work_off`: who asks a question, or changes the object, needs it
+            # done on return
             with self._lock:
                 try:
                     self._let_in()
@@ -196,6 +199,7 @@ class SharedObject:
         """Lets arrived requests join their wait queues. Under the lock."""
         while self._arrived:
             request, queue = self._arrived.popleft()
+            # its container is gone: nobody else will ever serve it
             if self._abandoned:
                 request.refuse(self._abandonment(request))
                 self._decided.append(request)
@@ -203,6 +207,7 @@ class SharedObject:
             queue.append(request)
             self._serve()
             if request.waiting:
+                # only of one that has to wait: most are served at once, and the words cost more than that
                 request.waiting_for = self._wanted(request)
 
     def _grant(self, queue: WaitQueue[Any]) -> None:
@@ -221,6 +226,7 @@ class SharedObject:
         """Called when a step gives a request up: see the table in the module's docstring."""
         assert isinstance(pending, Request)
         with self._alone():
+            # it may have been decided between the cancellation and the lock
             if pending.waiting:
                 for queue in self._wait_queues():
                     queue.leave(pending)
@@ -239,6 +245,8 @@ class SharedObject:
     def close(self) -> None:
         """Called when the container of the object goes away: whatever waits is cancelled, now and later."""
         with self._alone():
+            # before those that wait are refused, and under the same lock: whatever arrives from now on is refused
+            # in `_let_in`
             self._abandoned = True
             for queue in self._wait_queues():
                 # a copy, for each refusal takes the first one out

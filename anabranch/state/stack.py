@@ -43,6 +43,7 @@ class Stack:
             raise InvalidArgumentError(
                 None, None, f"Stack {self.name!r} holds {self.dtype.name}, but the pushed element is {element.dtype}"
             )
+        # before the lock, since it may copy
         mine = owned(element)
         with self._lock:
             self._check_open()

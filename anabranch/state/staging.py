@@ -67,6 +67,7 @@ class _Area(SharedObject):
         return (self._puts, self._gets)
 
     def _check_size(self, request: Put) -> None:
+        # it would wait for ever
         if self.memory_limit and request.size > self.memory_limit:
             raise ResourceExhaustedError(
                 None,
@@ -84,6 +85,7 @@ class _Area(SharedObject):
         progress = True
         # what comes in may serve a get, and what is taken out makes room for a put
         while progress:
+            # both in each round, hence no `or`
             progress = self._serve_puts() | self._serve_gets()
 
     def _serve_puts(self) -> bool:
@@ -124,6 +126,7 @@ class StagedLine(_Area):
         Raises:
             ResourceExhaustedError: it is larger than the whole area.
         """
+        # owned: the values stay for a later step, and may show memory of this one
         request = Put(by, self._withdraw, 0, (), tuple(owned(v) for v in values))
         self._check_size(request)
         return self._submit(request, self._puts)
@@ -168,6 +171,7 @@ class StagedLine(_Area):
         if index >= len(self._elements):
             return False
         if request.remove:
+            # a get, which wants position 0; only a peek names another
             request.picked, size = self._elements.popleft()
             self._bytes -= size
         else:
@@ -188,6 +192,7 @@ class StagedMap(_Area):
     def __init__(self, name: str, ordered: bool, capacity: int, memory_limit: int) -> None:
         super().__init__(name, capacity, memory_limit)
         self.ordered = ordered
+        # both count for the capacity: an element that lacks a component holds memory as well
         self._incomplete: dict[int, list[Any]] = {}
         self._complete: dict[int, list[Any]] = {}
 
@@ -207,21 +212,38 @@ class StagedMap(_Area):
                 None, None, f"{by!r}: components {list(places)} of an element that has {count}; name each once"
             )
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
+        # of the whole element, and not of what this put gives of it
         request.count = count
         self._check_size(request)
         return self._submit(request, self._puts)
 
     def get(self, key: int, places: Sequence[int] | None = None, by: str = "get") -> Pending:
-        """Takes an element, or some of its components, out; waits until it is complete."""
+        """Takes an element, or some of its components, out; waits until it is complete.
+
+        Raises:
+            InvalidArgumentError: a component is named twice; and (in the result) the element lacks one.
+        """
+        self._check_taken_once(places, by)
         return self._submit(Get(by, self._withdraw, key, places, True), self._gets)
 
     def get_any(self, places: Sequence[int] | None = None, by: str = "get") -> Pending:
-        """Takes some complete element out; the first result is its number."""
+        """Takes some complete element, or some of its components, out; the first result is its number.
+
+        Raises:
+            InvalidArgumentError: as `get`.
+        """
+        self._check_taken_once(places, by)
         return self._submit(Get(by, self._withdraw, None, places, True), self._gets)
 
     def peek(self, key: int, places: Sequence[int] | None = None, by: str = "peek") -> Pending:
         """Looks at an element, or some of its components; waits until it is complete."""
         return self._submit(Get(by, self._withdraw, key, places, False), self._gets)
+
+    def _check_taken_once(self, places: Sequence[int] | None, by: str) -> None:
+        if places is not None and len(set(places)) != len(places):
+            raise InvalidArgumentError(
+                None, None, f"{by!r} takes components {list(places)} of an element of {self.name!r}; name each once"
+            )
 
     def size(self) -> int:
         """How many elements are complete."""
@@ -244,9 +266,10 @@ class StagedMap(_Area):
         progress = False
         for request in list(self._puts):  # one that waits for room must not hold up what completes another element
             # whenever one is looked at, since another that waited for room as well may have put the component in
-            if self._has(request.key, request.places):
+            problem = self._problem(request)
+            if problem is not None:
                 self._puts.leave(request)
-                request.refuse(self._given_twice(request))
+                request.refuse(problem)
                 self._decided.append(request)
                 continue
             # a component of an element that is there already needs room for its bytes only
@@ -259,17 +282,24 @@ class StagedMap(_Area):
                 progress = True
         return progress
 
-    def _has(self, key: int, places: Sequence[int]) -> bool:
-        parts = self._incomplete.get(key)
-        return key in self._complete or any(parts is not None and parts[p] is not None for p in places)
-
-    def _given_twice(self, request: Put) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            None,
-            None,
-            f"The tensor for key {request.key} at indices {list(request.places)} has already been inserted in "
-            f"{self.name!r}; take it out first",
-        )
+    def _problem(self, request: Put) -> InvalidArgumentError | None:
+        """Why components can never be a part of their element."""
+        parts = self._incomplete.get(request.key)
+        # operations that share the area by its name need not agree on what an element is
+        if parts is not None and len(parts) != request.count:
+            problem = (
+                f"{request.by!r} gives components {list(request.places)} of an element that has {request.count}, but "
+                f"the element for key {request.key} in {self.name!r} was begun with {len(parts)}; use another key, or "
+                "one list of dtypes"
+            )
+        elif request.key in self._complete or (parts is not None and any(parts[p] is not None for p in request.places)):
+            problem = (
+                f"The tensor for key {request.key} at indices {list(request.places)} has already been inserted in "
+                f"{self.name!r}; take it out first"
+            )
+        else:
+            return None
+        return InvalidArgumentError(None, None, problem)
 
     def _store(self, request: Put) -> None:
         parts = self._incomplete.setdefault(request.key, [None] * request.count)
@@ -284,11 +314,13 @@ class StagedMap(_Area):
         if key is None:
             if not self._complete:
                 return False
+            # a dictionary keeps the order in which elements became complete
             key = min(self._complete) if self.ordered else next(iter(self._complete))
         parts = self._complete.get(key)
         if parts is None:
             return False
         places = range(len(parts)) if request.places is None else request.places
+        # waiting would not help: what was taken out comes back only with a whole new element
         missing = [p for p in places if not 0 <= p < len(parts) or parts[p] is None]
         if missing:
             self._gets.leave(request)
@@ -309,5 +341,6 @@ class StagedMap(_Area):
         for place in places:
             self._bytes -= parts[place].nbytes
             parts[place] = None
+        # what is left of an element keeps its place in the area until all of it was taken
         if all(p is None for p in parts):
             del self._complete[key]

@@ -18,6 +18,7 @@ import numpy as np
 from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType, string
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError
 from anabranch.state.components import shown
 
@@ -71,6 +72,7 @@ class LookupTable:
             get = self._values.get
             shape = self._shape_of_keys(keys)
             if not self.value_shape:
+                # all at once, which is quicker than row by row where values are numbers or strings
                 values = self._array(
                     [get(k, d) for k, d in zip(looked_up, self._defaults(default, len(looked_up)), strict=True)]
                 )
@@ -96,6 +98,7 @@ class LookupTable:
         keys, values = list(self._values), list(self._values.values())
         key_array = np.empty((len(keys), *self.key_shape), self.key_dtype.as_numpy_dtype)
         for row, key in enumerate(keys):
+            # keys that are vectors are kept as flat tuples, which can be looked up
             key_array[row] = np.array(key, key_array.dtype).reshape(self.key_shape) if self.key_shape else key
         value_array = np.empty((len(keys), *self.value_shape), self.value_dtype.as_numpy_dtype)
         for row, value in enumerate(values):
@@ -157,6 +160,7 @@ class LookupTable:
             )
         if not self.value_shape:
             return values.reshape(-1).tolist()
+        # a copy: the rows are views of it for as long as they are in the table, and the argument belongs to its step
         return list(np.array(values).reshape(-1, *self.value_shape))
 
     def _defaults(self, default: HostArray, count: int) -> list[Any]:
@@ -200,7 +204,7 @@ class StaticTable(LookupTable):
             )
         entries: dict[Any, Any] = {}
         for key, value in zip(keys.tolist(), values.tolist(), strict=True):
-            if entries.setdefault(key, value) != value:
+            if not _same(entries.setdefault(key, value), value):
                 raise FailedPreconditionError(
                     None,
                     None,
@@ -208,17 +212,27 @@ class StaticTable(LookupTable):
                     f"value {value!r} (table {self.name!r})",
                 )
         with self._lock:
-            if self._initialized and self._values != entries:
+            if self._initialized and not self._holds(entries):
                 raise FailedPreconditionError(
                     None, None, f"Table was already initialized with different data: {self.name!r}"
                 )
+            # made before and put in as a whole, so that a table that is refused is as it was
             self._values, self._initialized = entries, True
+
+    def _holds(self, entries: dict[Any, Any]) -> bool:
+        mine = self._values
+        return mine.keys() == entries.keys() and all(_same(mine[key], value) for key, value in entries.items())
 
     def _check_ready(self) -> None:
         if not self._initialized:
             raise FailedPreconditionError(
                 None, None, f"Table not initialized: {self.name!r}; run tf.tables_initializer() first"
             )
+
+
+def _same(a: TensorValue, b: TensorValue) -> bool:
+    # a NaN differs from itself, and what is written twice in a file or a graph is the same all the same
+    return bool(a == b or (a != a and b != b))
 
 
 class MutableTable(LookupTable):
@@ -248,6 +262,7 @@ class MutableTable(LookupTable):
         self.check_types(keys, values)
         entries = dict(zip(self._keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
+            # one assignment, and no table in between: all was checked before the lock
             self._values = entries
 
     def _checked_keys(self, keys: HostArray) -> list[Any]:
@@ -298,6 +313,7 @@ class MutableDenseTable(MutableTable):
 
     def find(self, keys: HostArray, default: HostArray) -> Array:
         self.check_types(keys, default)
+        # for its refusals: the special keys are no keys in questions, either
         self._checked_keys(keys)
         return super().find(keys, default)
 
@@ -305,6 +321,7 @@ class MutableDenseTable(MutableTable):
         self.check_types(keys, values)
         entries = list(zip(self._checked_keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
+            # before they are in, as TensorFlow's does: what it exports afterwards shows how many buckets it has
             self._grow(len(entries))
             self._values.update(entries)
 
@@ -312,6 +329,7 @@ class MutableDenseTable(MutableTable):
         self.check_types(keys, None)
         removed = self._checked_keys(keys)
         with self._lock:
+            # a bucket of a deleted key cannot be used until the table grows, and is exported with its value
             self._graves.extend(self._values.pop(key) for key in removed if key in self._values)
 
     def import_all(self, keys: HostArray, values: HostArray) -> None:

@@ -58,6 +58,7 @@ class InPlaceTensorArray:
             raise InvalidArgumentError(None, None, f"Size should be >= 0, but TensorArray {name!r} is to have {size}")
         self.name, self.dtype, self.element_shape = name, dtype, element_shape
         self.dynamic_size, self.clear_after_read, self._adds_up = dynamic_size, clear_after_read, adds_up
+        # no lock: what works on the array is quick host work, which the thread of its step runs (docs/decisions/0015)
         self._elements: list[_Element] | None = [_Element() for _ in range(size)]
         self._gradients: dict[bytes, InPlaceTensorArray] = {}
 
@@ -78,6 +79,7 @@ class InPlaceTensorArray:
             # a new array: the value may be somebody's who has read or written it
             element.value = element.value + value
             return
+        # written once: what was read and cleared was written as well
         if element.value is not None or element.cleared:
             self._refuse(f"Could not write to TensorArray index {index} because it has already been written to")
         element.value, element.shape = value, value.shape
@@ -97,6 +99,7 @@ class InPlaceTensorArray:
                          "(perhaps try setting clear_after_read = false?)")  # fmt: skip
         value = element.value
         if value is None:
+            # nothing was added to this gradient, or nothing written
             return np.zeros(self._shape_of(index, element), self.dtype.as_numpy_dtype)
         if self.clear_after_read:
             element.value, element.cleared = None, True
@@ -157,6 +160,8 @@ class InPlaceTensorArray:
             gradients = InPlaceTensorArray(name, self.dtype, len(self), self.element_shape, adds_up=True)
             gradients.clear_after_read = False
             for mine, its in zip(self._places(), gradients._places(), strict=True):
+                # a place that no gradient reaches reads as zeros of the forward value's shape, which may be gone
+                # by then
                 its.shape = mine.shape
             self._gradients[source] = gradients
         return gradients

@@ -1,9 +1,9 @@
 """The op table: one row per use of an operation, checked against an independent NumPy oracle.
 
-`check_case` builds the operation twice - with everything known of the inputs' shapes, and with nothing - and compares
-static dtypes and shapes, what a session computes, and what the portable kernel computes on plain NumPy arrays.
-`check_beside_constants` builds it with constants for all inputs but the first. `check_gradient` compares the gradient's
-product with a random direction against central differences.
+`run_rows` builds rows twice - with everything known of the inputs' shapes, and with nothing - and runs them.
+`check_row` compares static dtypes and shapes, what the session computed, and what the portable kernel computes on plain
+NumPy arrays. `check_beside_constants` does so with constants for all inputs but the first. What is run together is
+compiled together: a program for each row would take twice as long. `op_case_gradients` checks gradients.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike, TensorValue, to_array
 from anabranch.graph.building import OpFunction
-from anabranch.graph.composite import Gradient, IndexedSlices, IndexedSlicesValue
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
-from anabranch.graph.operation import Operation, StepRunner, Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.values import TensorList
 from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
+Feeds = dict[Tensor, Array]
+Forward = Callable[[Feeds], list[Array]]
 
 _TOLERANCE = {
     "float64": 1e-10,
@@ -107,35 +107,75 @@ def op_function(name: str) -> OpFunction:
     return op_def
 
 
-def check_case(case: OpCase) -> None:
-    """Checks one row, fed; raises AssertionError that says which of its promises does not hold."""
-    op = op_function(case.op)
-    inputs = input_arrays(op, case.inputs)
-    if case.error is not None:
-        for known in (True, False):
-            _check_error(case, op, inputs, known)
-        return
-    case = _answered(case, inputs)
-    for known in (True, False):
-        built = _Built(op, inputs, case, known)
-        outputs = built.run()
-        _check_static(case, built, outputs, known)
-        _compare(case, outputs, "the session")
-        if known and op.portable and not op.stateful and not op.random:
-            _compare(case, _run_portable(built.operation, inputs), "the portable kernel")
+@dataclass
+class RowRun:
+    """What a row gives, built with nothing known of the inputs' shapes, and with everything.
+
+    Attributes:
+        known_outputs: None where what is known cannot change the program, which was then run once only.
+    """
+
+    unknown: BuiltRow
+    unknown_outputs: list[Array]
+    known: BuiltRow
+    known_outputs: list[Array] | None
 
 
-def check_beside_constants(case: OpCase) -> None:
-    """Checks the values of a row that `can_stand_beside_constants`, all inputs but the first being constants.
+def run_rows(cases: Sequence[OpCase], quickly: bool = False) -> list[RowRun]:
+    """Builds rows that give no error, those of one kind in one graph, and runs each graph in one step.
+
+    Args:
+        quickly: whether to run once only those for which what is known of the inputs' shapes cannot change the program.
+    """
+    unknown, known = _built_together(cases, known=False), _built_together(cases, known=True)
+    again = [row for row in known if not quickly or row.feeds.keys() != set(row.inputs)]
+    known_outputs = dict(zip(map(id, again), run_together(again), strict=True))
+    return [
+        RowRun(before, outputs, row, known_outputs.get(id(row)))
+        for before, outputs, row in zip(unknown, run_together(unknown), known, strict=True)
+    ]
+
+
+def check_row(case: OpCase, run: RowRun) -> None:
+    """Checks what a row gave, and what its portable kernel gives.
 
     Raises:
-        AssertionError: they are not those that the row gives.
+        AssertionError: one of its promises does not hold; it says which.
     """
     op = op_function(case.op)
     inputs = input_arrays(op, case.inputs)
-    built = _Built(op, inputs, replace(case, constants=[arg.name for arg in op.inputs[1:]]), known=True)
-    what = "the session, all inputs but the first being constants,"
-    _compare(_answered(case, inputs), built.run(), what)
+    case = _answered(case, inputs)
+    outputs = run.unknown_outputs
+    _check_static(case, run.unknown, outputs, known=False)
+    _compare(case, outputs, "the session")
+    if run.known_outputs is not None:
+        outputs = run.known_outputs
+        _compare(case, outputs, "the session")
+    _check_static(case, run.known, outputs, known=True)
+    if has_portable_kernel(op):
+        _compare(case, run_portable(run.known.operation, inputs), "the portable kernel")
+
+
+def check_error(case: OpCase) -> None:
+    """Checks that a row raises its error, whatever is known of its inputs; raises AssertionError if it does not."""
+    for is_known in (True, False):
+        _check_error(case, is_known)
+
+
+def beside_constants(case: OpCase) -> OpCase:
+    """The row with constants for all inputs but the first."""
+    return replace(case, constants=[arg.name for arg in op_function(case.op).inputs[1:]])
+
+
+def run_beside_constants(cases: Sequence[OpCase]) -> list[list[Array]]:
+    """The values of rows for which `can_stand_beside_constants`, all inputs but the first being constants."""
+    return run_together(_built_together([beside_constants(case) for case in cases], known=True))
+
+
+def check_beside_constants(case: OpCase, outputs: list[Array]) -> None:
+    """Checks what `run_beside_constants` gave for a row; raises AssertionError if it is not what the row gives."""
+    inputs = input_arrays(op_function(case.op), case.inputs)
+    _compare(_answered(case, inputs), outputs, "the session, all inputs but the first being constants,")
 
 
 def can_stand_beside_constants(case: OpCase) -> bool:
@@ -146,20 +186,6 @@ def can_stand_beside_constants(case: OpCase) -> bool:
     return others and case.error is None and op.compiled_rule is not None
 
 
-def check_gradient(case: OpCase) -> None:
-    """Checks the gradient of a row for which `wants_gradient`; raises AssertionError where it is wrong."""
-    op = op_function(case.op)
-    _GradientCheck(case, op, input_arrays(op, case.inputs)).check()
-
-
-def wants_gradient(case: OpCase) -> bool:
-    """Whether a row has a gradient to be checked."""
-    if case.error is not None or case.gradient is not None:
-        return case.error is None and bool(case.gradient)
-    op = op_function(case.op)
-    return op.differentiable is True and any(_inexact(v.dtype) for v in _flat(input_arrays(op, case.inputs)))
-
-
 def check_values(case: OpCase) -> None:
     """Checks a row's values, dtypes and shapes in a session that knows nothing of the inputs' shapes; no gradients.
 
@@ -168,8 +194,8 @@ def check_values(case: OpCase) -> None:
     """
     op = op_function(case.op)
     inputs = input_arrays(op, case.inputs)
-    built = _Built(op, inputs, case, known=False)
-    outputs = built.run()
+    built = BuiltRow(case, inputs, known=False)
+    (outputs,) = run_together([built])
     _check_static(case, built, outputs, known=False)
     _compare(_answered(case, inputs), outputs, "the session")
 
@@ -194,17 +220,24 @@ def _array(arg: ArgDef, value: TensorValue) -> Array:
     return to_array(value, None if own else arg.dtype)
 
 
-def _flat(values: list[Any]) -> list[Array]:
+def flat_arrays(values: list[Any]) -> list[Array]:
+    """What `input_arrays` gives as one list."""
     return [v for value in values for v in (value if isinstance(value, list) else [value])]
 
 
-class _Built:
-    """A graph with one operation of the type on placeholders; `static` inputs are constants where all is `known`."""
+class BuiltRow:
+    """One operation of a row's type on placeholders; `static` inputs are constants where all is `known`.
 
-    def __init__(self, op: OpFunction, inputs: list[Any], case: OpCase, known: bool) -> None:
-        self.graph = Graph()
+    Args:
+        inputs: what `input_arrays` gives.
+        graph: where it is built; default: a graph of its own.
+    """
+
+    def __init__(self, case: OpCase, inputs: list[Any], known: bool, graph: Graph | None = None) -> None:
+        op = op_function(case.op)
+        self.graph = Graph() if graph is None else graph
         self.constants = op.static | set(case.constants)
-        self.feeds: dict[Tensor, Array] = {}
+        self.feeds: Feeds = {}
         self.inputs: list[Tensor] = []
         with self.graph.as_default():
             args = [self._argument(arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
@@ -236,16 +269,28 @@ class _Built:
         self.inputs.append(tensor)
         return tensor
 
-    def run(self) -> list[Array]:
-        with Session(graph=self.graph) as session:
-            if not self.operation.outputs:
-                session.run(self.operation, self.feeds)
-                return []
-            values: list[Array] = session.run(self.outputs, self.feeds)
-            return values
+
+def _built_together(cases: Sequence[OpCase], known: bool) -> list[BuiltRow]:
+    graph = Graph()
+    return [BuiltRow(case, input_arrays(op_function(case.op), case.inputs), known, graph) for case in cases]
 
 
-def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
+def run_together(rows: Sequence[BuiltRow]) -> list[list[Array]]:
+    """The outputs of rows that were built in one graph, all run in one step; none for an operation that has none."""
+    if not rows:
+        return []
+    feeds = {tensor: value for row in rows for tensor, value in row.feeds.items()}
+    with Session(graph=rows[0].graph) as session:
+        values = session.run([row.outputs or row.operation for row in rows], feeds)
+    return [value if row.outputs else [] for row, value in zip(rows, values, strict=True)]
+
+
+def has_portable_kernel(op: OpDef) -> bool:
+    """Whether the operation's values can be had without a session."""
+    return op.compiled_rule is not None and op.portable and not op.stateful and not op.random
+
+
+def run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
     rule = operation.op_def.compiled_rule
     assert rule is not None
     with np.errstate(all="ignore"):
@@ -259,7 +304,7 @@ def _as_list(arg: ArgDef, value: TensorValue) -> Any:
 
 
 # ---------------------------------------------------------------------- comparing
-def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool) -> None:
+def _check_static(case: OpCase, built: BuiltRow, outputs: list[Array], known: bool) -> None:
     exact = case.static_shape
     if exact is None:
         exact = built.operation.op_def.compiled_rule is not None
@@ -276,7 +321,7 @@ def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool
 
 def _answered(case: OpCase, inputs: list[Any]) -> OpCase:
     """The row with its oracle's answer; oracles that go element by element take long, and all ways have one answer."""
-    return case if case.oracle is None else replace(case, oracle=None, expected=_ask(case, _flat(inputs)))
+    return case if case.oracle is None else replace(case, oracle=None, expected=_ask(case, flat_arrays(inputs)))
 
 
 def _compare(case: OpCase, outputs: list[Array], what: str) -> None:
@@ -334,140 +379,14 @@ def assert_close(got: TensorValue, wanted: TensorValue, tolerance: float | None 
     np.testing.assert_allclose(got.astype(kind), wanted.astype(kind), rtol=allowed, atol=allowed, err_msg=what)
 
 
-def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -> None:
+def _check_error(case: OpCase, known: bool) -> None:
     assert case.error is not None
     try:
-        built = _Built(op, inputs, case, known)
+        built = BuiltRow(case, input_arrays(op_function(case.op), case.inputs), known)
     except (case.error, ValueError, TypeError):
         return
     try:
-        built.run()
+        run_together([built])
     except case.error:
         return
     raise AssertionError(f"{case}: expected {case.error.__name__}, but the step succeeded")
-
-
-# ---------------------------------------------------------------------- gradients
-def _inexact(dtype: DTypeLike) -> bool:
-    as_type = as_dtype(dtype)
-    return as_type.is_floating or as_type.is_complex
-
-
-class _GradientCheck:
-    """<w, y(x)> for a random w: the graph's gradient along a random direction against central differences.
-
-    For complex values the scalar is Re(sum(conj(w) y)), so that its change along d is Re(sum(conj(grad) d)).
-    """
-
-    def __init__(self, case: OpCase, op: OpFunction, inputs: list[Any]) -> None:
-        self.case = case
-        self.random = np.random.default_rng(7)
-        wide = inputs
-        if not _fixes_types(op, case.attrs):
-            wide = [_widened(op, arg, value) for arg, value in zip(op.inputs, inputs, strict=True)]
-        self.built = _Built(op, wide, case, known=True)
-        chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
-        tensors = [self.built.inputs[i] for i in chosen]
-        self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
-        self.ys = [t for t in self.built.outputs if _inexact(t.dtype)]
-        assert self.ys, f"{case}: no output has a gradient; say gradient=False"
-        double = not any(t.dtype in _DOUBLE for t in [*self.built.inputs, *self.ys])
-        self.delta, self.tolerance = (1e-5, 2e-6) if double else (1e-2, 3e-2)
-
-    def check(self) -> None:
-        feeds = dict(self.built.feeds)
-        with self.built.graph.as_default(), Session(graph=self.built.graph) as session:
-            values = session.run(self.ys, feeds)
-            weights = [self._placeholder(y, v, feeds) for y, v in zip(self.ys, values, strict=True)]
-            first = gradients(self.ys, self.xs, grad_ys=weights)
-            self._compare(session, feeds, self.ys, weights, self.xs, first, "gradient")
-            if self.case.order < 2:
-                return
-            present = [(g, x) for g, x in zip(first, self.xs, strict=True) if g is not None]
-            grads = [_dense(g) for g, _ in present]
-            directions = [self._placeholder(x, feeds[x], feeds) for _, x in present]
-            sources = [*self.xs, *weights]
-            second = gradients(grads, sources, grad_ys=directions)
-            self._compare(session, feeds, grads, directions, sources, second, "second-order gradient")
-
-    def _placeholder(self, like: Tensor, value: Array, feeds: dict[Tensor, Array]) -> Tensor:
-        """A placeholder for a random tensor like `like`, whose value is entered into `feeds`."""
-        tensor: Tensor = raw.Placeholder(dtype=like.dtype, shape=TensorShape(value.shape))
-        feeds[tensor] = self._noise(like.dtype, value.shape)
-        return tensor
-
-    def _noise(self, dtype: DType, shape: Sequence[int]) -> Array:
-        noise = self.random.normal(size=shape)
-        if dtype.is_complex:
-            noise = noise + 1j * self.random.normal(size=shape)
-        return np.asarray(noise, dtype.as_numpy_dtype)
-
-    def _compare(
-        self,
-        session: StepRunner,
-        feeds: dict[Tensor, Array],
-        ys: list[Tensor],
-        weights: list[Tensor],
-        xs: list[Tensor],
-        grads: list[Any],
-        what: str,
-    ) -> None:
-        present = [g for g in grads if g is not None]
-        values = iter(session.run(present, feeds) if present else [])
-        for x, grad in zip(xs, grads, strict=True):
-            got = np.zeros(feeds[x].shape) if grad is None else _dense_value(next(values), feeds[x].shape)
-            assert got.shape == feeds[x].shape, (
-                f"{self.case}: the {what} for {x.name} has shape {got.shape}, the tensor itself {feeds[x].shape}"
-            )
-            along = self._noise(x.dtype, feeds[x].shape)
-            if self.case.project is not None and x in self.xs:
-                along = self.case.project(along).astype(along.dtype)
-            analytic = float(np.sum(np.conj(got) * along).real)
-            sides = [self._loss(session, {**feeds, x: feeds[x] + self._step(along, s)}, ys, weights) for s in (1, -1)]
-            numeric = (sides[0] - sides[1]) / (2 * self.delta)
-            np.testing.assert_allclose(
-                analytic,
-                numeric,
-                rtol=self.tolerance,
-                atol=self.tolerance * max(1.0, abs(sides[0])),
-                err_msg=f"{self.case}: {what} for {x.name}, against central differences",
-            )
-
-    def _step(self, along: Array, sign: int) -> Array:
-        return (sign * self.delta * along).astype(along.dtype)
-
-    def _loss(self, session: StepRunner, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
-        # fed as when the ys were first asked for: a step with other feeds is another program
-        values = session.run(ys, {t: v for t, v in feeds.items() if t not in weights})
-        terms = [np.sum(np.conj(feeds[w]) * np.asarray(v)).real for w, v in zip(weights, values, strict=True)]
-        return float(np.sum(terms, dtype=np.float64))
-
-
-def _fixes_types(op: OpDef, attrs: dict[str, Any]) -> bool:
-    return any(op.attrs[name].kind in {"type", "list(type)"} for name in attrs)
-
-
-def _widened(op: OpDef, arg: ArgDef, value: TensorValue) -> Any:
-    if isinstance(value, list):
-        return [_widened(op, arg, v) for v in value]
-    wide = _DOUBLE.get(as_dtype(value.dtype))
-    attr = op.attrs.get(arg.type_attr or arg.type_list_attr or "")
-    if wide is None or attr is None or (attr.allowed is not None and wide not in attr.allowed):
-        return value
-    return value.astype(wide.as_numpy_dtype)
-
-
-def _dense(grad: Gradient) -> Tensor:
-    if isinstance(grad, IndexedSlices):
-        rows = raw.StridedSlice(grad.dense_shape, [0], [1], [1], shrink_axis_mask=1)
-        return raw.UnsortedSegmentSum(grad.values, grad.indices, rows)  # type: ignore[no-any-return]
-    tensor: Tensor = grad
-    return tensor
-
-
-def _dense_value(value: TensorValue, shape: Sequence[int]) -> Array:
-    if not isinstance(value, IndexedSlicesValue):
-        return np.asarray(value)
-    dense = np.zeros(shape, np.asarray(value.values).dtype)
-    np.add.at(dense, value.indices, value.values)
-    return dense

@@ -38,7 +38,6 @@ from anabranch.errors import (
     CancelledError,
     DeadlineExceededError,
     InvalidArgumentError,
-    OpError,
     UnavailableError,
 )
 from anabranch.graph.graph import Graph
@@ -46,18 +45,10 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.pipeline import Plan, plan_step
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.worker_service import Asked, ServedTask
-from anabranch.testing.simulated_network import (
-    SimulatedPlace,
-    SimulatedTasks,
-    SimulatedTime,
-)
-from anabranch.xla.islands import HostCall
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.testing.simulated_network import SimulatedPlace, SimulatedTasks, SimulatedTime
+from anabranch.testing.simulated_steps import INJECTED, SimulatedSession
 
 TASKS = tuple(f"/job:{job}/replica:0/task:{i}" for job in ("ps", "worker") for i in (0, 1))
 ADDRESSES = {name: f"task{i}:1" for i, name in enumerate(TASKS)}
@@ -67,163 +58,10 @@ TROUBLE = 30.0
 RECOVERY = 120.0
 #: of the errors that steps may fail with, those that are nobody's fault but the network's
 LOSSES = (UnavailableError, AbortedError, DeadlineExceededError)
-INJECTED = "injected into"
 
 
 class Broken(AssertionError):
     """What must hold does not."""
-
-
-class SimulatedRun:
-    """A part of a step that runs on a task: it receives, computes for a while, and sends, item by item."""
-
-    def __init__(
-        self, session: SimulatedSession, partition: Partition, number: int, on_done: OnDone, timeout: float | None
-    ) -> None:
-        self._session, self._number, self._on_done = session, number, on_done
-        self._partition = partition
-        self._items = iter(partition.items)
-        self._error: OpError | None = None
-        self._ended = False
-        self._cluster = session.cluster
-        # a step that was given up before it began does not
-        self._exchange = session.rendezvous.begin(StepId(session.name, number))
-        self._cluster.began(session, number)
-        session.running[number] = self
-        if timeout is not None:
-            session.process.call_at(session.process.now() + timeout, self._too_late)
-        session.process.soon(self._go_on)
-
-    def cancel(self, error: OpError) -> None:
-        """Ends it as soon as it does not compute."""
-        self._error = self._error or error
-        self._exchange.abort(error)
-
-    def _too_late(self) -> None:
-        if not self._ended:
-            self.cancel(DeadlineExceededError(None, None, "the step did not end within its time"))
-
-    def _go_on(self) -> None:
-        if self._error is not None:
-            self._end(self._error)
-            return
-        for item in self._items:
-            if isinstance(item, HostCall) and crosses_tasks(item.operation):
-                source, destination, name = (
-                    item.operation.attrs[what].decode() for what in ("send_device", "recv_device", "tensor_name")
-                )
-                if item.operation.outputs:
-                    pending = self._exchange.receive(source, destination, name)
-                    pending.when_settled(
-                        lambda settled: self._session.process.soon(
-                            functools.partial(self._received, settled.values, settled.error)
-                        )
-                    )
-                    return
-                try:
-                    self._exchange.send_away(source, destination, name, np.array([self._number]))
-                except OpError as error:
-                    self._end(error)
-                    return
-            else:
-                self._compute()
-                return
-        self._end(None)
-
-    def _compute(self) -> None:
-        dice, process = self._cluster.simulation.dice, self._session.process
-        seconds = dice.choice((0.001, 0.01, 0.1)) if dice.random() > 0.02 else 8.0
-        if dice.random() < self._cluster.failing:
-            error = InvalidArgumentError(None, None, f"{INJECTED} step {self._number}")
-            process.call_at(process.now() + seconds, lambda: self._end(self._error or error))
-        else:
-            process.call_at(process.now() + seconds, self._go_on)
-
-    def _received(self, values: Sequence[Any], error: BaseException | None) -> None:
-        if error is not None:
-            assert isinstance(error, OpError)
-            self._end(self._error or error)
-            return
-        (value,) = values
-        if int(value[0]) != self._number:
-            self._cluster.fail(f"step {self._number} got a value of step {int(value[0])}")
-        self._go_on()
-
-    def _end(self, error: OpError | None) -> None:
-        self._ended = True
-        if error is not None:
-            self._exchange.abort(error)
-        self._session.running.pop(self._number, None)
-        self._exchange.finish()
-        self._on_done([np.int64(self._number) for _ in self._partition.fetches] if error is None else error)
-
-
-class SimulatedPartition:
-    """See `runtime.protocols.RegisteredPartition`."""
-
-    def __init__(self, session: SimulatedSession, partition: Partition) -> None:
-        self._session, self._partition = session, partition
-
-    def run(
-        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
-    ) -> list[TensorValue]:
-        """Nobody waits in a simulated process."""
-        raise NotImplementedError
-
-    def start(
-        self,
-        number: int,
-        feeds: Sequence[TensorValue],
-        on_done: OnDone,
-        timeout: float | None = None,
-        record: Recorder | None = None,
-    ) -> None:
-        """Begins a part of a step."""
-        try:
-            if self._session.is_over:
-                raise CancelledError(None, None, "the session was closed")
-            SimulatedRun(self._session, self._partition, number, on_done, timeout)
-        except OpError as error:
-            on_done(error)
-
-    def release(self) -> None:
-        """There is nothing to release."""
-
-
-class SimulatedSession:
-    """See `runtime.worker_service.TaskSession`."""
-
-    def __init__(self, cluster: SimulatedCluster, place: SimulatedPlace, name: str, task: ServedTask, asked: Asked):
-        self.cluster, self.place, self.process = cluster, place, place.process
-        self.name, self.task = name, task.name
-        self.rendezvous: Rendezvous = task.state.containers.rendezvous
-        self.rendezvous.open_session(name, asked.first_step)
-        self.running: dict[int, SimulatedRun] = {}
-        self.is_over = False
-        cluster.sessions.append(self)
-
-    def register(self, partition: Partition) -> SimulatedPartition:
-        """Keeps a partition."""
-        return SimulatedPartition(self, partition)
-
-    def abort(self, number: int, error: OpError) -> None:
-        """As `runtime.local_worker` does it."""
-        self.rendezvous.abort(StepId(self.name, number), error)
-        run = self.running.get(number)
-        if run is not None:
-            run.cancel(error)
-
-    def close(self) -> None:
-        """Cancels its steps."""
-        self.is_over = True
-        for run in list(self.running.values()):
-            run.cancel(CancelledError(None, None, "the step was cancelled: its session was closed"))
-
-    def forget(self) -> None:
-        """Drops what is kept for it."""
-        if self.running:
-            self.cluster.fail(f"session {self.name} was forgotten on {self.task} while steps of it run")
-        self.rendezvous.forget_session(self.name)
 
 
 class SimulatedTask:
@@ -473,9 +311,10 @@ class SimulatedCluster:
     def slow_down(self) -> None:
         """The way between two processes is slow for a while."""
         dice, network = self.simulation.dice, self.simulation.network
-        way = tuple(dice.sample(self.addresses(), 2))
-        network.slow[way] = dice.choice((0.1, 2.0))  # type: ignore[index]
-        self.simulation.at(self.simulation.now + 10 * dice.random(), None, lambda: network.slow.pop(way, None))  # type: ignore[arg-type]
+        source, destination = dice.sample(self.addresses(), 2)
+        network.slow[source, destination] = dice.choice((0.1, 2.0))
+        end = self.simulation.now + 10 * dice.random()
+        self.simulation.at(end, None, functools.partial(network.speed_up, source, destination))
 
     def _connection(self) -> Any:
         connections = list(self.simulation.network.connections)

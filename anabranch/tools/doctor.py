@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.errors import OpError
+from anabranch.kernels.onednn import library_state
 from anabranch.ops import raw
 from anabranch.runtime.devices import default_backend, local_devices
 from anabranch.session import Session
@@ -88,7 +89,7 @@ def clear_cache() -> int:
 def examine() -> Iterable[Finding]:
     """All findings, in the order of the report."""
     checks: tuple[Callable[[], Iterable[Finding]], ...] = (
-        _python, _packages, _machine, _backend, _step, _cache, _temporary,
+        _python, _packages, _machine, _backend, _native, _step, _cache, _temporary,
     )  # fmt: skip
     for check in checks:
         yield from check()
@@ -176,6 +177,15 @@ def _backend() -> Iterable[Finding]:
     for device in devices:
         memory = f", {size_text(device.memory_limit_bytes)}" if device.memory_limit_bytes else ""
         yield Finding("device", f"{device.name} ({device.device_type}{memory})")
+
+
+def _native() -> Iterable[Finding]:
+    """Whether the extra `native` is there: convolutions by oneDNN. Everything runs without it."""
+    subject, state = "oneDNN", library_state()
+    if state.version:
+        yield Finding(subject, f"{state.version}, with instructions up to {state.instruction_set}")
+    else:
+        yield Finding(subject, f"{state.missing}; XLA's own kernels run (extra: native)")
 
 
 def _step() -> Iterable[Finding]:

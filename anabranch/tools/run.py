@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from anabranch.tools import tensorflow_alias
+from anabranch.tools import old_names, tensorflow_alias
 from anabranch.tools.for_children import let_children_import_tensorflow
 from anabranch.tools.program import run_module, run_script
 
@@ -16,15 +16,28 @@ from anabranch.tools.program import run_module, run_script
 def main(arguments: Sequence[str]) -> int:
     """`anabranch run script.py args...`"""
     parser = program_parser("anabranch run", "Runs a TensorFlow 1 program on anabranch.")
-    _, program = parse_program(parser, arguments)
-    return run_program(parser, program)
+    parser.add_argument(
+        "--no-old-names",
+        action="store_true",
+        help="leave out what Python and NumPy have removed since (np.int, collections.Mapping, "
+        "inspect.getargspec, ...), which is otherwise restored in the program's process",
+    )
+    options, program = parse_program(parser, arguments)
+    if options.no_old_names:
+        return run_program(parser, program)
+    forget = old_names.restore()
+    try:
+        return run_program(parser, program)
+    finally:
+        forget()
 
 
 def program_parser(prog: str, description: str) -> argparse.ArgumentParser:
     """A parser for the options that stand before a program."""
     return argparse.ArgumentParser(
         prog=prog,
-        usage=f"{prog} [-h] [--] script.py [argument ...]\n       {prog} [-h] [--] -m module [argument ...]",
+        usage=f"{prog} [option ...] [--] script.py [argument ...]\n"
+        f"       {prog} [option ...] [--] -m module [argument ...]",
         description=f"{description} In it, `import tensorflow` and its public submodules mean anabranch.",
     )
 

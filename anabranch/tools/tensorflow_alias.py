@@ -213,7 +213,7 @@ class AliasModule(ModuleType):
             if value is not _MISSING:
                 self.__dict__[name] = value
                 return value
-        if not name.startswith("__") and _counterpart(f"{self.__name__}.{name}") is not None:
+        if not name.startswith("__") and counterpart(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
         raise AttributeError(_absence(f"{self.__name__}.{name}", dir(self)), name=name)
 
@@ -254,7 +254,48 @@ def _absence(fullname: str, present: Iterable[str] = ()) -> str:
     return f"anabranch has no {fullname}"
 
 
-def _counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
+def absence_of(path: str) -> str | None:
+    """Why a path that a program writes, "tensorflow.nn.relu", leads nowhere; None where it leads to something.
+
+    Modules are followed, and the attributes of classes; what other objects hold is not asked for, since flags, say,
+    come into being as a program runs.
+    """
+    end = _end_of(path)
+    if end is None:
+        return None
+    inside, sources = end
+    return _absence(inside, {found for source in sources for found in dir(source)})
+
+
+def is_there(path: str) -> bool:
+    """Whether a path that a program writes leads to something, as `absence_of` finds out."""
+    return _end_of(path) is None
+
+
+def _end_of(path: str) -> tuple[str, list[Any]] | None:
+    """The first part of a path that is not there, and the modules it was looked for in; None where all are there."""
+    module, *names = path.split(".")
+    holder: Any = None  # a class, once the path has left the modules
+    for at, name in enumerate(names):
+        if holder is None:
+            inside = f"{module}.{name}"
+            sources, renamed = counterpart(module) or ([], {})
+            values = (getattr(source, renamed.get(name, name), _MISSING) for source in sources)
+            holder = next((value for value in values if value is not _MISSING), _MISSING)
+            if counterpart(inside) is not None:
+                module, holder = inside, None
+            elif holder is _MISSING:
+                return inside, sources
+        elif not isinstance(holder, type | ModuleType):
+            return None
+        elif not hasattr(holder, name):
+            return ".".join((ROOT, *names[: at + 1])), []
+        else:
+            holder = getattr(holder, name)
+    return None
+
+
+def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
     """The modules that stand for a module of TensorFlow and what is renamed in it; None where there are none."""
     path = _public_path(fullname)
     if not path:
@@ -313,15 +354,15 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
-        if _counterpart(fullname) is None:
+        if counterpart(fullname) is None:
             # without `name=`: with it, `from tensorflow import keras` would lose the message
             raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname)}")
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        counterpart = _counterpart(spec.name)
-        assert counterpart is not None
-        module = AliasModule(spec.name, *counterpart)
+        found = counterpart(spec.name)
+        assert found is not None
+        module = AliasModule(spec.name, *found)
         if module._sources == [tf]:
             module.__dict__["__version__"] = API_VERSION
         return module

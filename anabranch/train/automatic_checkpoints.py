@@ -86,7 +86,7 @@ class AutomaticCheckpointHook(SessionRunHook):
         if latest_checkpoint(self._shards.directory) != f"{self._path}-{step}":
             # before anything is learned, so that there is something to return to
             save = _SaveUnderWay(time.monotonic(), step, self._steps)
-            self._write(session, save, None)
+            self._write(session, save)
             self._took(save)
         self._last_step = step
 
@@ -119,7 +119,7 @@ class AutomaticCheckpointHook(SessionRunHook):
             # no round ends any more, so that none changes the model
             self._shards.rounds.between_rounds(_nothing)
             if not asked.is_set():
-                self._begin(session, in_round=False)
+                self._begin(session)
         self._finish()
 
     def abandoned(self) -> None:
@@ -133,20 +133,26 @@ class AutomaticCheckpointHook(SessionRunHook):
         begun = threading.Event()
         rounds = self._shards.rounds
         if rounds is None:
-            self._begin(session, in_round=False)
+            self._begin(session)
             begun.set()
             return begun
         self._is_asked = True
 
         def begin() -> None:
-            self._begin(session, in_round=True)
+            self._begin(session)
             self._is_asked = False
             begun.set()
 
         rounds.between_rounds(begin)
         return begun
 
-    def _begin(self, session: Session, in_round: bool) -> None:
+    def _begin(self, session: Session) -> None:
+        """Begins a save, and waits until it has read the model.
+
+        A step may update variables one after the other, and a save that reads in between would have a half of it. So
+        whoever calls this (the chief's training, or what ends a round) goes on when all is read; the writing, which
+        takes much longer, goes on beside it.
+        """
         save = _SaveUnderWay(time.monotonic(), 0, self._steps)
         try:
             save.step = int(session.run(self._global_step))
@@ -155,18 +161,17 @@ class AutomaticCheckpointHook(SessionRunHook):
             save.ended.set()
             self._current = save
             return
-        on_read = save.read if in_round else None
-        threading.Thread(target=self._write, args=(session, save, on_read), name="checkpoint", daemon=True).start()
-        if in_round:
+        threading.Thread(target=self._write, args=(session, save), name="checkpoint", daemon=True).start()
+        with admitted():
             save.read.wait()
-            save.pause = time.monotonic() - save.began
+        save.pause = time.monotonic() - save.began
         self._current = save
 
-    def _write(self, session: Session, save: _SaveUnderWay, on_read: threading.Event | None) -> None:
+    def _write(self, session: Session, save: _SaveUnderWay) -> None:
         # what saves have left that failed while a task was still writing; nobody else saves here
         checkpoint_writer.sweep_uncommitted(self._path)
         try:
-            self._shards.save(session, self._path, save.step, None if on_read is None else on_read.set)
+            self._shards.save(session, self._path, save.step, save.read.set)
         except Exception as error:
             save.error = error
         finally:

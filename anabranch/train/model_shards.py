@@ -268,7 +268,7 @@ class ModelShards:
             session.run(self.rounds.cancel_op)
 
     # ------------------------------------------------------------------ saving
-    def save(self, session: Session, path: str, step: int, on_read: Callable[[], None] | None = None) -> str | None:
+    def save(self, session: Session, path: str, step: int, on_read: Callable[[], None]) -> str | None:
         """Saves the model, while other steps go on.
 
         Args:
@@ -284,8 +284,6 @@ class ModelShards:
         Raises:
             OpError: as `Saver.save`; checkpoints that were there before are as they were.
         """
-        if on_read is None:
-            return self.saver.save(session, path, global_step=step)
         number = next(self._saves)
         listening = threading.Thread(target=self._listen, args=(session, number, on_read), daemon=True)
         listening.start()

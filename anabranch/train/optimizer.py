@@ -27,6 +27,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train import slot_creator
+from anabranch.train.growing_parts import GrowingVariable
 
 GradientsAndVariables = list[tuple[Any, Any]]
 #: a number that an optimizer computes with, or a function that gives one when the gradients are applied
@@ -372,7 +373,8 @@ class Optimizer:
             if isinstance(grad, IndexedSlices):
                 if var.constraint is not None:
                     raise RuntimeError("Cannot use a constraint function on a sparse variable.")
-                return self._apply_rows(grad, var)
+                with graph.control_dependencies(var.part.attached() if isinstance(var, GrowingVariable) else []):
+                    return self._apply_rows(grad, var)
             update = self._apply_whole(grad, var)
             if var.constraint is None:
                 return update

@@ -16,6 +16,7 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.train.growing_parts import GrowingPart, GrowingVariable
 
 #: what is saved: variables, partitioned variables and saveable objects, or a mapping from names to these
 VariablesToSave: TypeAlias = Iterable[Any] | Mapping[Any, Any]
@@ -129,11 +130,34 @@ class TableSaveable(SaveableObject):
         return restored
 
 
+class GrowingPartSaveable(SaveableObject):
+    """A part of a growing table: its keys, rows and slots, in buckets, of which other numbers of parts can be made."""
+
+    def __init__(self, part: GrowingPart) -> None:
+        self._part = part
+        with get_default_graph().colocate_with(part.variable):
+            buckets = [(bucket, part.saved(bucket)) for bucket in part.numbers]
+        self._names = [*buckets[0][1]]
+        specs = [
+            SaveSpec(tensor, "", f"{part.table}/bucket_{bucket}/{name}")
+            for bucket, tensors in buckets
+            for name, tensor in tensors.items()
+        ]
+        super().__init__(part, specs, part.name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
+        count = len(self._names)
+        buckets = [restored_tensors[at : at + count] for at in range(0, len(restored_tensors), count)]
+        return self._part.restored([dict(zip(self._names, bucket, strict=True)) for bucket in buckets])
+
+
 # ---------------------------------------------------------------------- from var_list
 def all_saveable_objects(scope: str | None = None) -> list[Any]:
     """The variables and other things of the default graph that a saver saves by default."""
     graph = get_default_graph()
-    return graph.get_collection("variables", scope) + graph.get_collection("saveable_objects", scope)
+    # the parts of growing tables are among the others: they save their variables themselves
+    variables = [v for v in graph.get_collection("variables", scope) if not isinstance(v, GrowingVariable)]
+    return variables + graph.get_collection("saveable_objects", scope)
 
 
 def named_saveables(var_list: VariablesToSave) -> dict[str, Any]:
@@ -161,6 +185,8 @@ def named_saveables(var_list: VariablesToSave) -> dict[str, Any]:
             if not isinstance(parts, list):
                 raise ValueError(f"Mixing slices and non-slices with the same name: {full_name}")
             parts.append(item)
+        elif isinstance(item, GrowingVariable):
+            raise TypeError(f"{item.name} belongs to a growing table, which is saved as a whole: leave it out")
         elif isinstance(item, Variable):
             _add(named, item._shared_name, item)
         else:
@@ -186,6 +212,8 @@ def _checked(name: str, item: object) -> Any:
         return list(item)
     if isinstance(item, MutableLookupInterface):
         return TableSaveable(item, name)
+    if isinstance(item, GrowingPart):
+        return GrowingPartSaveable(item)
     if isinstance(item, Variable | SaveableObject):
         return item
     raise TypeError(

@@ -19,6 +19,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.growing_parts import GrowingVariable
 
 Initializer = Callable[..., Any]
 
@@ -85,6 +86,8 @@ def _create(
     scope = get_variable_scope().name
     full_name = "/".join(part for part in (scope, primary.op.name, name) if part)
     with graph.name_scope(None), _beside(graph, primary if colocate else None):
+        if isinstance(primary, GrowingVariable):
+            return primary.part.slot(initial_value, full_name)
         slot = Variable(initial_value, trainable=False, name=full_name, dtype=dtype, validate_shape=validate_shape)
     _copy_slice_info(primary, slot, name)
     return slot

@@ -116,6 +116,7 @@ class Variant:
         notes: what the compiler tells about its choices; filled in when it is traced.
         kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
+        calls_back: whether one of its kernels calls Python functions; known once it is traced.
         used: see `core.bounded`.
     """
 
@@ -126,6 +127,7 @@ class Variant:
     notes: dict[str, None]
     kernels: dict[str, KernelChoice]
     watched: bool = False
+    calls_back: bool = False
     compiled: bool = False
     #: held by the one of several callers that compiles
     compiling: threading.Lock = field(default_factory=threading.Lock)
@@ -267,8 +269,8 @@ class Executable:
 
     @staticmethod
     def is_ready(variant: Variant) -> bool:
-        """Whether a variant runs without Python code of JAX's, which a signal had better not interrupt."""
-        return variant.compiled
+        """Whether a variant runs without Python code of JAX's or a kernel's, which a signal must not interrupt."""
+        return variant.compiled and not variant.calls_back
 
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
         """Runs a variant. The first call compiles it and logs that.
@@ -295,7 +297,8 @@ class Executable:
         if self.device is not None:
             args = [self._brought(value) for value in args]
         if variant.compiled:
-            return None if variant.watched else chain.from_iterable(starmap(variant.function, (args,)))
+            calls_back = variant.watched or variant.calls_back
+            return None if calls_back else chain.from_iterable(starmap(variant.function, (args,)))
         results = self._direct_results(variant, args)
         return None if results is None else iter(results)
 
@@ -314,6 +317,8 @@ class Executable:
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
         self._check_sizes(variant, args)
+        chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
+        variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
         results = variant.function(*args)
         # not before: until then others must wait for `compiling`
         variant.compiled = True

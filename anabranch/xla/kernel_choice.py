@@ -43,6 +43,8 @@ _REPEATABLE: Final = {
 }
 #: estimates within this factor of the least leave it open which kernel is best
 OPEN_FACTOR: Final = 1.25
+#: and rough estimates within this one
+ROUGH_FACTOR: Final = 4.0
 #: what was measured to take less than this share of the favourite's time is better
 _BETTER_SHARE: Final = 0.9
 #: when a process has spent so much on measurements that nobody asked for, it begins no other (s)
@@ -157,7 +159,7 @@ class KernelChooser:
             return _by_estimate(case, offered, {}, "by estimate alone, as asked")
         memory = self._memory()
         known = {} if memory is None else memory.load(key)
-        rivals = offered if mode == "measure" else [one for one in offered if one.cost <= offered[0].cost * OPEN_FACTOR]
+        rivals = offered if mode == "measure" else _rivals(offered)
         missing = [one for one in rivals if one.name not in known]
         if not missing and sum(one.name in known for one in offered) > 1:
             return _by_measurement(case, offered, known, "measured earlier")
@@ -197,6 +199,13 @@ class KernelChooser:
             if limited:
                 self._left -= self._clock() - start
         return measured
+
+
+def _rivals(offered: Sequence[KernelCandidate]) -> list[KernelCandidate]:
+    """Those that may be the quickest: whose estimates are close to the least one that is not rough."""
+    rough = {one.name for one in offered if one.kernel is not None and one.kernel.rough}
+    least = min(one.cost for one in offered if one.name not in rough)  # the operation's own is always there
+    return [one for one in offered if one.cost <= least * (ROUGH_FACTOR if one.name in rough else OPEN_FACTOR)]
 
 
 def _by_estimate(

@@ -55,6 +55,7 @@ def delay_receives(
         return grouping, _report(grouping.items, schedule)
     orders = dict(grouping.order)
     for number, waited in schedule.after.items():
+        # a Recv is host work, and hence an item alone: islands hold what is compiled
         (receive,) = grouping.items[number].operations
         orders[receive] = [*orders.get(receive, ()), grouping.items[waited].operations[-1]]
     # the items' order must respect the new edges too, for those who run them one after the other
@@ -90,9 +91,11 @@ class _Items:
         return Item(
             device=item.device,
             seconds=self._transfer(first) if receives else sum(self._seconds(op, item.device) for op in members),
+            # an island's operations feed each other; only what comes from other items makes it wait
             inputs=sorted({source for op in members for source in self._sources(op)} - {number}),
             received=size_of(first.outputs[0]) if receives else None,
             frame=self._grouping.frames.of[first].position,
+            # a Merge starts with the first of its inputs, all others with the last
             waits_for_all=first.op_def.role is not Role.MERGE,
             kept=receives and first in self._fetched,
         )
@@ -103,6 +106,7 @@ class _Items:
         return [self._number[source] for source in sources if source in self._number]
 
     def _seconds(self, op: StepNode, device: str) -> float:
+        # a transfer's time is counted once, at its Recv
         return 0.0 if op.op_def.role is Role.SEND else self._costs.seconds(op, self._devices[device].device_type)
 
     def _transfer(self, op: StepNode) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,27 +51,40 @@ def operations(shape: Any, filter_shape: Any, stride: int, padding: str) -> Iter
     yield "W", getattr(raw, f"{kind}BackpropFilter")(x, sizes[1], y, **attrs).op
 
 
-def seconds(op: Any, name: str) -> float | None:
-    """What a kernel of an operation takes; None where it does not apply."""
+def case_of(op: Any) -> KernelCase:
+    """What a kernel is chosen for: an operation whose inputs have known shapes."""
     static = op.op_def.static_positions(op)
     values = [tf.get_static_value(t) if i in static else None for i, t in enumerate(op.inputs)]
     inputs = [
         KernelInput(tuple(t.shape.as_list()), np.dtype(t.dtype.as_numpy_dtype), value)
         for t, value in zip(op.inputs, values, strict=True)
     ]
-    case = KernelCase(op.type, op.attrs, tuple(inputs), target_of(None).device_types)
+    return KernelCase(op.type, op.attrs, tuple(inputs), target_of(None).device_types)
+
+
+def program_of(op: Any, case: KernelCase, name: str) -> Callable[..., Any] | None:
+    """A kernel of an operation, as a function of the arrays that are not static; None where it does not apply."""
     for candidate in candidates(case):
         if candidate.name == name:
             rule = op.op_def.compiled_rule if candidate.kernel is None else candidate.kernel.rule
 
             def program(*arrays: Any) -> Any:
                 left = iter(arrays)
-                given = [next(left) if value is None else value for value in values]
-                return BoundKernel(op, rule, jnp, KernelContext(op))(given)  # noqa: B023 - called in this iteration
+                given = [next(left) if one.value is None else one.value for one in case.inputs]
+                return BoundKernel(op, rule, jnp, KernelContext(op))(given)  # noqa: B023 - the loop ends here
 
-            dynamic = [(given.shape, given.dtype) for given in inputs if given.value is None]
-            return in_wide_types(measured_seconds, program, dynamic, None, time.process_time)
+            return program
     return None
+
+
+def seconds(op: Any, name: str) -> float | None:
+    """What a kernel of an operation takes; None where it does not apply."""
+    case = case_of(op)
+    program = program_of(op, case, name)
+    if program is None:
+        return None
+    dynamic = [(given.shape, given.dtype) for given in case.inputs if given.value is None]
+    return in_wide_types(measured_seconds, program, dynamic, None, time.process_time)
 
 
 def main(name: str) -> None:

@@ -43,6 +43,9 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            # only now have all threads of the process stopped: until then one that runs can still answer a message
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         self._process.kill()

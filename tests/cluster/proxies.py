@@ -171,6 +171,8 @@ class ProxiedTask:
         self.name = name
         self.handler = _Late()
         self.endpoint = Endpoint(f"127.0.0.1:{port}", name=name, cluster="proxied", handler=HandlerOfTask(self.handler))
+        # as on another host: what is large goes by the proxy as well
+        self.endpoint.memory = None
         #: of the control inbox, here and at the proxy
         self.port = int(self.endpoint.address.rpartition(":")[2])
         self.endpoint.hello = self.endpoint.hello._replace(address=f"{_PROXY_HOST}:{self.port}")

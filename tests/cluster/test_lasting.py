@@ -21,6 +21,7 @@ from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.io import checkpoint_manifest, checkpoint_writer, durable
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train import chief_lease
+from anabranch.train.model_shards import ModelShards
 from anabranch.train.save_interval import SaveInterval
 from tests.cluster.processes import DEADLINE, Process, one_ps
 
@@ -86,7 +87,7 @@ class Trainer:
 
 
 @pytest.fixture(autouse=True)
-def when_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+def when_asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Checkpoints are saved when a test puts something into this list."""
     wanted: list[bool] = []
     monkeypatch.setattr(SaveInterval, "is_due", lambda *_: bool(wanted) and wanted.pop())
@@ -96,13 +97,18 @@ def when_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 def saved(trainer: Trainer, directory: Path, when_asked: list[bool]) -> int:
     """Has a checkpoint saved; what it has of `a`, whose shard may have been read some steps after the other."""
     when_asked.append(True)
-    before = tf.train.latest_checkpoint(str(directory))
+    latest = committed(trainer, directory, tf.train.latest_checkpoint(str(directory)))
+    return int(tf.train.load_variable(latest, "a")[0])
+
+
+def committed(trainer: Trainer, directory: Path, before: str | None) -> str:
+    """Trains on until there is another checkpoint than one that was there; which."""
     deadline = time.monotonic() + DEADLINE
     while (latest := tf.train.latest_checkpoint(str(directory))) == before:
         assert time.monotonic() < deadline
         trainer.run()
     assert latest is not None
-    return int(tf.train.load_variable(latest, "a")[0])
+    return latest
 
 
 def comes_back(cluster: LocalCluster, name: str, directory: Path | None) -> None:
@@ -136,6 +142,31 @@ def test_a_shard_comes_back_and_the_others_keep_what_they_learned(
     assert chief.values() == other.values() == [step + 5, commit + 3, step + 5]
     chief.close()
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step + 5}")
+
+
+def test_no_step_of_the_chief_is_in_a_checkpoint_by_half(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, real = threading.Event(), ModelShards.save
+
+    def save(*args: Any) -> str | None:
+        # for the chief's next step, if that does not wait for what is saved to be read
+        trained.wait(0.2)
+        return real(*args)
+
+    monkeypatch.setattr(ModelShards, "save", save)
+    trainer = Trainer(cluster, tmp_path)
+    trainer.run(2)
+    for _ in range(2):
+        before = tf.train.latest_checkpoint(str(tmp_path))
+        trained.clear()
+        when_asked.append(True)
+        trainer.run(2)
+        trained.set()
+        latest = committed(trainer, tmp_path, before)
+        reader = tf.train.load_checkpoint(latest)
+        assert reader.get_tensor("global_step") == reader.get_tensor("b")[0] == int(latest.rpartition("-")[2])
+    trainer.close()
 
 
 def test_replicas_in_rounds_go_back_to_one_commit_together(
@@ -219,7 +250,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "begin": (checkpoint_writer, "write_checkpoint"),
     "write": (durable, "write_all"),
     "sync": (os, "fsync"),
-    "rename": (os, "rename"),
+    "rename": (os, "replace"),
     "part": (checkpoint_manifest, "save"),
     "merge": (checkpoint_writer, "merge_checkpoints"),
     "link": (checkpoint_writer, "_link_locked"),

@@ -40,6 +40,6 @@ class Examined:
 
 
 def refused_type(message: str) -> str | None:
-    """The type of the operation that TensorFlow refused to build in the body of a loop or a branch."""
-    found = re.search(r"\{\{node [^}]*\}\} = (\w+)\[", message)
-    return found and found[1]
+    """The type of the operation in the body of a loop or a branch that TensorFlow refused to build, or we to run."""
+    found = re.search(r"\{\{node [^}]*\}\} = (\w+)\[|Error: (\w+) cannot take these inputs: ", message)
+    return found and (found[1] or found[2])

@@ -41,6 +41,15 @@ def test_only_the_pixel_that_is_not_finite_is_left_out() -> None:
     assert not differs("AdjustHue", [np.ones_like(pixels), np.float32(np.nan)], wrong, right)
 
 
+def test_nan_of_a_convolution_is_left_out_where_something_is_not_finite() -> None:
+    right = np.zeros((1, 2, 2, 1), np.float32)
+    for given, value, seen in ((np.inf, np.nan, False), (np.inf, 5.0, True), (1.0, np.nan, True)):
+        wrong = right.copy()
+        wrong[0, 0, 0, 0] = value
+        image = np.full((1, 2, 2, 1), given, np.float32)
+        assert differs("Conv2D", [image, np.ones((2, 2, 1, 1), np.float32)], wrong, right) is seen
+
+
 def test_pivots_are_compared_where_both_measures_choose_one() -> None:
     """|3 + 3i| < |5|, but 3 + 3 > 5; in the second matrix the first pivot leaves a choice for the next."""
     clear = np.array([[5, 1, 0], [1, 4, 1], [0, 1, 3]], np.complex64)

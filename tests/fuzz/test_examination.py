@@ -51,6 +51,9 @@ def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
     return Graph(cast("Side", side), 0, "init", {f"{n}:0": f"{n}:0" for n in ("x", *names)}, genuine=True)
 
 
+NO_FACTOR = "InvalidArgumentError: Cholesky decomposition was not successful. The input might not be valid."
+
+
 @pytest.mark.parametrize(
     ("kind", "operation", "message", "known"),
     [
@@ -66,8 +69,14 @@ def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
         ("value", "StringUpper", "n1:0 in step 0: at [0] b'Ab', expected b'AB'", 0),
         ("refused there only", "Reverse", "InvalidArgumentError: Invalid input first dimension. Found 0.", 1),
         ("refused there only", "ReverseV2", "InvalidArgumentError: Invalid input first dimension. Found 0.", 0),
-        ("refused here only", "Cholesky", "Cholesky decomposition was not successful. The input might not be valid", 1),
-        ("refused here only", "CholeskyGrad", "Cholesky decomposition was not successful. The input might not", 0),
+        ("refused here only", "Cholesky", f"{NO_FACTOR}\n at a.py; there it has no factor", 1),
+        ("refused here only", "Cholesky", NO_FACTOR, 0),
+        ("refused here only", "CholeskyGrad", f"{NO_FACTOR}; there it has no factor", 0),
+        ("refused there only", "GatherNd", "Requested more than 0 entries, but params is empty.  Params shape: [0]", 1),
+        ("refused there only", "GatherNd", "indices[0] = [3] does not index into param shape [2]", 0),
+        ("refused there only", "TensorScatterAdd", "Indices and updates specified for empty output shape", 1),
+        ("refused there only", "TensorScatterAdd", "indices[0] = [3] does not index into shape [2]", 0),
+        ("refused there only", "ScatterNd", "Shape must be rank 0 for 'n1' with input shapes: [2], [2,1], [].", 0),
         ("died", "AvgPoolGrad", "tensorflow died (status -11); it printed: ", 1),
         ("died", "AvgPoolGrad", "anabranch died (status -11); it printed: ", 0),
         ("refused here only", "ParseExample", "could not parse a: Error parsing message with type 'E'", 1),
@@ -82,6 +91,7 @@ def test_rows_cover_what_they_name_only(kind: str, operation: str, message: str,
 def test_an_operation_in_a_body_is_named_by_the_refusal() -> None:
     message = "ValueError: Shapes must be equal rank for '{{node n6/n9}} = MatrixSetDiagV3[T=DT_FLOAT](a, b)'"
     assert refused_type(message) == "MatrixSetDiagV3"
+    assert refused_type("InvalidArgumentError: AvgPoolGrad cannot take these inputs: n1:0 (4,)") == "AvgPoolGrad"
     assert refused_type("InvalidArgumentError: no\n\t [[{{node n6/TensorListStack}}]]") is None
     found = examination({"id": "n6", "kind": "cond", "predicate": "x:0"})
     found._disagree("refused there only", "n6", message, "program")
@@ -108,6 +118,17 @@ def test_a_missing_gradient_names_the_use_of_what_it_is_for() -> None:
     assert examination(pad, twice, GRADIENTS)._of("n3:0") == ""
     both = operation("n2", "PadV2", input="x:0", paddings="p:0", constant_values="x:0")
     assert examination(both, GRADIENTS)._of("n3:0") == ""
+
+
+def test_a_decomposition_refused_here_is_known_where_tensorflow_finds_no_factor() -> None:
+    found = examination(operation("n1", "Cholesky", input="x:0"), operation("n2", "Neg", x="x:0"))
+    ours, there = graph(found, RefusingSide("n1:0"), "n1", "n2"), graph(found, RefusingSide(), "n1", "n2")
+    for factor, lacking in ((np.eye(2), False), (np.full((2, 2), np.nan), True), (0j * np.eye(2), True)):
+        there.side.ask = lambda what, value=factor, **given: (  # type: ignore[method-assign, misc]
+            {"session": 0} if what == "open" else {"values": [encode_array(value)]}
+        )  # fmt: skip
+        assert bool(found._without_factor(ours, there, "n1")) is lacking
+    assert found._without_factor(ours, there, "n2") == ""
 
 
 def test_gradients_are_left_to_the_node_that_is_refused_when_it_runs() -> None:

@@ -8,6 +8,7 @@ answers, which depend on where in the tensor they stand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,8 @@ _RULES = {
         None,
     ),
 }
+#: operations that may multiply what is not finite by the zeros beside the border
+_PADDED = re.compile(r"Conv[23]D|DepthwiseConv2dNative")
 #: outputs that hold nothing where nothing is trained
 _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
@@ -59,6 +62,9 @@ _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
 #: operations whose gradients are among these
 _GRADIENTS_OF_MAXIMA = {"MaxPoolGradGrad", "MaxPoolGradGradV2"}
+
+#: operations for which TensorFlow 2.21 gives no numbers where TensorFlow 1.15 refuses a matrix (docs/differences.md)
+MAY_LACK_FACTOR = {"Cholesky"}
 
 
 def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
@@ -75,6 +81,8 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     if operation == "Lu" and inputs[0].dtype.kind == "c":
         several = _pivots_differ(inputs[0])
         return several.reshape(several.shape + (1,) * (result.ndim - several.ndim))
+    if _PADDED.match(operation) and any(_not_finite(v).any() for v in inputs if v.dtype.name in TOLERANCE):
+        return np.isnan(result)
     rule = _RULES.get(operation)
     if rule is None:
         return np.array(False)
@@ -97,6 +105,12 @@ def has_other_maxima(inputs: Sequence[Array]) -> bool:
 def tells_maxima(operation: str, second: bool) -> bool:
     """Whether its gradient, or its second-order one, hands the maxima that it is told to one of `_OF_MAXIMA`."""
     return operation in _GRADIENTS_OF_MAXIMA or (second and operation in _OF_MAXIMA)
+
+
+def lacks_factor(matrices: Array) -> bool:
+    """Whether TensorFlow says of one of the matrices that it has no factor: NaN on the diagonal, or complex zeros."""
+    diagonals = np.diagonal(matrices, axis1=-2, axis2=-1)
+    return bool(np.isnan(diagonals).any() or (diagonals == 0).any())
 
 
 def repeated(keys: Sequence[object]) -> bool:

@@ -122,6 +122,9 @@ class Worker:
         self._next += 1
         if self.genuine:
             config = self.tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+            # it loses control edges where tensors between are fed (docs/differences.md)
+            off = config.graph_options.rewrite_options.OFF
+            config.graph_options.rewrite_options.dependency_optimization = off
             self._sessions[self._next] = self.tf.Session(graph=self._graphs[graph], config=config)
         else:
             self._sessions[self._next] = self.tf.Session(graph=self._graphs[graph])

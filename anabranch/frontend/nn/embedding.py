@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from anabranch.core.device import DeviceSpec
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import colocate_with, name_scope
@@ -56,12 +57,44 @@ def embedding_lookup(
     parts = _parts(params)
     with name_scope(name, "embedding_lookup", _tensors(*parts, ids)) as scope:
         wanted = convert_to_tensor(ids, name="ids")
-        if len(parts) == 1:
+        elsewhere = is_elsewhere(parts, wanted)
+        if len(parts) == 1 and not elsewhere:
             with colocate_with(parts[0]):
                 rows = _clipped(_gather(parts[0], wanted, scope), wanted, max_norm)
                 result: Tensor = raw.Identity(rows)
                 return result
-        return _clipped(_from_parts(parts, wanted, partition_strategy, scope), wanted, max_norm)
+        if elsewhere:
+            # each distinct row travels once
+            rows = _distinct_rows(wanted, lambda distinct: _from_parts(parts, distinct, partition_strategy), scope)
+        else:
+            rows = _from_parts(parts, wanted, partition_strategy, scope)
+        return _clipped(rows, wanted, max_norm)
+
+
+def _distinct_rows(ids: Tensor, look_up: Callable[[Tensor], Tensor], name: str | None = None) -> Tensor:
+    """The rows of ids that may repeat, each of which is looked up once.
+
+    Args:
+        ids: of any shape.
+        look_up: gives the rows of a vector of ids, of which none repeats.
+        name: of the result.
+
+    Returns:
+        ids.shape + the shape of a row.
+    """
+    distinct = raw.Unique(raw.Reshape(ids, [-1]))
+    rows = raw.GatherV2(look_up(distinct.y), raw.Reshape(distinct.idx, raw.Shape(ids)), 0, name=name)
+    rows.set_shape(ids.shape.concatenate(rows.shape[ids.shape.ndims :] if ids.shape.ndims is not None else None))
+    return rows  # type: ignore[no-any-return]
+
+
+def is_elsewhere(parts: Sequence[TensorLike], ids: Tensor) -> bool:
+    """Whether a part of a table asks for another task than what looks its rows up here."""
+    asked = [DeviceSpec.from_string(getattr(part, "device", "") or "") for part in parts]
+    if all(spec.job is None for spec in asked):
+        return False
+    here = DeviceSpec.from_string(raw.Shape(ids).op.device or "")
+    return any((spec.job, spec.task) != (here.job, here.task) for spec in asked)
 
 
 def _tensors(*values: TensorLike) -> list[Any]:
@@ -84,8 +117,11 @@ def _gather(params: TensorLike | Sequence[TensorLike], ids: Tensor, name: str | 
     return result
 
 
-def _from_parts(parts: list[Any], ids: Tensor, strategy: str, name: str) -> Tensor:
+def _from_parts(parts: list[Any], ids: Tensor, strategy: str, name: str | None = None) -> Tensor:
     """Partition the ids, gather from each part where it lies, and stitch the rows together."""
+    if len(parts) == 1:
+        with colocate_with(parts[0]):
+            return _gather(parts[0], ids)
     flat = raw.Reshape(ids, [-1])
     part, local = _assignment(parts, flat, strategy)
     part = raw.Cast(part, DstT="int32")
@@ -195,12 +231,7 @@ def embedding_lookup_sparse(
     with name_scope(name, "embedding_lookup_sparse", _tensors(*parts, ids)) as scope:
         segments = raw.Cast(_column(ids.indices, 0), DstT="int32")
         rows = raw.Cast(raw.StridedSlice(ids.dense_shape, [0], [1], [1], shrink_axis_mask=1), DstT="int32")
-        if len(parts) == 1:
-            embeddings = embedding_lookup(parts, ids.values, partition_strategy, max_norm=max_norm)
-        else:  # the parts may be on other tasks: each distinct row travels once
-            distinct = raw.Unique(ids.values)
-            looked_up = embedding_lookup(parts, distinct.y, partition_strategy, max_norm=max_norm)
-            embeddings = raw.GatherV2(looked_up, distinct.idx, 0)
+        embeddings = embedding_lookup(parts, ids.values, partition_strategy, max_norm=max_norm)
         if weights is None:
             factors = raw.Fill(raw.Shape(ids.values), np.ones((), embeddings.dtype.as_numpy_dtype))
         else:

@@ -142,10 +142,14 @@ class Constant(Initializer):
         partition_info: PartitionInfo | None = None,
         verify_shape: bool | None = None,
     ) -> Tensor:
-        dims = _dims(shape)
         wanted = self.dtype if dtype is None else as_dtype(dtype)
+        tensor: Tensor
+        if isinstance(shape, Tensor) and np.ndim(self.value) == 0:
+            tensor = fill(shape, constant(self.value, wanted, name="value"))
+            return tensor
+        dims = _dims(shape)
         if np.ndim(self.value) == 0 and math.prod(dims) > _STORED_ELEMENTS:
-            tensor: Tensor = fill(dims, constant(self.value, wanted, name="value"), name="Const")
+            tensor = fill(dims, constant(self.value, wanted, name="value"), name="Const")
             return tensor
         verify = self._verify_shape if verify_shape is None else verify_shape
         return constant(self.value, wanted, dims, verify_shape=verify)

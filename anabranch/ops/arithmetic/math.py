@@ -206,14 +206,14 @@ def _(inputs: list[Any], *, xp: ArrayLibrary) -> Any:
 
 # ---------------------------------------------------------------------- quotients and remainders
 def _division(name: str, function: Callable[..., Any], types: str, gradient: Callable[..., Any] | None) -> OpFunction:
-    """Like `binary`; division of integers by zero is an error."""
+    """Like `binary`; division of integers by zero is an error, if anything is divided."""
     op = define_op(name, "x: T, y: T -> z: T", f"T: {types}")
     op.shape(shape_rules.broadcast)
 
     @op.kernel
     def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         if _is_integer(y):
-            ctx.check(xp.all(y != 0), "Integer division by zero")
+            ctx.check(0 in np.shape(x) or xp.all(y != 0), "Integer division by zero")
             y = xp.where(y == 0, xp.ones_like(y), y)
         return function(xp, x, y)
 
@@ -317,7 +317,8 @@ Pow.gradient(_pow_gradient)
 @Pow.kernel
 def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     if np.dtype(y.dtype).kind == "i":
-        ctx.check(xp.all(y >= 0), "Integers to negative integer powers are not allowed; cast to a floating type")
+        allowed = 0 in np.shape(x) or xp.all(y >= 0)
+        ctx.check(allowed, "Integers to negative integer powers are not allowed; cast to a floating type")
         y = xp.maximum(y, xp.zeros_like(y))
     power = xp.power(x, y)
     if np.dtype(x.dtype).kind != "c":

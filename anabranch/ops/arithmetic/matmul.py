@@ -331,6 +331,8 @@ def _einsum_gradient(inputs: list[Tensor], terms: list[str], result: str, which:
             subscripts.append(label)
         wanted += label
     dots = "..." if any("..." in s for s in subscripts) else ""
+    if len(inputs) <= 2:
+        _pair(operands, subscripts, wanted)
     if not dots:
         return Einsum(operands, equation=f"{','.join(subscripts)}->{wanted}")  # type: ignore[no-any-return]
     full = Einsum(operands, equation=f"{','.join(subscripts)}->...{wanted}")
@@ -339,6 +341,17 @@ def _einsum_gradient(inputs: list[Tensor], terms: list[str], result: str, which:
     plain = term.replace("...", "")
     moved = sum_to_shape(full, Einsum([x], equation=f"{_distinct(term, wanted, plain)}->...{wanted}"))
     return Einsum([moved], equation=f"...{wanted}->{_distinct(term, wanted, plain)}")  # type: ignore[no-any-return]
+
+
+def _pair(operands: list[Tensor], subscripts: list[str], wanted: str) -> None:
+    """Multiplies the first two while there are more: TensorFlow, which is to read gradients, has no such Einsum."""
+    while len(operands) > 2:
+        first, second, *rest = subscripts
+        used = "".join([*rest, wanted])
+        labels = [c for c in dict.fromkeys(first + second) if c in used and c != "."]
+        product = ("..." if "..." in first + second else "") + "".join(labels)
+        operands[:2] = [Einsum(operands[:2], equation=f"{first},{second}->{product}")]
+        subscripts[:2] = [product]
 
 
 def _distinct(term: str, wanted: str, plain: str) -> str:

@@ -182,8 +182,11 @@ def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) ->
     if np.dtype(x.dtype).kind not in "iu":
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
-    total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=x.dtype)
-    return whole_mean(xp, total, max(count, 1))
+    wide = (
+        np.uint64 if np.dtype(x.dtype).kind == "u" else np.int64
+    )  # the sum may be too large for the dtype of its mean
+    total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=wide)
+    return whole_mean(xp, total, max(count, 1)).astype(x.dtype)
 
 
 def _extreme(name: str) -> Callable[..., Any]:

@@ -213,10 +213,11 @@ def _(params: Array, indices: Array, *, bad_indices_policy: bytes, ctx: Operatio
 @GatherNd.gradient
 def _(op: Operation, grad: Tensor) -> Any:
     params, indices = op.inputs
-    if indices.shape.ndims == 2 and indices.shape[1].value == 1:
+    policy = op.attrs["bad_indices_policy"]
+    if indices.shape.ndims == 2 and indices.shape[1].value == 1 and policy != _IGNORE:
         return IndexedSlices(grad, raw.Squeeze(indices, squeeze_dims=[-1]), raw.Shape(params)), None
     wide = raw.Cast(indices, DstT="int32") if indices.dtype.name == "int16" else indices
-    return ScatterNd(wide, grad, raw.Shape(params, out_type=wide.dtype)), None
+    return ScatterNd(wide, grad, raw.Shape(params, out_type=wide.dtype), bad_indices_policy=policy), None
 
 
 # ---------------------------------------------------------------------- changing elements
@@ -294,9 +295,15 @@ def _(
     return _scatter(target, indices, updates, "add", bad_indices_policy, ctx, xp)
 
 
+def _gathered(op: Operation, grad: Tensor, indices: Tensor) -> Any:
+    """What flows back to the updates of an operation; nothing to those that it ignores."""
+    wide = raw.Cast(indices, DstT="int32") if indices.dtype.name == "uint16" else indices
+    return GatherNd(grad, wide, bad_indices_policy=op.attrs["bad_indices_policy"])
+
+
 @ScatterNd.gradient
 def _(op: Operation, grad: Tensor) -> Any:
-    return None, GatherNd(grad, op.inputs[0]), None
+    return None, _gathered(op, grad, op.inputs[0]), None
 
 
 def _scatter_into(
@@ -334,16 +341,17 @@ def _scatter_into(
 
 
 def _update_gradient(op: Operation, grad: Tensor) -> Any:
-    kept = TensorScatterUpdate(grad, op.inputs[1], raw.ZerosLike(op.inputs[2]))
-    return kept, None, GatherNd(grad, op.inputs[1])
+    policy = op.attrs["bad_indices_policy"]
+    kept = TensorScatterUpdate(grad, op.inputs[1], raw.ZerosLike(op.inputs[2]), bad_indices_policy=policy)
+    return kept, None, _gathered(op, grad, op.inputs[1])
 
 
 def _add_gradient(op: Operation, grad: Tensor) -> Any:
-    return grad, None, GatherNd(grad, op.inputs[1])
+    return grad, None, _gathered(op, grad, op.inputs[1])
 
 
 def _sub_gradient(op: Operation, grad: Tensor) -> Any:
-    return grad, None, raw.Neg(GatherNd(grad, op.inputs[1]))
+    return grad, None, raw.Neg(_gathered(op, grad, op.inputs[1]))
 
 
 TensorScatterUpdate = _scatter_into(

@@ -45,14 +45,16 @@ class _PatchGrid:
             self.pads[a] = pad_amounts(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a])
             self.counts[a] = output_length(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a]) or 0
 
-    def offsets(self) -> list[tuple[int, int]]:
-        """The (row, column) of each element of a patch, in the order in which a patch lists them."""
-        return [(i * self.rates[1], j * self.rates[2]) for i in range(self.ksizes[1]) for j in range(self.ksizes[2])]
-
     def bounds(self, axis: int, offset: int) -> tuple[int, int, int]:
         """Begin, end and stride along `axis` of what stands at `offset` in every patch."""
         stride = self.strides[axis]
         return offset, offset + (self.counts[axis] - 1) * stride + 1, stride
+
+
+def _offsets(attrs: dict[str, Any]) -> list[tuple[int, int]]:
+    """The (row, column) of each element of a patch, in the order in which a patch lists them."""
+    ksizes, rates = attrs["ksizes"], attrs["rates"]
+    return [(i * rates[1], j * rates[2]) for i in range(ksizes[1]) for j in range(ksizes[2])]
 
 
 @ExtractImagePatches.kernel
@@ -61,25 +63,39 @@ def _(images: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     padded = xp.pad(images, windows.pads)
     parts = [
         padded[:, slice(*windows.bounds(1, row)), slice(*windows.bounds(2, column))]
-        for row, column in windows.offsets()
+        for row, column in _offsets(ctx.op.attrs)
     ]
     return xp.concatenate(parts, axis=-1)
+
+
+def _measured(op: Operation, grad: Tensor) -> tuple[Any, Any, Any]:
+    """Of images whose sizes the step decides, per axis: padding in front and in all, how far patches start."""
+    attrs, shape = op.attrs, raw.Shape(op.inputs[0])
+    steps = raw.Mul(raw.Sub(raw.Shape(grad), 1), np.array(attrs["strides"], np.int32))
+    reach = np.array([(k - 1) * r for k, r in zip(attrs["ksizes"], attrs["rates"], strict=True)], np.int32)
+    missing = raw.Maximum(raw.Sub(raw.AddV2(steps, reach + 1), shape), 0)
+    padded = int(attrs["padding"] == b"SAME")
+    total = raw.Mul(missing, np.array([0, padded, padded, 0], np.int32))
+    return raw.FloorDiv(total, 2), total, raw.AddV2(steps, 1)
 
 
 @ExtractImagePatches.gradient
 def _(op: Operation, grad: Tensor) -> Any:
     images = op.inputs[0]
-    if not images.shape[1:3].is_fully_defined():
-        raise ValueError(f"the gradient of {op.name!r} needs images of known height and width, got {images.shape}")
-    windows = _PatchGrid([size or 0 for size in images.shape.as_list()], op.attrs)
-    offsets = windows.offsets()
+    if images.shape[1:3].is_fully_defined():
+        windows = _PatchGrid([size or 0 for size in images.shape.as_list()], op.attrs)
+        paddings = np.array(windows.pads, np.int32)
+        before, total = paddings[:, 0], paddings.sum(axis=1, dtype=np.int32)
+        reach: Any = np.array([0, windows.bounds(1, 0)[1], windows.bounds(2, 0)[1], 0], np.int32)
+    else:
+        before, total, reach = _measured(op, grad)
+    offsets = _offsets(op.attrs)
     parts = raw.Split(np.int32(3), grad, num_split=len(offsets))
-    paddings = np.array(windows.pads, np.int32)
-    padded = raw.AddV2(raw.Shape(images), paddings.sum(axis=1, dtype=np.int32))
+    padded = raw.AddV2(raw.Shape(images), total)
     sums = []
     for (row, column), part in zip(offsets, parts, strict=True):
-        first, second = windows.bounds(1, row), windows.bounds(2, column)
-        begin, end, stride = ([0, a, b, 0] for a, b in zip(first, second, strict=True))
-        stride = [s or 1 for s in stride]
-        sums.append(raw.StridedSliceGrad(padded, begin, end, stride, part, begin_mask=9, end_mask=9))
-    return raw.Slice(raw.AddN(sums), paddings[:, 0], raw.Shape(images))
+        begin = np.array([0, row, column, 0], np.int32)
+        end = reach + begin if isinstance(reach, np.ndarray) else raw.AddV2(reach, begin)
+        strides = op.attrs["strides"]
+        sums.append(raw.StridedSliceGrad(padded, begin, end, strides, part, begin_mask=9, end_mask=9))
+    return raw.Slice(raw.AddN(sums), before, raw.Shape(images))

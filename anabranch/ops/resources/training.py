@@ -364,6 +364,14 @@ _optimizer("Adam", "var m v", "beta1_power beta2_power lr beta1 beta2 epsilon gr
 _optimizer(
     "AdamWithAmsgrad", "var m v vhat", "beta1_power beta2_power lr beta1 beta2 epsilon grad", _amsgrad, sparse=False
 )
+#: rows without a gradient neither decay nor move: for tables whose size must not matter
+_apply_sparse(
+    "_ResourceSparseApplyAdam",
+    ["var", "m", "v"],
+    ["beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad", "indices"],
+    _adam,
+    f"T: numbers, Tindices: index, {_LOCKING}, {_NESTEROV}",
+)
 _optimizer("AdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad", _ada_max, sparse=False)
 
 

@@ -10,6 +10,7 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.growing_parts import GrowingVariable
 from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
@@ -17,10 +18,11 @@ from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_li
 class AdamOptimizer(KernelOptimizer):
     """Running means of the gradient and of its square, corrected for their start at zero (Kingma and Ba, 2015).
 
-    ``rate_t = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t); m = beta1 * m + (1 - beta1) * g;
-    v = beta2 * v + (1 - beta2) * g²; w -= rate_t * m / (sqrt(v) + epsilon)``; this epsilon is the paper's
-    "epsilon hat". A sparse gradient counts as zero in the other rows, whose means decay and which move: the same result
-    as with the dense gradient. The slots are called "m" and "v"; the powers of beta are variables of their own.
+    ``rate_t = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t); m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 -
+    beta2) * g²; w -= rate_t * m / (sqrt(v) + epsilon)``; this epsilon is the paper's "epsilon hat". A sparse gradient
+    counts as zero in the other rows, whose means decay and which move: the same result as with the dense gradient. In a
+    `GrowingTable` rows without a gradient stay as they are. The slots are called "m" and "v"; the powers of beta are
+    variables of their own.
 
     Args:
         learning_rate: a number, a scalar tensor or variable, or a function that returns one. The same for the others.
@@ -77,18 +79,18 @@ class AdamOptimizer(KernelOptimizer):
         return self._get_non_slot_variable("beta1_power", graph), self._get_non_slot_variable("beta2_power", graph)
 
     def _update_dense(self, grad: Tensor, var: Variable) -> Any:
+        return raw.ResourceApplyAdam(*self._inputs(var), grad, use_locking=self._use_locking)
+
+    def _inputs(self, var: Variable) -> list[Tensor]:
+        """What update operations take before the gradient."""
         powers = [power.value() for power in self._get_beta_accumulators()]
         settings = (*powers, self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t)
-        return raw.ResourceApplyAdam(
-            var.handle,
-            self._kept_slot(var, "m").handle,
-            self._kept_slot(var, "v").handle,
-            *(cast_like(t, var) for t in settings),
-            grad,
-            use_locking=self._use_locking,
-        )
+        slots = [self._kept_slot(var, name).handle for name in ("m", "v")]
+        return [var.handle, *slots, *(cast_like(t, var) for t in settings)]
 
     def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
+        if isinstance(var, GrowingVariable):
+            return raw._ResourceSparseApplyAdam(*self._inputs(var), grad, indices, use_locking=self._use_locking)
         rows = raw.StridedSlice(raw.VariableShape(var.handle), [0], [1], [1], shrink_axis_mask=1)
         return self._update_dense(raw.UnsortedSegmentSum(grad, indices, rows), var)
 

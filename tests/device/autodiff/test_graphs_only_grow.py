@@ -51,7 +51,7 @@ def _results(statements: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
         yield value, [*xs, fed]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 7, 9, 12, 15, 20, 38])
+@pytest.mark.parametrize("seed", [0, 1, 7, 12, 38])
 def test_what_was_there_stays_as_it_was(seed: int) -> None:
     random = np.random.default_rng(seed)
     statements = [

@@ -131,7 +131,7 @@ def results(kind: type[Looped], statements: list[Statement], xs: list[Any], fed:
     return values
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 5, 8, 9, 11, 12])
+@pytest.mark.parametrize("seed", [1, 2, 5, 8, 11])
 def test_gradients_of_two_orders(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(seed)
     statements = [*program(random, 2), ("loop", (["known", "fed"][seed % 2], 2), program(random, 2 - seed % 2))]

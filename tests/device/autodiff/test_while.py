@@ -280,7 +280,7 @@ _STEPS: list[Callable[[Any, Any, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_random_bodies_agree_with_the_unrolled_graph(seed: int) -> None:
     random = np.random.default_rng(seed)
     chosen = [_STEPS[k] for k in random.integers(len(_STEPS), size=3)]

@@ -19,7 +19,7 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.kernels import OWN_KERNEL, KernelCase, KernelInput, alternates, candidates
 from anabranch.graph.kernel_binding import BoundKernel
-from anabranch.kernels import MODULES, convolutions
+from anabranch.kernels import MODULES, convolutions, native_convolutions
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla import lowering
@@ -42,6 +42,8 @@ def test_the_kernels_are_announced() -> None:
     wanted |= {(name, "product") for name in announced if "Depthwise" not in name}
     wanted |= {(name, "columns") for name in TO_INPUT[:DEPTHWISE]}
     wanted |= {(three[0], "winograd") for three in (FORWARD, TO_INPUT, TO_FILTER)}
+    wanted |= {(name, kernel) for name in announced for kernel in ("onednn", "onednn blocked")}
+    assert MODULES[native_convolutions.__name__] == announced
     assert registered == wanted
 
 

@@ -219,6 +219,13 @@ SYSTEMS = [
         label="reads the lower triangle",
     ),
     OpCase("Cholesky", (-np.eye(2),), error=errors.InvalidArgumentError, label="not positive"),
+    OpCase(
+        "Cholesky",
+        (np.stack([np.diag([np.nan, 1]), positive(SQUARE)[:2, :2]]),),
+        oracle=lambda x: np.stack([np.tril(np.full((2, 2), np.nan)), np.linalg.cholesky(x[1])]),
+        gradient=False,
+        label="one of NaN",
+    ),
     *square("MatrixInverse", np.linalg.inv),
     OpCase(
         "MatrixInverse",

@@ -140,6 +140,10 @@ ARITHMETIC = [
     OpCase("FloorDiv", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
     OpCase("FloorMod", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
     OpCase("Pow", (I, -1), error=errors.InvalidArgumentError, label="negative power"),
+    *(
+        OpCase(name, (I[:0], -1 if name == "Pow" else 0), expected=I[:0], label="of nothing")
+        for name in ("Div", "FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Pow")
+    ),
     OpCase("Add", (X, np.ones(4, np.float32)), error=errors.InvalidArgumentError, label="shapes do not fit"),
     OpCase("Pow", (np.float32([0, 0, 2]), np.float32([0, 2, 0])), oracle=np.power, differentiate=(0,), label="at zero"),
     OpCase(

@@ -87,6 +87,7 @@ REDUCTIONS = [
     of_type("Mean", whole_mean, LARGE, "int64, large"),
     of_type("Mean", whole_mean, np.abs(LARGE).astype(np.uint64), "uint64, large"),
     of_type("Mean", whole_mean, np.int8([[[0] * 100], [[-1] * 100]]), "int8, more elements than int8 counts"),
+    of_type("Mean", truncated_mean, np.uint8(I % 100 + 150), "uint8, a sum that uint8 does not hold"),
     of_type("Mean", np.mean, Z, "complex64"),
     of_type("Mean", np.mean, bfloat16, "bfloat16", gradient=False, tolerance=0.1),
     of_type("Prod", np.prod, I % 3 - 1, "int32"),

@@ -191,7 +191,7 @@ GATHERS = [
         "GatherNd",
         (X, ints([0, 3], [1, 1])),
         {"bad_indices_policy": "IGNORE"},
-        gradient=False,
+        order=2,
         label="ignore",
         oracle=lambda p, i: np.array([0, p[1, 1]]),
     ),
@@ -215,6 +215,22 @@ GATHERS = [
         {"bad_indices_policy": "IGNORE"},
         label="ignore",
         expected=ints(8, 0, 0, 0),
+    ),
+    OpCase(
+        "TensorScatterUpdate",
+        (X, ints([0, 3], [1, 1]), real(2)),
+        {"bad_indices_policy": "IGNORE"},
+        order=2,
+        label="ignore",
+        oracle=lambda x, i, u: put(x, i[1:], u[1:], lambda a, b: b),
+    ),
+    OpCase(
+        "TensorScatterAdd",
+        (X, ints([0, 3], [1, 1]), real(2)),
+        {"bad_indices_policy": "IGNORE"},
+        order=2,
+        label="ignore",
+        oracle=lambda x, i, u: put(x, i[1:], u[1:], lambda a, b: a + b),
     ),
     OpCase(
         "TensorScatterUpdate", (X, CELLS[:2], real(2)), order=2, oracle=lambda x, i, u: put(x, i, u, lambda a, b: b)

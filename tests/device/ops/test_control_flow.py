@@ -88,6 +88,24 @@ def test_a_loop_goes_on_while_its_condition_gives_what_is_true(kind: str, condit
 
 
 @pytest.mark.parametrize("lowered", [False, True])
+def test_a_loop_may_have_no_variables(lowered: bool) -> None:
+    outer, asked = tf.get_default_graph(), list[int]()
+
+    def goes_on() -> Any:
+        asked.append(len(asked))
+        return np.bool_(len(asked) < 4)
+
+    cond, body = FunctionGraph("goes_on", outer), FunctionGraph("nothing", outer)
+    with cond.as_default():
+        cond.outputs = [tf.py_func(goes_on, [], tf.bool)]
+    functions = {name: FuncAttr(outer.add_function(name, graph)) for name, graph in (("cond", cond), ("body", body))}
+    raw.While([], **functions, name="loop")
+    with lowering_everything() if lowered else contextlib.nullcontext(), tf.Session() as session:
+        session.run(outer.get_operation_by_name("loop"))
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("lowered", [False, True])
 @pytest.mark.parametrize("kind", ["Case", "StatelessCase"])
 def test_the_number_of_a_branch_is_a_scalar(kind: str, lowered: bool) -> None:
     index = tf.placeholder(tf.int32, None)

@@ -85,7 +85,7 @@ def test_an_unknown_name_is_an_error_that_says_it() -> None:
 
 def modules_to_ask() -> Iterator[tuple[str, Any]]:
     """The public modules with TensorFlow's names, by public path."""
-    for path in absent_names._names():
+    for path in absent_names.names():
         found: Any = tf
         for part in path.split(".") if path else ():
             found = getattr(found, part, None)
@@ -96,7 +96,7 @@ def modules_to_ask() -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize(("path", "module"), list(modules_to_ask()))
 def test_names_of_tensorflow_that_are_not_here_say_so(path: str, module: Any) -> None:
     before = dir(module)
-    for name in absent_names._names()[path]:
+    for name in absent_names.names()[path]:
         if not hasattr(module, name):
             with pytest.raises(AttributeError) as caught:
                 getattr(module, name)

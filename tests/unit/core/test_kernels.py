@@ -140,6 +140,7 @@ def test_a_module_is_loaded_when_one_of_its_operations_is_asked_for(
     )
     assert not has_alternates("Softsign")
     load_kernels_from("kernels_of_softsign", ["Softsign", "Elu"])
+    load_kernels_from("math", ["Softsign"])  # an operation may have kernels in several modules
     assert has_alternates("Softsign")
     with pytest.raises(ModuleNotFoundError):
         alternates("Softsign")

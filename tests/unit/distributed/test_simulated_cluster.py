@@ -6,8 +6,9 @@ import pytest
 
 from anabranch.distributed.links import SUSPECT_AFTER, PeerState
 from anabranch.testing import simulated_cluster
-from anabranch.testing.simulated_cluster import Broken, SimulatedRun
+from anabranch.testing.simulated_cluster import Broken
 from anabranch.testing.simulated_network import SimulatedPlace, SimulatedTime
+from anabranch.testing.simulated_steps import SimulatedRun
 from tests.cluster.places import Handler
 
 

@@ -62,6 +62,10 @@ def test_both_file_formats(tmp_path: Path, name: str, text: str) -> None:
         ('{"rule": [{"name": "x", "where": ""}]}', "where"),
         ("{", "is not a placement policy"),
         ("[]", "is not a placement policy"),
+        ('{"soft": "false"}', "'soft' must be true or false, got 'false'"),
+        ('{"clear": 1}', "'clear' must be true or false, got 1"),
+        ('{"rule": [{"device": 3, "name": "x"}]}', "'device' of a rule must be a string, got 3"),
+        ('{"cost_model": {"format": "anabranch cost model 1", "rates": {"CPU": {"overhead": 0}}}}', "overhead"),
     ],
 )
 def test_malformed_files(tmp_path: Path, text: str, problem: str) -> None:
@@ -108,3 +112,18 @@ def test_a_file_that_is_no_cost_model(tmp_path: Path, text: str) -> None:
     (tmp_path / "costs.json").write_text(text, "utf-8")
     with pytest.raises(DataLossError, match="is not a cost model"):
         CostModel.load(tmp_path / "costs.json")
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"rates": {"CPU": {"overhead": 0}}}, "overhead must be positive"),
+        ({"rates": {"CPU": {"bytes_per_second": "fast"}}}, "bytes_per_second must be a number"),
+        ({"transfers": {"": {"latency": -1}}}, "latency must be a number of at least 0"),
+        ({"measured": {"CPU Add 3": {"seconds": float("nan"), "count": 1}}}, "seconds must be a number"),
+    ],
+)
+def test_numbers_that_no_cost_can_be_reckoned_with(part: dict[str, Any], problem: str) -> None:
+    content = CostModel().to_mapping() | part
+    with pytest.raises(ValueError, match=problem):
+        CostModel.from_mapping(content)

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from anabranch.errors import CancelledError, DataLossError, InvalidArgumentError, NotFoundError, OutOfRangeError
+from anabranch.errors import (
+    CancelledError,
+    DataLossError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+)
 from anabranch.io.records import TFRecordWriter
 from anabranch.state import dataset_files as files
 from anabranch.state.dataset_background import ParallelMapDataset, PrefetchDataset
@@ -396,6 +403,28 @@ def test_an_error_stands_in_the_place_of_its_element(make: Callable[[Elements], 
     assert [o.is_end for o in outcomes] == [False] * 5 + [True] * 2
 
 
+@pytest.mark.parametrize("parallelism", [0, 3])
+def test_a_function_that_is_out_of_range_ends_its_dataset_for_good(parallelism: int) -> None:
+    def until_3(x: Any) -> Element:
+        if int(x) == 3:
+            raise OutOfRangeError(None, None, "the function ends")
+        return (x,)
+
+    def make() -> Elements:
+        numbers = RangeDataset(0, 10, 1)
+        return (
+            ParallelMapDataset(numbers, until_3, parallelism, Lazy()) if parallelism else MapDataset(numbers, until_3)
+        )
+
+    assert taken(BatchDataset(make(), 2, False)) == [[0, 1], [2]]
+    ended = make().iterator()
+    assert rest_of(ended) == [0, 1, 2]
+    assert ended.next() is None
+    restored = make().iterator()
+    restored.restore(decode_position(encode_position(ended.position())))
+    assert restored.next() is None
+
+
 def test_errors_are_part_of_a_position() -> None:
     def make() -> Elements:
         return PrefetchDataset(MapDataset(RangeDataset(0, 5, 1), fails_at(2)), 4, Lazy())
@@ -465,6 +494,10 @@ def test_a_generator_starts_for_every_walk_and_is_finished() -> None:
     assert taken(RepeatDataset(dataset, 2)) == [0, 1, 2, 0, 1, 2]
     assert finished == [0, 1]
     assert continued(lambda: dataset, 2) == [2]
+    # it had more elements when its position was taken
+    shorter = dataset.iterator()
+    shorter.restore([5, False])
+    assert [shorter.next(), shorter.next()] == [None, None]
     iterator = dataset.iterator()
     iterator.next()
     iterator.close()
@@ -566,6 +599,42 @@ def test_a_cache_in_a_file_is_complete_or_absent(tmp_path: Any) -> None:
     assert taken(make()) == expected
     assert continued(make, 2) == expected[2:]
     assert calls == []
+    # what the saved pass read is gone when it is restored, and computed again up to its place
+    reading = make().iterator()
+    reading.next()
+    position = decode_position(encode_position(reading.position()))
+    reading.close()
+    (tmp_path / "cache.cache").unlink()
+    restored = make().iterator()
+    restored.restore(position)
+    assert rest_of(restored) == expected[1:]
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Elements:
+        return files.FileCacheDataset(RangeDataset(0, 4, 1), str(tmp_path / "cache"))
+
+    full = ResourceExhaustedError(None, None, "no space left")
+    written: list[bytes] = []
+    write = TFRecordWriter.write
+
+    def second_fails(self: TFRecordWriter, record: bytes) -> None:
+        written.append(record)
+        if len(written) == 2:
+            raise full
+        write(self, record)
+
+    monkeypatch.setattr(TFRecordWriter, "write", second_fails)
+    walk = make().iterator()
+    assert plain(walk.next() or ()) == 0
+    with pytest.raises(ResourceExhaustedError, match="no space"):
+        walk.next()
+    assert rest_of(walk) == [2, 3]
+    assert walk.next() is None
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert taken(make()) == taken(make()) == [0, 1, 2, 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["cache.cache"]
 
 
 # ------------------------------------------------------------------------------------------------ resources, bytes

@@ -114,7 +114,18 @@ def test_positions_are_restored_and_what_came_after_them_was_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [[1], [9, 2, 0, 0], [10, 3, 0, 0], [10, 2, -1, 0], [10, 2, 0, 0, 3], [10, 2, 0, 0, -2]]
+    "state",
+    [
+        [1],
+        [9, 2, 0, 0],
+        [10, 3, 0, 0],
+        [10, 2, -1, 0],
+        [10, 2, 0, 0, 3],
+        [10, 2, 0, 0, -2],
+        [10, 2, 0, 3],
+        [10, 2, 0, 4, 4],
+        [10, 2, 0, 4, 2, 2],
+    ],
 )
 def test_positions_of_something_else_are_refused_and_change_nothing(state: list[int]) -> None:
     ranges = RangeLeases(10, 2, 1)

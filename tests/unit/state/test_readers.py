@@ -169,6 +169,25 @@ def test_a_missing_file_is_named_and_skipped(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_a_name_that_no_file_can_have_fails_its_read_only(tmp_path: Path) -> None:
+    good = write(tmp_path / "good", b"x\n")
+    reader, queue = LineReader("r", 0), names("a\0b", good)
+    with pytest.raises(InvalidArgumentError, match=r"'a\\x00b'"):
+        reader.read(queue.dequeue).wait()
+    assert reader.read(queue.dequeue).wait()[1] == b"x"
+    reader.close()
+
+
+def test_whatever_a_reader_raises_fails_its_read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reader, queue = LineReader("r", 0), names(write(tmp_path / "a", b"x\n"), write(tmp_path / "b", b"y\n"))
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "open_file", lambda work: bytes(work, "utf-8"))
+        with pytest.raises(TypeError):
+            reader.read(queue.dequeue).wait()
+    assert reader.read(queue.dequeue).wait()[1] == b"y"
+    reader.close()
+
+
 def test_a_corrupt_record_names_file_and_offset(tmp_path: Path) -> None:
     path = write_records(tmp_path / "records", b"first", b"second", b"third")
     data = bytearray(path.read_bytes())

@@ -272,6 +272,19 @@ def test_a_component_is_put_once() -> None:
     assert (area.size(), area.incomplete_size()) == (0, 0)
 
 
+def test_a_map_outlives_requests_that_do_not_fit_its_elements() -> None:
+    area = StagedMap("m", ordered=False, capacity=0, memory_limit=0)
+    area.put(1, [0], [array(1)], 2)
+    with pytest.raises(InvalidArgumentError, match="an element that has 3, but the element for key 1 .* begun with 2"):
+        area.put(1, [2], [array(3)], 3).wait()
+    area.put(1, [1], [array(2)], 2)
+    for get in (lambda: area.get(1, [0, 0]), lambda: area.get_any([1, 1])):
+        with pytest.raises(InvalidArgumentError, match="name each once"):
+            get()
+    assert lists(area.peek(1, [0, 0])) == [[1], [1]]
+    assert lists(area.get(1)) == [[1], [2]]
+
+
 # ---------------------------------------------------------------------- mutexes and stacks
 def test_a_lock_is_given_in_order() -> None:
     mutex = Mutex("m")

@@ -43,6 +43,15 @@ def test_a_table_is_filled_once() -> None:
     assert dict(zip(keys.tolist(), values.tolist(), strict=True)) == {b"a": 1, b"b": 2}
 
 
+def test_a_value_may_be_no_number() -> None:
+    table = StaticTable("t", dtypes.int64, dtypes.float32)
+    for _ in range(2):
+        table.initialize(int64(1, 2, 1), np.array([np.nan, 3, np.nan], np.float32))
+    np.testing.assert_array_equal(table.find(int64(1, 2), np.array(0, np.float32)), [np.nan, 3])
+    with pytest.raises(FailedPreconditionError, match="different data"):
+        table.initialize(int64(1, 2), np.array([0, 3], np.float32))
+
+
 def test_wrong_entries() -> None:
     table = StaticTable("t", dtypes.string, dtypes.int64)
     with pytest.raises(FailedPreconditionError, match=r"different value for same key. Key b'a' has 1 .* value 2"):

@@ -99,6 +99,31 @@ def test_what_estimates_leave_open_is_measured(
     assert machine.measured == measured
 
 
+@pytest.mark.parametrize(
+    ("rough", "settled", "measured"),
+    [
+        (0.3, {}, ["library", "own"]),
+        (0.3, {"form": 0.5}, ["library", "form"]),
+        (0.9, {"form": 0.5}, ["form", "library"]),
+        (2.1, {"form": 0.5}, []),
+    ],
+)
+def test_rough_estimates_are_measured(
+    estimates: Any, rough: float, settled: dict[str, float], measured: list[str]
+) -> None:
+    """With the best of the others, unless they say that it is hopeless."""
+    estimates(**settled)
+    names = {"own": 1.0, "form": 1.0, "library": 0.5}
+    machine = Machine(names)
+    register_kernel("Softplus", "library", device_type="CPU", cost=rough, rough=True)(lambda features: features)
+    try:
+        choice = machine.chooser("auto").choose(case(), None, machine.measure)
+    finally:
+        unregister_kernel("Softplus", "library", "CPU")
+    assert machine.measured == measured
+    assert chosen(choice)[0] == ("library" if measured else "form")
+
+
 def test_estimates_alone_or_everything_measured_if_asked(estimates: Any) -> None:
     estimates(near=0.9, far=0.1)
     machine = Machine({"own": 1.0, "near": 2.0, "far": 3.0}, effort=100.0)

@@ -1,0 +1,290 @@
+"""Calls from compiled programs into libraries, through XLA's interface for foreign functions, in Python alone.
+
+A program holds a call of the one handler registered here. What it is to compute stands in an attribute of the call, as
+text: so the program means the same in every process, and can be kept in the compile cache. The handler is a callback
+of ctypes that reads XLA's call frame (`xla/ffi/api/c_api.h`, whose structures stand below; their fields do not move
+within a major version of the interface).
+
+Contract: the handler never raises, and never returns success without a result. Whatever goes wrong becomes an error of
+XLA's that names the operation. It takes 10 to 20 µs, and needs Python's lock for a part of them: beside a busy Python
+thread a call waits for its turn (5 ms at most, `sys.getswitchinterval`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from anabranch.core.arrays import Array
+from anabranch.kernels.onednn import NativeError
+
+#: what programs call the handler; a change of the text or of the buffers' order needs another name
+TARGET: Final = "anabranch_native_1"
+_ATTRIBUTE: Final = "computation"
+#: computations kept by a process
+_MAX_COMPUTATIONS: Final = 1024
+
+_INTERFACE_VERSION: Final = (0, 3)
+_METADATA: Final = 1
+_STRING: Final = 4
+_INTERNAL: Final = 13
+#: what errors begin with; the operation's name follows
+_FAILURE: Final = "the library that computes the operation "
+
+
+class _Arguments(ctypes.Structure):
+    """`XLA_FFI_Args` and `XLA_FFI_Rets`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("types", ctypes.POINTER(ctypes.c_int)),
+        ("values", ctypes.POINTER(ctypes.c_void_p)),
+    )
+
+
+class _Attributes(ctypes.Structure):
+    """`XLA_FFI_Attrs`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("types", ctypes.POINTER(ctypes.c_int)),
+        ("names", ctypes.c_void_p),
+        ("values", ctypes.POINTER(ctypes.c_void_p)),
+    )
+
+
+class _Frame(ctypes.Structure):
+    """`XLA_FFI_CallFrame`, but for its last field."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("api", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("arguments", _Arguments),
+        ("results", _Arguments),
+        ("attributes", _Attributes),
+    )
+
+
+class _Buffer(ctypes.Structure):
+    """`XLA_FFI_Buffer`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("lengths", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+class _Text(ctypes.Structure):
+    """`XLA_FFI_ByteSpan`."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class _ApiVersion(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+    )
+
+
+class _Api(ctypes.Structure):
+    """The beginning of `XLA_FFI_Api`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("version", _ApiVersion),
+        ("internal", ctypes.c_void_p),
+        ("create_error", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)),
+    )
+
+
+class _ErrorArguments(ctypes.Structure):
+    """`XLA_FFI_Error_Create_Args`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("message", ctypes.c_char_p),
+        ("code", ctypes.c_int),
+    )
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = (("struct_size", ctypes.c_size_t), ("version", _ApiVersion), ("traits", ctypes.c_uint32))
+
+
+class _Extension(ctypes.Structure):
+    """`XLA_FFI_Metadata_Extension`."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("metadata", ctypes.POINTER(_Metadata)),
+    )
+
+
+class NativeComputation(Protocol):
+    """What a call runs, such as an `onednn.Computation`. It may be run by any thread."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """How much memory it needs besides its arrays."""
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        """Reads the arrays at all addresses but the last, and writes the last."""
+
+
+class Prepared(NamedTuple):
+    """A computation, and how many elements each of its arrays has: what it reads, in order, and its result."""
+
+    computation: NativeComputation
+    sizes: tuple[int, ...]
+
+
+#: makes the computation of a text
+Maker = Callable[[str], Prepared]
+
+_makers: Final[dict[str, Maker]] = {}
+_prepared: Final[dict[bytes, Prepared]] = {}
+_lock: Final = threading.Lock()
+
+
+def register_maker(kind: str, maker: Maker) -> None:
+    """Names what makes the computations of a kind; their texts begin with the kind and a blank."""
+    _makers[kind] = maker
+
+
+def prepared(text: str) -> NativeComputation:
+    """The computation of a text, made once.
+
+    Raises:
+        NativeError: the library cannot compute it, or only slowly.
+    """
+    return _find(text.encode()).computation
+
+
+def _find(text: bytes) -> Prepared:
+    found = _prepared.get(text)
+    if found is None:
+        kind, _, rest = text.decode().partition(" ")
+        found = _makers[kind](rest)
+        with _lock:
+            while len(_prepared) >= _MAX_COMPUTATIONS:
+                del _prepared[next(iter(_prepared))]
+            _prepared[text] = found
+    return found
+
+
+def forget() -> None:
+    """Forgets all computations; those that are needed are made anew."""
+    with _lock:
+        _prepared.clear()
+
+
+def call(node: str, text: str, inputs: Sequence[Array], shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
+    """A call of a computation, in a program that is being traced.
+
+    Args:
+        node: the operation that it computes, for errors.
+        text: what `prepared` takes.
+        inputs: the arrays that it reads.
+        shape, dtype: of what it gives.
+    """
+    register()
+    struct = jax.ShapeDtypeStruct
+    results = (struct(shape, dtype), struct((prepared(text).scratch_bytes,), np.uint8))  # type: ignore[no-untyped-call]
+    # arrays stand row by row, whatever order XLA would like: the call says so, as `ffi_call` does by default
+    result, _ = jax.ffi.ffi_call(TARGET, results)(*inputs, **{_ATTRIBUTE: f"{node}\n{text}"})
+    return result
+
+
+def failed_operation(text: str) -> str:
+    """The operation that an error of XLA's names, if it comes from here; otherwise empty."""
+    return text.partition(_FAILURE)[2].partition("'")[2].partition("'")[0]
+
+
+@functools.cache
+def register() -> None:
+    """Makes the handler known to XLA."""
+    address = ctypes.cast(_HANDLER, ctypes.c_void_p).value
+    capsule = jax.ffi.pycapsule(address)  # type: ignore[no-untyped-call]
+    jax.ffi.register_ffi_target(TARGET, capsule, platform="cpu")
+
+
+# ---------------------------------------------------------------------- the handler
+def _handle(address: int) -> int | None:
+    """Serves a call; returns the address of an error, or None."""
+    frame = _Frame.from_address(address)
+    if frame.extension:
+        extension = _Extension.from_address(frame.extension)
+        if extension.type == _METADATA:
+            version = extension.metadata.contents.version
+            version.major, version.minor = _INTERFACE_VERSION
+            return None
+    node = ""
+    try:
+        given, _, text = _attribute(frame.attributes).partition(b"\n")
+        node = given.decode()
+        _run(frame, _find(text))
+    except BaseException as error:  # none may leave a callback
+        return _error(frame, f"{_FAILURE}'{node}': {error}")
+    return None
+
+
+def _attribute(attributes: _Attributes) -> bytes:
+    if attributes.size != 1 or attributes.types[0] != _STRING:
+        raise NativeError("a call has one attribute, a text")
+    text = _Text.from_address(attributes.values[0])
+    return ctypes.string_at(text.data, text.size)
+
+
+def _run(frame: _Frame, prepared: Prepared) -> None:
+    arguments, results = frame.arguments, frame.results
+    if arguments.size + 1 != len(prepared.sizes) or results.size != 2:
+        raise NativeError(f"a call with {arguments.size} inputs and {results.size} results; another was prepared")
+    places = [arguments.values[at] for at in range(arguments.size)]
+    buffers = [_Buffer.from_address(place) for place in (*places, results.values[0])]
+    for buffer, size in zip(buffers, prepared.sizes, strict=True):
+        if _elements(buffer) != size:
+            raise NativeError(f"an array has {_elements(buffer)} elements where {size} were prepared for")
+    scratch = _Buffer.from_address(results.values[1])
+    prepared.computation.run([buffer.data for buffer in buffers], scratch.data or 0, _elements(scratch))
+
+
+def _elements(buffer: _Buffer) -> int:
+    size = 1
+    for at in range(buffer.rank):
+        size *= buffer.lengths[at]
+    return size
+
+
+def _error(frame: _Frame, message: str) -> int:
+    arguments = _ErrorArguments(
+        ctypes.sizeof(_ErrorArguments), None, message.encode("utf-8", "backslashreplace"), _INTERNAL
+    )
+    arguments.struct_size = _ErrorArguments.code.offset + ctypes.sizeof(ctypes.c_int)
+    return int(_Api.from_address(frame.api).create_error(ctypes.addressof(arguments)))
+
+
+_HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(_handle)

@@ -1,0 +1,266 @@
+"""Convolutions by oneDNN, where the extra `native` is installed: all data formats, groups, strides, dilations, float32.
+
+Two kernels each for a convolution, its gradient to the data, and the one to the filter:
+
+* ``onednn``: data and gradients stay in the layout that the program has; the filter is copied into the library's;
+* ``onednn blocked``: all three are copied into and out of the library's layouts of 8 or 16 channels, which pays where
+  the library is slow otherwise: data with channels first, and some gradients to the filter.
+
+What the library has only a slow reference implementation for is not offered (`onednn.Library.primitive`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.kernels import native_calls, onednn
+from anabranch.kernels.convolutions import CONVOLUTIONS, Direction
+from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.ops.nn.conv import Geometry
+
+#: what the texts of these computations begin with
+_KIND: Final = "convolution"
+#: an array that the library takes has no more
+_MOST_ELEMENTS: Final = 1 << 28
+#: forward, to the input, to the filter
+_FORWARD, _TO_INPUT, _TO_FILTER = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution as the library describes it; lengths in the library's order of axes.
+
+    Attributes:
+        direction: 0: the convolution itself, 1: its gradient to the data, 2: to the filter.
+        blocked: whether data and output may be copied into layouts of the library's.
+        data, filter, output: lengths and strides (elements) of [batch, channels, *spatial], [(groups,) out, in,
+            *spatial], [batch, out, *spatial].
+        strides, dilations, low, high: of each spatial axis; a dilation of 0 is none, as the library counts.
+    """
+
+    direction: int
+    blocked: bool
+    data: tuple[tuple[int, ...], tuple[int, ...]]
+    filter: tuple[tuple[int, ...], tuple[int, ...]]
+    output: tuple[tuple[int, ...], tuple[int, ...]]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    @staticmethod
+    def of(geometry: Geometry, direction: int, blocked: bool) -> Convolution:
+        """The description of an operation's convolution."""
+        layout, window = geometry.layout, geometry.window
+        axes = (0, layout.channel, *layout.spatial)
+        pads = layout.pick(window.pads)
+        return Convolution(
+            direction,
+            blocked,
+            _picked(geometry.shape, axes),
+            _filter(geometry),
+            _picked(geometry.out_shape, axes),
+            tuple(map(int, layout.pick(window.strides))),
+            tuple(int(dilation) - 1 for dilation in layout.pick(window.dilations)),
+            tuple(int(low) for low, _ in pads),
+            tuple(int(high) for _, high in pads),
+        )
+
+    @property
+    def text(self) -> str:
+        """What `native_calls.prepared` takes; the same in every process."""
+        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether oneDNN 3.2 computes it rightly; random tests found two kinds that it does not.
+
+        * Where a position of the window lies in the padding alone, "gemm:jit" to the data is wrong.
+        * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
+        """
+        if any(math.prod(lengths) > _MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
+            return False  # it counts bytes in 32 bits here and there
+        taps = self.filter[0][-len(self.strides) :]
+        spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
+        if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
+            return False
+        return self.direction != _TO_FILTER or self.blocked or max(taps) > 1 or max(self.strides) == 1
+
+    @property
+    def products(self) -> int:
+        """Multiplications and additions."""
+        lengths = self.filter[0]
+        inner = math.prod(lengths[-len(self.strides) - 1 :])
+        return inner * math.prod(self.output[0])
+
+
+def _from_json(text: str) -> Convolution:
+    values = json.loads(text)
+    data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
+    strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
+    return Convolution(values["direction"], values["blocked"], data, filter, output, strides, dilations, low, high)
+
+
+def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(lengths), tuple(strides)
+
+
+def _picked(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lengths and strides of an array that lies row by row, of these axes in this order."""
+    strides = _row_strides(shape)
+    return tuple(int(shape[a]) for a in axes), tuple(strides[a] for a in axes)
+
+
+def _row_strides(shape: Sequence[int]) -> list[int]:
+    return [math.prod(map(int, shape[axis + 1 :])) for axis in range(len(shape))]
+
+
+def _filter(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The filter, [*spatial, in, out], or [*spatial, groups, out of each] where it is per channel."""
+    *spatial, inner, outer = map(int, geometry.filter_shape)
+    *steps, inner_step, outer_step = _row_strides(geometry.filter_shape)
+    if geometry.depthwise:
+        return (inner, outer, 1, *spatial), (inner_step, outer_step, inner_step, *steps)
+    groups = geometry.channels // inner
+    if groups == 1:
+        return (outer, inner, *spatial), (outer_step, inner_step, *steps)
+    each = outer // groups
+    return (groups, each, inner, *spatial), (each * outer_step, outer_step, inner_step, *steps)
+
+
+# ---------------------------------------------------------------------- computations
+def _make(text: str) -> native_calls.Prepared:
+    """What `native_calls` calls."""
+    library = onednn.library()
+    if library is None:
+        raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
+    computation, arrays = _computation(library, _from_json(text))
+    return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
+
+
+def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation, list[Strided]]:
+    data, filter, output = (Strided(*pair) for pair in (one.data, one.filter, one.output))
+    described = [
+        library.described(data, free=one.blocked),
+        library.described(filter, free=True),
+        library.described(output, free=one.blocked),
+    ]
+    x, w, y = (each.value for each in described)
+    window = tuple(map(onednn.dimensions, (one.strides, one.dilations, one.low, one.high)))
+    forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, None, y, *window)
+    if one.direction == _FORWARD:
+        primitive = library.convolution("convolution_forward", *forward)
+        given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, (onednn.DESTINATION, output)
+    elif one.direction == _TO_INPUT:
+        primitive = library.convolution("convolution_backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, *window)
+        given = {onednn.WEIGHTS: filter, onednn.DESTINATION_GRADIENT: output}
+        result = (onednn.SOURCE_GRADIENT, data)
+    else:
+        kind = "convolution_backward_weights"
+        primitive = library.convolution(kind, onednn.CONVOLUTION_DIRECT, x, w, None, y, *window)
+        given = {onednn.SOURCE: data, onednn.DESTINATION_GRADIENT: output}
+        result = (onednn.WEIGHTS_GRADIENT, filter)
+    return Computation(library, primitive, given, result), [*given.values(), result[1]]
+
+
+native_calls.register_maker(_KIND, _make)
+
+
+@functools.lru_cache(1024)
+def _usable(convolution: Convolution) -> bool:
+    """Whether the library has an implementation that is worth while."""
+    if not convolution.trusted:
+        return False
+    try:
+        computation = native_calls.prepared(convolution.text)
+    except NativeError:
+        return False
+    # without a copy of data or output the two kernels are one
+    return not convolution.blocked or (isinstance(computation, Computation) and computation.reorders > 1)
+
+
+# ---------------------------------------------------------------------- what they cost
+#: shares of the time of XLA's own convolution (AVX2 and AVX-512): forward, to the data, to the filter
+_SHARES: Final = (0.65, 0.7, 0.5)
+#: the same per channel, and a factor where channels are in groups, with which XLA is slow
+_DEPTHWISE_SHARE: Final = 0.03
+_GROUPED_FACTOR: Final = 0.3
+#: what the copies of data and output add, and what data that is copied nowhere, with channels first, adds
+_BLOCKED_SHARE: Final = 0.15
+_CHANNELS_FIRST_SHARE: Final = 0.3
+#: the gradient to data of fewer channels is no faster than XLA's
+_FEW_CHANNELS: Final = 8
+#: what a call costs, and what XLA is taken to compute (s, products/s)
+_CALL_SECONDS: Final = 25e-6
+_PRODUCTS_PER_SECOND: Final = 5e10
+
+
+def _cost(one: Convolution, geometry: Geometry) -> float:
+    share = _SHARES[one.direction]
+    if one.direction == _TO_INPUT and geometry.channels < _FEW_CHANNELS:
+        share = 1.0
+    if geometry.depthwise:
+        return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + _call_cost(one)
+    channels_last = geometry.layout.channel == geometry.layout.rank - 1
+    if channels_last and one.blocked:
+        share += _BLOCKED_SHARE
+    elif not channels_last and not one.blocked:
+        share += _CHANNELS_FIRST_SHARE
+    if len(one.filter[0]) > len(one.data[0]):
+        share *= _GROUPED_FACTOR
+    return share + _call_cost(one)
+
+
+def _call_cost(one: Convolution) -> float:
+    """What share of the time of XLA's own convolution a call takes before it computes."""
+    return _CALL_SECONDS * _PRODUCTS_PER_SECOND / one.products
+
+
+# ---------------------------------------------------------------------- the kernels
+def _register(direction: Direction, at: int, blocked: bool) -> None:
+    def takes(case: KernelCase) -> bool:
+        if onednn.library() is None:
+            return False
+        geometry = direction.fitting(case)
+        return geometry is not None and _usable(Convolution.of(geometry, at, blocked))
+
+    def estimate(case: KernelCase) -> float:
+        geometry = direction.fitting(case)
+        assert geometry is not None  # `takes` has said so
+        return _cost(Convolution.of(geometry, at, blocked), geometry)
+
+    def kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        sizes = None if direction.sizes is None else inputs[direction.sizes]
+        shapes = [tuple(value.shape) for value in inputs]
+        geometry = direction.geometry(ctx.op.attrs, shapes, sizes)
+        one = Convolution.of(geometry, at, blocked)
+        operands = [inputs[i] for i in direction.operands]
+        shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
+        return native_calls.call(ctx.op.name, one.text, operands, tuple(map(int, shape)), operands[0].dtype)
+
+    name = "onednn blocked" if blocked else "onednn"
+    register_kernel(
+        direction.op_type,
+        name,
+        device_type="CPU",
+        types={"T": [dtypes.float32]},
+        applies=takes,
+        cost=estimate,
+        rough=True,
+        calls_back=True,
+    )(kernel)
+
+
+for _three in CONVOLUTIONS:
+    for _at, _direction in enumerate(_three):
+        for _blocked in (False, True):
+            _register(_direction, _at, _blocked)

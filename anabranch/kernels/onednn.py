@@ -1,0 +1,450 @@
+"""oneDNN, called through its C interface: the library of the extra `native`, found, loaded and wrapped.
+
+Nothing here knows of XLA or of operations. `library()` loads it once per process; where it cannot, it says why,
+and no kernel of it is offered. A `Computation` is one of its primitives with the reorders around it, from and to arrays
+in the layouts that the caller has.
+
+The C interface is that of oneDNN 3 (`dnnl.h`, `dnnl_types.h`); other major versions are refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+#: the package that brings the library, and what its file is called
+DISTRIBUTION: Final = "onednn-cpu-gomp"
+_FILE: Final = "libdnnl.so.3"
+#: environment variable that turns the library off where it is 0
+NATIVE_VARIABLE: Final = "ANABRANCH_NATIVE"
+_MAJOR: Final = 3
+
+# Of `dnnl_types.h`.
+FLOAT32: Final = 3
+FORWARD_TRAINING: Final = 64
+CONVOLUTION_DIRECT: Final = 1
+SOURCE, DESTINATION, WEIGHTS = 1, 17, 33
+SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
+_SCRATCHPAD: Final = 80
+_CPU, _DEFAULT_STREAM, _FORMAT_ANY, _SCRATCHPAD_OF_USER = 1, 1, 1, 1
+_IMPLEMENTATION_QUERY, _ARGUMENT_QUERY, _SCRATCHPAD_QUERY = 8, 255, 136
+_MOST_DIMENSIONS: Final = 12
+_STATUSES: Final = {
+    1: "out of memory",
+    2: "invalid arguments",
+    3: "not implemented",
+    4: "no more implementations",
+    5: "it failed while it ran",
+    6: "not required",
+}
+#: bits of the instruction sets, the widest first
+_INSTRUCTION_SETS: Final = (
+    (0xFEF, "AMX"),
+    (0x1EF, "AVX512-FP16"),
+    (0xE7, "AVX512-BF16"),
+    (0x67, "AVX512-VNNI"),
+    (0x27, "AVX512"),
+    (0xF, "AVX2-VNNI"),
+    (0x7, "AVX2"),
+    (0x3, "AVX"),
+    (0x1, "SSE4.1"),
+)
+#: arrays inside the scratch memory begin at multiples of it (bytes)
+_ALIGNMENT: Final = 64
+
+
+class NativeError(Exception):
+    """The library refused something, or is not there."""
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int))
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = (("argument", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+_POINTER: Final = ctypes.c_void_p
+_DIMENSIONS: Final = ctypes.c_int64 * _MOST_DIMENSIONS
+#: functions that give a status -> the types of their arguments after the pointer to their result, if they have one
+_FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "dnnl_engine_create": (_POINTER, ctypes.c_int, ctypes.c_size_t),
+    "dnnl_stream_create": (_POINTER, _POINTER, ctypes.c_uint),
+    "dnnl_stream_wait": (_POINTER,),
+    "dnnl_memory_desc_create_with_strides": (_POINTER, ctypes.c_int, _DIMENSIONS, ctypes.c_int, _DIMENSIONS),
+    "dnnl_memory_desc_create_with_tag": (_POINTER, ctypes.c_int, _DIMENSIONS, ctypes.c_int, ctypes.c_int),
+    "dnnl_memory_create": (_POINTER, _POINTER, _POINTER, _POINTER),
+    "dnnl_primitive_attr_create": (_POINTER,),
+    "dnnl_primitive_attr_set_scratchpad_mode": (_POINTER, ctypes.c_int),
+    "dnnl_convolution_forward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
+        *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER),
+    ),
+    "dnnl_convolution_backward_data_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER),
+        *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
+    ),
+    "dnnl_convolution_backward_weights_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
+        *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
+    ),
+    "dnnl_reorder_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
+    "dnnl_primitive_desc_query": (_POINTER, ctypes.c_int, ctypes.c_int, _POINTER),
+    "dnnl_primitive_create": (_POINTER, _POINTER),
+    "dnnl_primitive_execute": (_POINTER, _POINTER, ctypes.c_int, _POINTER),
+    "dnnl_primitive_destroy": (_POINTER,),
+    "dnnl_primitive_desc_destroy": (_POINTER,),
+    "dnnl_memory_desc_destroy": (_POINTER,),
+    "dnnl_memory_destroy": (_POINTER,),
+}
+
+
+class LibraryState(NamedTuple):
+    """Whether the library can be used here.
+
+    Attributes:
+        version: "3.2.0"; empty where it is not loaded.
+        instruction_set: the widest that it uses.
+        missing: why it is not loaded; empty where it is.
+    """
+
+    version: str = ""
+    instruction_set: str = ""
+    missing: str = ""
+
+
+class Handle:
+    """An object of the library, destroyed with this one."""
+
+    __slots__ = ("_destroy", "value")
+
+    def __init__(self, value: int, destroy: Callable[[int], int] | None) -> None:
+        self.value = value
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        if self._destroy is not None:
+            self._destroy(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """An array as the library sees it: the lengths of its axes in the library's order, and their strides (elements)."""
+
+    lengths: tuple[int, ...]
+    strides: tuple[int, ...]
+    type: int = FLOAT32
+
+
+def dimensions(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """Numbers as the library takes lengths, strides and paddings."""
+    return _DIMENSIONS(*values)
+
+
+class Library:
+    """The loaded library, its engine for processors, and one stream.
+
+    A stream runs what it is given in order; `lock` keeps threads from giving it two things at once. (Each kernel uses
+    all cores, so that two at a time would only wait for each other.)
+
+    Raises:
+        OSError: it cannot be loaded.
+        NativeError: it is another version, or refuses to make an engine.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._dll = _load(path)
+        self._dll.dnnl_version.restype = ctypes.POINTER(_Version)
+        found = self._dll.dnnl_version().contents
+        self.version = f"{found.major}.{found.minor}.{found.patch}"
+        if found.major != _MAJOR:
+            raise NativeError(f"oneDNN {self.version} is there, but these kernels need oneDNN {_MAJOR}")
+        bits = int(self._dll.dnnl_get_effective_cpu_isa())
+        self.instruction_set = next((name for mask, name in _INSTRUCTION_SETS if bits & mask == mask), "none")
+        for name, types in _FUNCTIONS.items():
+            getattr(self._dll, name).argtypes = types
+        self._dll.dnnl_primitive_desc_query_md.argtypes = (_POINTER, ctypes.c_int, ctypes.c_int)
+        self._dll.dnnl_primitive_desc_query_md.restype = _POINTER
+        self._dll.dnnl_memory_desc_get_size.argtypes = (_POINTER,)
+        self._dll.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        self._dll.dnnl_memory_desc_equal.argtypes = (_POINTER, _POINTER)
+        # what takes no time is called without letting go of Python's lock, which another thread would take for 5 ms
+        self.set_data = ctypes.PyDLL(path).dnnl_memory_set_data_handle
+        self.set_data.argtypes = (_POINTER, _POINTER)
+        self.lock = threading.Lock()
+        self._engine = self.made("dnnl_engine_create", _CPU, 0)
+        self.stream = self.made("dnnl_stream_create", self._engine.value, _DEFAULT_STREAM)
+        self._attributes = self.made("dnnl_primitive_attr_create")
+        self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Calls a function that gives a status.
+
+        Raises:
+            NativeError: the status says that it failed.
+        """
+        status = getattr(self._dll, name)(*arguments)
+        if status:
+            raise NativeError(f"{name}: {_STATUSES.get(status, f'status {status}')}")
+
+    def made(self, name: str, *arguments: object, destroy: str = "") -> Handle:
+        """What a function makes that takes the place of its result first."""
+        place = _POINTER()
+        self.call(name, ctypes.byref(place), *arguments)
+        assert place.value is not None
+        return Handle(place.value, getattr(self._dll, destroy) if destroy else None)
+
+    def described(self, array: Strided, free: bool = False) -> Handle:
+        """The description of an array; `free`: in whatever layout the library prefers."""
+        rank, lengths = len(array.lengths), dimensions(array.lengths)
+        if free:
+            name, last = "dnnl_memory_desc_create_with_tag", _FORMAT_ANY
+            return self.made(name, rank, lengths, array.type, last, destroy="dnnl_memory_desc_destroy")
+        name, strides = "dnnl_memory_desc_create_with_strides", dimensions(array.strides)
+        return self.made(name, rank, lengths, array.type, strides, destroy="dnnl_memory_desc_destroy")
+
+    def primitive(self, kind: str, *arguments: object) -> Handle:
+        """The description of a primitive of this kind, which uses scratch memory of the caller's.
+
+        Raises:
+            NativeError: there is none, or only one of the library's slow reference implementations.
+        """
+        made = self.made(
+            f"dnnl_{kind}_primitive_desc_create",
+            *(self._engine.value, *arguments),
+            destroy="dnnl_primitive_desc_destroy",
+        )
+        return self._checked(made, kind)
+
+    def convolution(self, kind: str, *arguments: object, hint: Handle | None = None) -> Handle:
+        """Like `primitive`, for convolutions; their gradients name the convolution that they belong to."""
+        hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
+        return self.primitive(kind, *arguments, *hints, self._attributes.value)
+
+    def reorder(self, source: int, destination: int) -> Handle:
+        """The description of a copy between two layouts."""
+        made = self.made(
+            "dnnl_reorder_primitive_desc_create",
+            *(source, self._engine.value, destination, self._engine.value, self._attributes.value),
+            destroy="dnnl_primitive_desc_destroy",
+        )
+        return self._checked(made, "reorder")
+
+    def _checked(self, primitive: Handle, kind: str) -> Handle:
+        name = self.implementation(primitive)
+        if name.startswith("ref"):
+            raise NativeError(f"only the reference implementation of this {kind} takes these shapes")
+        return primitive
+
+    def implementation(self, primitive: Handle) -> str:
+        """The name of the implementation that was found, such as "brgconv:avx512_core"."""
+        place = ctypes.c_char_p()
+        query = "dnnl_primitive_desc_query"
+        self.call(query, primitive.value, _IMPLEMENTATION_QUERY, 0, ctypes.byref(place))
+        return (place.value or b"").decode()
+
+    def argument(self, primitive: Handle, argument: int) -> int:
+        """The address of the description of a primitive's argument; it lives as long as the primitive's."""
+        return int(self._dll.dnnl_primitive_desc_query_md(primitive.value, _ARGUMENT_QUERY, argument) or 0)
+
+    def scratchpad(self, primitive: Handle) -> int:
+        """The same for the scratch memory of a primitive."""
+        return int(self._dll.dnnl_primitive_desc_query_md(primitive.value, _SCRATCHPAD_QUERY, 0) or 0)
+
+    def size(self, description: int) -> int:
+        """How much memory an array takes (bytes)."""
+        return int(self._dll.dnnl_memory_desc_get_size(description))
+
+    def same(self, one: int, other: int) -> bool:
+        """Whether two descriptions say the same."""
+        return bool(self._dll.dnnl_memory_desc_equal(one, other))
+
+    def memory(self, description: int) -> Handle:
+        """An array without memory so far."""
+        return self.made("dnnl_memory_create", description, self._engine.value, None, destroy="dnnl_memory_destroy")
+
+    def compiled(self, primitive: Handle) -> Handle:
+        """The primitive of a description: machine code."""
+        return self.made("dnnl_primitive_create", primitive.value, destroy="dnnl_primitive_destroy")
+
+
+class _Stage(NamedTuple):
+    """A primitive and its arguments."""
+
+    primitive: Handle
+    arguments: ctypes.Array[_Argument]
+
+
+class Computation:
+    """A primitive, and copies from and to the layouts of the caller where the primitive wants others.
+
+    Args:
+        primitive: its description.
+        given: arguments that are read -> their arrays; `run` takes them in this order.
+        result: the argument that is written, and its array.
+
+    Raises:
+        NativeError: the library has no quick way to change a layout.
+    """
+
+    def __init__(
+        self, library: Library, primitive: Handle, given: Mapping[int, Strided], result: tuple[int, Strided]
+    ) -> None:
+        self._library = library
+        self.implementation = library.implementation(primitive)
+        self._primitive = primitive
+        self._arrays = [*given.items(), result]
+        self._descriptions = [library.described(array) for _, array in self._arrays]
+        self._reorders: list[Handle | None] = []
+        #: where the arrays in the primitive's layouts, and its scratch memory, begin in the caller's (bytes)
+        self._places: list[tuple[int, int]] = []
+        end = 0
+        for at, ((argument, _), mine) in enumerate(zip(self._arrays, self._descriptions, strict=True)):
+            wanted = library.argument(primitive, argument)
+            if library.same(wanted, mine.value):
+                self._reorders.append(None)
+                continue
+            ends = (wanted, mine.value) if at == len(given) else (mine.value, wanted)
+            self._reorders.append(library.reorder(*ends))
+            self._places.append((at, end))
+            end += _aligned(library.size(wanted))
+        #: where each stage's own scratch memory begins; they run one after the other, and share it
+        self._shared = end
+        described = [self._primitive, *filter(None, self._reorders)]
+        end += max(_aligned(library.size(library.scratchpad(one))) for one in described)
+        #: what `run` needs besides the arrays; 0 if nothing
+        self.scratch_bytes = end + _ALIGNMENT if end else 0
+        self._stages: list[_Stage] | None = None
+        self._memories: list[Handle] = []
+        self._inner: list[tuple[Handle, int]] = []
+        self._own_scratch: ctypes.Array[ctypes.c_char] | None = None
+
+    @property
+    def reorders(self) -> int:
+        """How many of its arrays are copied into or from another layout."""
+        return len(self._places)
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        """Computes.
+
+        Args:
+            addresses: of the arrays that are read, in order, and of the result.
+            scratch: the address of memory to work in. Where it is too small (another process, with other threads, may
+                have said how much), memory of this computation's own is used.
+
+        Raises:
+            NativeError: the library says that it failed.
+        """
+        with self._library.lock:
+            stages = self._stages if self._stages is not None else self._prepare()
+            if scratch_bytes < self.scratch_bytes:
+                if self._own_scratch is None:
+                    self._own_scratch = ctypes.create_string_buffer(self.scratch_bytes)
+                scratch = ctypes.addressof(self._own_scratch)
+            start = _aligned(scratch)
+            set_data = self._library.set_data
+            for memory, address in zip(self._memories, addresses, strict=True):
+                set_data(memory.value, address)
+            for memory, place in self._inner:
+                set_data(memory.value, start + place)
+            execute, stream = "dnnl_primitive_execute", self._library.stream.value
+            for stage in stages:
+                self._library.call(execute, stage.primitive.value, stream, len(stage.arguments), stage.arguments)
+
+    def _prepare(self) -> list[_Stage]:
+        """Compiles the primitives, and makes their arguments."""
+        library = self._library
+        memories = [library.memory(description.value) for description in self._descriptions]
+        inner: list[tuple[Handle, int]] = []
+        places = dict(self._places)
+        own, stages = [], []
+        for at, (argument, _) in enumerate(self._arrays):
+            memory = memories[at]
+            if at in places:
+                memory = library.memory(library.argument(self._primitive, argument))
+                inner.append((memory, places[at]))
+            own.append((argument, memory))
+        for at, reorder in enumerate(self._reorders):
+            if reorder is not None:
+                ends = (own[at][1], memories[at]) if at == len(own) - 1 else (memories[at], own[at][1])
+                arguments = [(SOURCE, ends[0]), (DESTINATION, ends[1])]
+                stages.append((at, self._stage(reorder, arguments, inner)))
+        # what is read is copied before, what is written after
+        main = self._stage(self._primitive, own, inner)
+        before = [stage for at, stage in stages if at < len(own) - 1]
+        after = [stage for at, stage in stages if at == len(own) - 1]
+        self._memories, self._inner = memories, inner
+        self._stages = [*before, main, *after]
+        return self._stages
+
+    def _stage(
+        self, primitive: Handle, arguments: Sequence[tuple[int, Handle]], inner: list[tuple[Handle, int]]
+    ) -> _Stage:
+        scratchpad = self._library.memory(self._library.scratchpad(primitive))
+        inner.append((scratchpad, self._shared))
+        every = [*arguments, (_SCRATCHPAD, scratchpad)]
+        values = (_Argument * len(every))(*(_Argument(argument, memory.value) for argument, memory in every))
+        return _Stage(self._library.compiled(primitive), values)
+
+
+def _aligned(number: int) -> int:
+    return -(-number // _ALIGNMENT) * _ALIGNMENT
+
+
+# ---------------------------------------------------------------------- the process's
+@functools.cache
+def loaded() -> Library | str:
+    """The library, or why there is none. (`loaded.cache_clear()`: look again.)"""
+    if os.environ.get(NATIVE_VARIABLE) == "0":
+        return f"turned off ({NATIVE_VARIABLE} is 0)"
+    if sys.platform != "linux":
+        return "there is a library for Linux only"
+    try:
+        files = importlib.metadata.files(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+    paths = [str(file.locate()) for file in files if file.name == _FILE]
+    if not paths:
+        return f"the package {DISTRIBUTION} has no {_FILE}"
+    try:
+        return Library(paths[0])
+    except (OSError, AttributeError, NativeError) as error:
+        return str(error)
+
+
+def library() -> Library | None:
+    """The library, loaded once; None where it cannot be used."""
+    found = loaded()
+    return found if isinstance(found, Library) else None
+
+
+def library_state() -> LibraryState:
+    """What there is, for people."""
+    found = loaded()
+    if isinstance(found, Library):
+        return LibraryState(found.version, found.instruction_set)
+    return LibraryState(missing=found)
+
+
+def _load(path: str) -> ctypes.CDLL:
+    """Loads the library with threads that sleep while they wait, so that they leave the cores to XLA's.
+
+    OpenMP reads the setting when it is loaded; the environment is as before afterwards.
+    """
+    name = "OMP_WAIT_POLICY"
+    before = os.environ.get(name)
+    if before is None:
+        os.environ[name] = "passive"
+    try:
+        return ctypes.CDLL(path)
+    finally:
+        if before is None:
+            del os.environ[name]

@@ -1,0 +1,154 @@
+"""Names that Python and NumPy have removed since TensorFlow 1 programs were written, for the process that runs one.
+
+`restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
+still there is left alone. The first use of one is told on the standard error stream, once in the process.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import collections.abc
+import fractions
+import importlib
+import importlib.util
+import inspect
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+_ABSTRACT: Final = (
+    "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
+    "MappingView MutableMapping MutableSequence MutableSet Sequence Set Sized ValuesView"
+)
+
+
+class ArgSpec(NamedTuple):
+    """What `inspect.getargspec` returned."""
+
+    args: list[str]
+    varargs: str | None
+    keywords: str | None
+    defaults: tuple[Any, ...] | None
+
+
+def _getargspec(function: Callable[..., object]) -> ArgSpec:
+    """As Python's up to 3.10: refuses functions with arguments that have no place in an ArgSpec."""
+    spec = inspect.getfullargspec(function)
+    if spec.kwonlyargs or spec.annotations:
+        raise ValueError("Function has keyword-only parameters or annotations, use inspect.signature()")
+    return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
+
+
+def _load_source(name: str, path: str) -> ModuleType:
+    """`imp.load_source`: runs a file as the module of that name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path!r} is no Python source", name=name, path=path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _imp() -> ModuleType:
+    """The few functions of the module `imp` that programs call."""
+    module = ModuleType("imp", "Stands for the module that Python 3.12 removed.")
+    vars(module).update(load_source=_load_source, reload=importlib.reload, new_module=ModuleType)
+    return module
+
+
+def _of_numpy() -> dict[str, object]:
+    kinds = {"bool": bool, "int": int, "float": float, "complex": complex, "object": object, "str": str}
+    scalars = {"long": int, "unicode": str, "float_": np.float64, "complex_": np.complex128, "unicode_": np.str_}
+    numbers = {"Inf": np.inf, "Infinity": np.inf, "infty": np.inf, "NaN": np.nan, "NAN": np.nan}
+    functions = {"product": np.prod, "cumproduct": np.cumprod, "sometrue": np.any, "alltrue": np.all}
+    others = {"string_": np.bytes_, "row_stack": np.vstack, "asscalar": lambda array: np.asarray(array).item()}
+    return {**kinds, **scalars, **numbers, **functions, **others}
+
+
+def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
+    return [
+        (np, _of_numpy()),
+        (collections, {name: getattr(collections.abc, name) for name in _ABSTRACT.split()}),
+        (inspect, {"getargspec": _getargspec, "ArgSpec": ArgSpec}),
+        # the processor's time, as it was outside Windows
+        (time, {"clock": time.process_time}),
+        (fractions, {"gcd": math.gcd}),
+        (base64, {"encodestring": base64.encodebytes, "decodestring": base64.decodebytes}),
+    ]
+
+
+class _Teller:
+    """Tells of the first old name that a program uses."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, name: str) -> None:
+        if not self._told:
+            self._told = True
+            print(
+                f"anabranch run: the program uses {name}, which is no more; such names of Python and NumPy are "
+                "restored in this process (--no-old-names leaves them out)",
+                file=sys.stderr,
+            )
+
+
+def restore() -> Callable[[], None]:
+    """Restores what is missing, in this process; returns the function that undoes it."""
+    teller = _Teller()
+    undo = [_answer_for(module, names, teller) for module, names in _table()]
+    if not hasattr(threading.Thread, "isAlive"):
+        undo.append(_restore_is_alive(teller))
+    if importlib.util.find_spec("imp") is None:
+        sys.modules["imp"] = _imp()
+        undo.append(lambda: sys.modules.pop("imp", None))
+
+    def undo_all() -> None:
+        for one in undo:
+            one()
+
+    return undo_all
+
+
+def _answer_for(module: ModuleType, names: Mapping[str, object], teller: _Teller) -> Callable[[], object]:
+    """Lets a module answer for names that it has no more, as they are asked for."""
+    before = vars(module).get("__getattr__")
+
+    def answer(name: str) -> object:
+        if name in names:
+            teller.tell(f"{module.__name__}.{name}")
+            return names[name]
+        if before is not None:
+            return before(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+
+    vars(module)["__getattr__"] = answer
+
+    def undo() -> None:
+        if before is None:
+            del vars(module)["__getattr__"]
+        else:
+            vars(module)["__getattr__"] = before
+
+    return undo
+
+
+def _restore_is_alive(teller: _Teller) -> Callable[[], object]:
+    def is_alive(thread: threading.Thread) -> bool:
+        teller.tell("threading.Thread.isAlive")
+        return thread.is_alive()
+
+    setattr(threading.Thread, "isAlive", is_alive)  # noqa: B010 (the attribute is not declared)
+    return lambda: delattr(threading.Thread, "isAlive")

@@ -1,0 +1,169 @@
+"""oneDNN's convolutions compute what XLA's do, are offered only where they can, and fail as their operation.
+
+What needs the extra `native` is skipped without it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import anabranch as tf
+from anabranch.core.kernels import candidates
+from anabranch.kernels import native_calls, onednn
+from anabranch.xla.executable import compile_log
+from anabranch.xla.kernel_choice import chooser
+from tests.device.kernels.test_convolutions import DEPTHWISE, case_of, check_agreement, operations
+
+NATIVE = {"onednn", "onednn blocked"}
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Turns the library on."""
+    try:
+        importlib.metadata.version(onednn.DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the extra native is not installed")
+    monkeypatch.setenv(onednn.NATIVE_VARIABLE, "1")
+    onednn.loaded.cache_clear()
+    assert onednn.library_state().missing == ""
+    yield
+    onednn.loaded.cache_clear()
+    chooser.forget()
+
+
+# ---------------------------------------------------------------------- agreement
+@st.composite
+def any_convolutions(draw: Any, kind: int) -> tuple[int, tuple[int, ...], tuple[int, ...], dict[str, Any], str]:
+    """Which of the operations, the shapes of data and filter, attributes, dtype: all formats, groups, all windows."""
+    rank = 3 if kind == 1 else 2
+    ones = (1,) * rank
+    lengths = draw(st.tuples(*[st.integers(1, 13 if rank == 2 else 5)] * rank))
+    size = draw(st.tuples(*[st.integers(1, 4)] * rank))
+    strides, dilations = (draw(st.one_of(st.just(ones), st.tuples(*[st.integers(1, 3)] * rank))) for _ in range(2))
+    padding = draw(st.sampled_from(["SAME", "VALID"] if rank == 3 else ["SAME", "VALID", "EXPLICIT"]))
+    groups = draw(st.sampled_from([1, 1, 2, 3])) if kind == 0 else 1
+    inner, each = draw(st.sampled_from([1, 2, 3, 8, 16, 17])), draw(st.sampled_from([1, 2, 5, 8, 16]))
+    first = draw(st.booleans())
+    order = (0, rank + 1, *range(1, rank + 1)) if first else tuple(range(rank + 2))
+    pads = [0, 0, *draw(st.lists(st.integers(0, 3), min_size=2 * rank, max_size=2 * rank)), 0, 0]
+    attrs: dict[str, Any] = {
+        "strides": [(1, *strides, 1)[a] for a in order],
+        "dilations": [(1, *dilations, 1)[a] for a in order],
+        "padding": padding,
+        "data_format": {2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}[rank][first],
+    }
+    if padding == "EXPLICIT":
+        attrs["explicit_paddings"] = [pads[2 * a + end] for a in order for end in (0, 1)]
+    shape = (draw(st.integers(1, 3)), *lengths, inner * groups)
+    depth = each if kind == DEPTHWISE else each * groups
+    return kind, tuple(shape[a] for a in order), (*size, inner, depth), attrs, "float32"
+
+
+@pytest.mark.parametrize("kind", range(3))
+def test_results_are_those_of_xla(native: None, kind: int) -> None:
+    """Of a convolution and its gradients. (The examples are the same in every run.)"""
+    compared: set[tuple[str, str]] = set()
+
+    @settings(max_examples=4)
+    @given(any_convolutions(kind))
+    def compare(drawn: Any) -> None:
+        with tf.Graph().as_default():
+            for op, values in operations(*drawn):
+                compared.update(check_agreement(op, values, 3e-5))
+
+    compare()
+    assert len({op_type for op_type, name in compared if name in NATIVE}) == 3
+
+
+# ---------------------------------------------------------------------- where they are offered
+def offered(*drawn: Any) -> list[set[str]]:
+    """For a convolution and its two gradients, which of the library's kernels are candidates."""
+    with tf.Graph().as_default():
+        return [{one.name for one in candidates(case_of(op, v))} & NATIVE for op, v in operations(*drawn)]
+
+
+PLAIN: dict[str, Any] = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+
+
+def test_what_the_library_cannot_do_is_not_offered(native: None) -> None:
+    """Other types; windows that lie in the padding alone, and strided filters of one tap, which it computes wrongly."""
+    assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "float32") == [NATIVE] * 3
+    assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "float64") == [set()] * 3
+    outside = {"strides": [1, 1, 1, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 3, 2, 3, 0, 0, 0]}
+    assert offered(0, (1, 1, 9, 1), (2, 2, 1, 8), outside, "float32") == [set()] * 3
+    strided = {"strides": [1, 3, 1, 1], "padding": "SAME"}
+    assert offered(0, (3, 12, 2, 1), (1, 1, 1, 32), strided, "float32")[2] <= {"onednn blocked"}
+
+
+def test_nothing_is_offered_where_it_is_turned_off() -> None:
+    onednn.loaded.cache_clear()
+    assert onednn.library_state().missing == "turned off (ANABRANCH_NATIVE is 0)"
+    assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "float32") == [set()] * 3
+
+
+def test_a_library_that_is_not_there_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_files(name: str) -> list[Any]:
+        return []
+
+    monkeypatch.setenv(onednn.NATIVE_VARIABLE, "1")
+    monkeypatch.setattr(importlib.metadata, "files", no_files)
+    onednn.loaded.cache_clear()
+    missing = onednn.library_state().missing
+    onednn.loaded.cache_clear()
+    assert onednn.DISTRIBUTION in missing or "Linux" in missing
+
+
+# ---------------------------------------------------------------------- in a session
+def small_convolution() -> tuple[tf.Tensor, dict[Any, Any], np.ndarray[Any, Any]]:
+    """A convolution that the estimates give to the library, what to feed, and its result as a matrix product."""
+    rng = np.random.default_rng(0)
+    data, filter = (rng.random(shape, np.float32) for shape in ((4, 28, 28, 64), (1, 1, 64, 64)))
+    x, w = tf.placeholder(tf.float32, data.shape), tf.placeholder(tf.float32, filter.shape)
+    y = tf.nn.conv2d(x, w, strides=[1, 1, 1, 1], padding="SAME", name="layer/conv")
+    return y, {x: data, w: filter}, data @ filter[0, 0]
+
+
+def test_a_step_runs_explains_and_survives_a_failure(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch, fed, wanted = small_convolution()
+
+    def fails(self: Any, name: str, *arguments: object) -> None:
+        raise onednn.NativeError(f"{name}: it failed while it ran")
+
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(fetch, fed), wanted, rtol=1e-5)
+        assert compile_log.events[-1].kernels["layer/conv"].chosen.name == "onednn"
+        # a process that finds the program in the compile cache has to make the computation when it is called
+        native_calls.forget()
+        np.testing.assert_allclose(session.run(fetch, fed), wanted, rtol=1e-5)
+        with monkeypatch.context() as patch:
+            patch.setattr(onednn.Library, "call", fails)
+            with pytest.raises(tf.errors.InternalError, match=r"'layer/conv'.*it failed while it ran") as failure:
+                session.run(fetch, fed)
+        assert failure.value.op is fetch.op
+        np.testing.assert_allclose(session.run(fetch, fed), wanted, rtol=1e-5)
+
+
+def test_no_signal_reaches_the_library(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that entered the callback would be lost, and the result with it."""
+    fetch, fed, _ = small_convolution()
+    threads: set[threading.Thread] = set()
+    run = onednn.Computation.run
+
+    def noted(self: Any, *arguments: Any) -> None:
+        threads.add(threading.current_thread())
+        run(self, *arguments)
+
+    monkeypatch.setattr(onednn.Computation, "run", noted)
+    with tf.Session() as session:
+        for _ in range(3):
+            session.run(fetch, fed)
+    assert threads
+    assert threading.main_thread() not in threads

@@ -1,0 +1,84 @@
+"""Names that Python and NumPy have removed, in the process that runs a program."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import inspect
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anabranch.tools import command_line, old_names
+
+_PROGRAM = """
+import collections, imp, inspect, threading, time
+from collections import Mapping
+import numpy as np
+assert np.zeros(2, np.int).dtype == np.int64 and np.float is float and np.asscalar(np.ones(1)) == 1.0
+assert issubclass(dict, Mapping) and isinstance({}, collections.Mapping)
+assert inspect.getargspec(lambda a, b=2, *c: 0) == (["a", "b"], "c", None, (2,))
+assert time.clock() >= 0.0 and not threading.Thread().isAlive() and imp.reload
+"""
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    undo = old_names.restore()
+    yield
+    undo()
+
+
+@pytest.mark.filterwarnings("ignore:the imp module is deprecated")
+def test_a_program_finds_them_and_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    before = vars(np).get("__getattr__")
+    for name in ("argv", "path"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr("anabranch.tools.tensorflow_alias.install", lambda: None)
+    assert command_line.main(["run", str(program)]) == 0
+    assert capsys.readouterr().err.count("anabranch run: the program uses ") == 1
+    assert vars(np).get("__getattr__") is before
+    assert not hasattr(collections, "Mapping")
+    assert not hasattr(threading.Thread, "isAlive")
+    assert command_line.main(["run", "--no-old-names", str(program)]) == 1
+
+
+@pytest.mark.usefixtures("restored")
+def test_what_is_missing_still_is() -> None:
+    modules: list[Any] = [np, collections, inspect, time]
+    for module in modules:
+        with pytest.raises(AttributeError, match="nosuch"):
+            _ = module.nosuch
+    with pytest.raises(ImportError, match="nosuch"):
+        exec("from collections import nosuch", {})  # noqa: S102 (a constant)
+
+
+@pytest.mark.usefixtures("restored")
+def test_keyword_only_arguments_have_no_place_in_an_argspec() -> None:
+    getargspec = vars(inspect)["__getattr__"]("getargspec")
+    with pytest.raises(ValueError, match="keyword-only"):
+        getargspec(lambda *, a: a)
+
+
+def test_a_source_that_fails_leaves_no_module(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("raise KeyError('here')")
+    with pytest.raises(KeyError, match="here"):
+        old_names._load_source("old_names_broken", str(path))
+    assert "old_names_broken" not in sys.modules
+    path.write_text("value = 3")
+    importlib.invalidate_caches()
+    assert old_names._load_source("old_names_broken", str(path)).value == 3
+    del sys.modules["old_names_broken"]

@@ -1,0 +1,44 @@
+"""Peers without a network: what becomes of what waits when two of them prove to be one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.distributed.peer_table import PeerTable
+from anabranch.distributed.peers import Peer
+from anabranch.distributed.wire import Hello, Lane, Limits
+from anabranch.errors import OpError, ResourceExhaustedError
+from anabranch.runtime.messages import Buffer, Frames
+
+
+class Silent:
+    """A connection that nothing comes out of."""
+
+    def send(self, parts: Sequence[Buffer]) -> None: ...
+
+    def close(self, *, is_farewell: bool) -> None: ...
+
+
+class Table(PeerTable):
+    hello = Hello("", "test", "127.0.0.1:1", 2)
+
+    def connect(self, peer: Peer, lane: Lane, channel: int) -> Silent:
+        return Silent()
+
+    def refuse_receiver(self, what: str) -> None: ...
+
+
+def test_who_waits_at_an_address_is_told_if_the_process_behind_it_has_no_room() -> None:
+    # nobody calls the handler: no message ever comes
+    table = Table(None, Limits(waiting_bytes=1000), lambda: 0.0)  # type: ignore[arg-type]
+    alias, peer = table.peer("127.0.0.1:10"), table.peer("127.0.0.1:11")
+    outcomes: dict[str, Frames | OpError] = {}
+    peer.send([b"x" * 500])
+    for name, size in (("fits", 100), ("too much", 600), ("fits, too", 100)):
+        alias.request([b"y" * size], lambda reply, name=name: outcomes.__setitem__(name, reply))
+    alias.merge(peer)
+    assert list(outcomes) == ["too much"]
+    assert isinstance(outcomes["too much"], ResourceExhaustedError)
+    assert alias.merged is peer
+    table.stop_links()
+    assert set(outcomes) == {"fits", "too much", "fits, too"}

@@ -1,0 +1,76 @@
+"""A task as one session knows it: lost, and back, while its session is opened there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.distributed.session_tasks import TaskOfSession
+from anabranch.errors import AbortedError, OpError, UnavailableError
+
+LOST = UnavailableError(None, None, "lost")
+
+
+class Master:
+    """A master whose task may be lost just as its session is opened. See `session_tasks.MasterOfTasks`."""
+
+    def __init__(self) -> None:
+        self.incarnation = 1
+        self.lost_tasks: list[str] = []
+        self.opened = 0
+        self.is_lost_meanwhile = False
+        self.lose: Callable[[OpError], None] = lambda _: None
+
+    def open_on(self, address: str, watcher: object) -> Any:
+        self.opened += 1
+        if self.is_lost_meanwhile:
+            self.is_lost_meanwhile = False
+            self.lose(LOST)
+        return f"session {self.opened}"
+
+    def incarnation_at(self, address: str) -> int:
+        return self.incarnation
+
+    def connection(self, address: str) -> Any:
+        return self
+
+    def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
+        self.lose = callback
+        return lambda: None
+
+    def lost(self, task: str, error: OpError) -> None:
+        self.lost_tasks.append(task)
+
+    def parted(self, task: str, others: Sequence[str]) -> None: ...
+
+
+def test_a_session_is_opened_once_for_each_time_that_its_task_is_lost() -> None:
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+    assert task.session() == task.session() == (0, "session 1")
+    master.lose(LOST)
+    assert task.session() == task.session() == (1, "session 2")
+    assert master.lost_tasks == ["ps"]
+
+
+def test_a_session_whose_task_was_lost_while_it_was_opened_is_not_used() -> None:
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+    master.lose(LOST)
+    master.is_lost_meanwhile = True
+    # whoever asked has it with the epoch that is over, and can tell
+    assert task.session() == (1, "session 2")
+    assert task.epoch == 2
+    assert task.session() == (2, "session 3")
+
+
+def test_that_another_process_has_become_the_task_is_told_once() -> None:
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+    master.incarnation = 7
+    master.lose(LOST)
+    with pytest.raises(AbortedError, match="another process"):
+        task.session()
+    assert task.session() == (1, "session 2")
