@@ -52,4 +52,5 @@ def number_of(dtype: tf.DType) -> int | None:
 
 def numpy_dtype(dtype: tf.DType) -> np.dtype[np.generic]:
     """The NumPy dtype of the values."""
-    return np.dtype(dtype.as_numpy_dtype)
+    result: np.dtype[np.generic] = np.dtype(dtype.as_numpy_dtype)
+    return result

@@ -10,7 +10,9 @@ import onnx
 from onnx import checker, helper, numpy_helper
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types
+from anabranch.onnx.rules import rank_of
 
 OPSET = 21
 #: The intermediate representation that came with that operator set.
@@ -25,7 +27,7 @@ class _ModelWriter:
         self.initializers: list[onnx.TensorProto] = []
         self._count = 0
 
-    def constant(self, array: np.ndarray, name: str | None = None) -> str:
+    def constant(self, array: HostArray, name: str | None = None) -> str:
         name = name or self._fresh("constant")
         self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
         return name
@@ -86,7 +88,7 @@ def _same(writer: _ModelWriter, op: tf.Operation) -> None:
         flags = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
         for i, flag in enumerate(flags):
             if op.get_attr(flag):
-                rank = op.inputs[i].shape.ndims
+                rank = rank_of(op.inputs[i])
                 inputs[i] = writer.transposed(inputs[i], [*range(rank - 2), rank - 1, rank - 2])
     writer.add(_SAME[op.type], inputs, op.outputs[0].name)
 
@@ -225,7 +227,7 @@ def _text(op: tf.Operation, name: str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _value(op: tf.Operation, index: int) -> np.ndarray:
+def _value(op: tf.Operation, index: int) -> HostArray:
     value = tf.get_static_value(op.inputs[index])
     if value is None:
         raise ValueError(f"its input {index} is no constant")

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import onnx
 from onnx import defs
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types, models, vocabulary
 from anabranch.onnx.rules import OnnxNode, Subgraph, Value, find, since_version
 
@@ -37,7 +37,7 @@ def import_model(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
     inputs: Mapping[str, tf.Tensor] | None = None,
-    constants: Mapping[str, np.ndarray | list[np.ndarray] | None] | None = None,
+    constants: Mapping[str, HostArray | list[HostArray] | None] | None = None,
     initializers: str = "constants",
     name: str = "onnx",
 ) -> ImportedModel:
@@ -139,9 +139,9 @@ class _ModelBuilder:
 
     def whole(
         self,
-        weights: Mapping[str, np.ndarray],
+        weights: Mapping[str, HostArray],
         given: dict[str, tf.Tensor],
-        constants: Mapping[str, np.ndarray | list[np.ndarray] | None],
+        constants: Mapping[str, HostArray | list[HostArray] | None],
     ) -> ImportedModel:
         graph = self.model.graph
         values: dict[str, Value] = {"": None}
@@ -165,12 +165,12 @@ class _ModelBuilder:
         return ImportedModel(placeholders, outputs, self.variables)
 
     @staticmethod
-    def _fixed(value: np.ndarray | list[np.ndarray] | None) -> Value:
+    def _fixed(value: HostArray | list[HostArray] | None) -> Value:
         if isinstance(value, list):
             return [tf.constant(x) for x in value]
         return None if value is None else tf.constant(value)
 
-    def _weight(self, name: str, array: np.ndarray) -> tf.Tensor:
+    def _weight(self, name: str, array: HostArray) -> tf.Tensor:
         if self.trainable and array.dtype.kind in "fV":
             variable = tf.Variable(array, name=models.scope_name(name))
             self.variables[name] = variable

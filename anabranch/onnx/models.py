@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types
 
 _MAX_BYTES = (1 << 31) - 1  # What a message may have.
@@ -110,7 +111,7 @@ def _check_nodes(nodes: Sequence[onnx.NodeProto], given: set[str], where: str, d
     return made
 
 
-def weights(graph: onnx.GraphProto, folder: str | None) -> dict[str, np.ndarray]:
+def weights(graph: onnx.GraphProto, folder: str | None) -> dict[str, HostArray]:
     """The initializers of a graph."""
     result = {tensor.name: array_of(tensor, folder) for tensor in graph.initializer}
     for sparse in graph.sparse_initializer:
@@ -118,7 +119,7 @@ def weights(graph: onnx.GraphProto, folder: str | None) -> dict[str, np.ndarray]
     return result
 
 
-def dense(sparse: onnx.SparseTensorProto, folder: str | None) -> np.ndarray:
+def dense(sparse: onnx.SparseTensorProto, folder: str | None) -> HostArray:
     """A sparse tensor as a dense array."""
     values, indices = array_of(sparse.values, folder), array_of(sparse.indices, folder)
     dims = [int(d) for d in sparse.dims]
@@ -132,7 +133,7 @@ def dense(sparse: onnx.SparseTensorProto, folder: str | None) -> np.ndarray:
     return result
 
 
-def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> np.ndarray:
+def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> HostArray:
     """The value of a tensor; what it says of its size is held against the data that are there.
 
     Raises:
@@ -169,7 +170,9 @@ def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> np.ndarray:
         raise _invalid(f"{where} cannot be read: {error}") from error
 
 
-def _from_bytes(data: bytes, dtype: np.dtype, count: int, tensor: onnx.TensorProto, where: str) -> np.ndarray:
+def _from_bytes(
+    data: bytes, dtype: np.dtype[np.generic], count: int, tensor: onnx.TensorProto, where: str
+) -> HostArray:
     if dtype.kind in "OSU":
         raise _invalid(f"{where} holds strings as raw data")
     if len(data) != count * dtype.itemsize:

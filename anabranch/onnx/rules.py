@@ -10,6 +10,7 @@ import onnx
 from onnx import defs, helper
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 
 #: A value of a model: a tensor, a sequence (of as many tensors as are known when the graph is built), or nothing (an
 #: input that was left out, or an empty optional).
@@ -20,6 +21,43 @@ Subgraph = Callable[[Sequence[Value]], list[Value]]
 
 class NeedsConstantError(ValueError):
     """A rule needs a value when the graph is built, and the value is only known when it runs."""
+
+
+def rank_of(x: tf.Tensor) -> int:
+    """The number of dimensions of a tensor.
+
+    Raises:
+        NeedsConstantError: it is not known when the graph is built.
+    """
+    rank = x.shape.ndims
+    if rank is None:
+        raise NeedsConstantError(f"the number of dimensions of {x.name!r} is not known when the graph is built")
+    return int(rank)
+
+
+def sizes_of(x: tf.Tensor) -> list[int]:
+    """The sizes of a tensor's dimensions.
+
+    Raises:
+        NeedsConstantError: one of them is not known when the graph is built.
+    """
+    return [size_of(x, axis) for axis in range(rank_of(x))]
+
+
+def size_of(x: tf.Tensor, axis: int) -> int:
+    """The size of one dimension of a tensor.
+
+    Raises:
+        NeedsConstantError: it is not known when the graph is built.
+    """
+    rank_of(x)
+    size = x.shape.as_list()[axis]
+    if size is None:
+        raise NeedsConstantError(
+            f"dimension {axis} of {x.name!r}, of shape {x.shape}, must be known when the graph is built. Declare it in "
+            "the model, or give a tensor of known shape with import_model(..., inputs=...)."
+        )
+    return int(size)
 
 
 @dataclass
@@ -65,7 +103,7 @@ class OnnxNode:
             raise NeedsConstantError(f"{self.label}: the number of dimensions of input {index} is not known")
         return int(rank)
 
-    def static(self, index: int) -> np.ndarray:
+    def static(self, index: int) -> HostArray:
         value = tf.get_static_value(self.tensor(index))
         if value is None:
             name = self.proto.input[index]
@@ -90,7 +128,8 @@ class OnnxNode:
         return default
 
     def integer(self, name: str, default: int = 0) -> int:
-        return int(self.attr(name, default))  # type: ignore[call-overload]
+        value: int = int(self.attr(name, default))  # type: ignore[call-overload]
+        return value
 
     def real(self, name: str, default: float = 0.0) -> float:
         return float(self.attr(name, default))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anabranch as tf
-from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Value, rule
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Value, rank_of, rule
 
 
 @rule("If", 1, 11, 13, 16, 19, 21, 23)
@@ -127,7 +127,7 @@ def _scan(node: OnnxNode) -> Result:
 
 
 def _front(x: tf.Tensor, axis: int) -> tf.Tensor:
-    rank = x.shape.ndims
+    rank = rank_of(x)
     axis %= rank
     return x if axis == 0 else tf.transpose(x, [axis, *[i for i in range(rank) if i != axis]])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from onnx import TensorProto
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types
 from anabranch.onnx.rules import OnnxNode, rule
 
@@ -232,7 +234,7 @@ def _hard_sigmoid(node: OnnxNode) -> tf.Tensor:
 def _cast(node: OnnxNode) -> tf.Tensor:
     if node.since < 6:
         name = node.text("to")
-        number = getattr(element_types.TensorProto, name)
+        number = TensorProto.DataType.Value(name)
     else:
         number = node.integer("to")
     return _converted(node.tensor(), element_types.dtype_of(number, node.label))
@@ -254,5 +256,5 @@ def _converted(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(x, dtype)
 
 
-def _shortest(x: np.ndarray) -> np.ndarray:
+def _shortest(x: HostArray) -> HostArray:
     return np.array([str(value).encode() for value in x.reshape(-1)], object).reshape(x.shape)

@@ -8,15 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.core.arrays import HostArray
+from anabranch.onnx.rules import OnnxNode, rank_of, rule, size_of, sizes_of
 
 
 @rule("Resize", 10, 11, 13, 18, 19)
 def _resize(node: OnnxNode) -> tf.Tensor:
     x, rank = node.tensor(), node.rank()
-    sizes = x.shape.as_list()
-    if None in sizes:
-        raise ValueError(f"{node.label}: the sizes of its input must be known, and are {sizes}")
+    sizes = sizes_of(x)
     region = node.static(1) if node.since >= 11 and node.has(1) else np.zeros(0)
     at = 1 if node.since < 11 else 2
     axes = [a % rank for a in node.ints("axes") or range(rank)]
@@ -32,7 +31,7 @@ def _resize(node: OnnxNode) -> tf.Tensor:
     if region.size:
         low[axes], high[axes] = region[: len(axes)], region[len(axes) :]
     crop = node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
-    outside: dict[int, np.ndarray] = {}
+    outside: dict[int, HostArray] = {}
     result = tf.cast(x, tf.float64) if x.dtype.is_integer else x
     for axis in axes:
         if targets[axis] == sizes[axis] and scales[axis] == 1 and not crop:
@@ -51,7 +50,7 @@ def _resize(node: OnnxNode) -> tf.Tensor:
     return tf.cast(tf.round(result), x.dtype) if x.dtype.is_integer else tf.identity(result)
 
 
-def _aim(node: OnnxNode, axes: list[int], sizes: list[int], scales: np.ndarray, targets: list[int]) -> None:
+def _aim(node: OnnxNode, axes: list[int], sizes: list[int], scales: HostArray, targets: list[int]) -> None:
     wanted = [int(v) for v in node.static(3).reshape(-1)]
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     ratios = [w / sizes[a] for w, a in zip(wanted, axes, strict=True)]
@@ -64,7 +63,7 @@ def _aim(node: OnnxNode, axes: list[int], sizes: list[int], scales: np.ndarray, 
 
 def _resizing(
     node: OnnxNode, size: int, target: int, scale: float, low: float, high: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[HostArray, HostArray]:
     """The matrix from the elements along an axis to the new ones, and which of these are outside."""
     mode = node.text("mode", "nearest")
     where = node.text("coordinate_transformation_mode", "half_pixel" if node.since >= 11 else "asymmetric")
@@ -74,7 +73,7 @@ def _resizing(
     rows = np.arange(target)
     if mode == "nearest":
         how = node.text("nearest_mode", "round_prefer_floor" if node.since >= 11 else "floor")
-        rounded: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        rounded: dict[str, Callable[[HostArray], HostArray]] = {
             "round_prefer_floor": lambda p: np.ceil(p - 0.5),
             "round_prefer_ceil": lambda p: np.floor(p + 0.5),
             "floor": np.floor,
@@ -97,7 +96,7 @@ def _resizing(
     return matrix, out
 
 
-def _places(where: str, i: np.ndarray, size: int, target: int, scale: float, low: float, high: float) -> np.ndarray:
+def _places(where: str, i: HostArray, size: int, target: int, scale: float, low: float, high: float) -> HostArray:
     if where == "align_corners":
         return i * (size - 1) / (target - 1) if target > 1 else np.zeros_like(i)
     if where == "asymmetric":
@@ -114,7 +113,7 @@ def _places(where: str, i: np.ndarray, size: int, target: int, scale: float, low
     return places
 
 
-def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+def _cubic(x: HostArray, a: float) -> HostArray:
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
@@ -123,9 +122,9 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 @rule("Upsample", 7, 9)
 def _upsample(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
-    scales = node.attr("scales") if node.since < 9 else node.static(1).reshape(-1)
-    for axis, scale in enumerate(scales):  # type: ignore[arg-type]
-        size = x.shape.as_list()[axis]
+    scales = np.reshape(np.asarray(node.attr("scales")) if node.since < 9 else node.static(1), -1)
+    for axis, scale in enumerate(scales):
+        size = size_of(x, axis)
         target = int(np.floor(size * scale))
         if target == size:
             continue
@@ -134,7 +133,7 @@ def _upsample(node: OnnxNode) -> tf.Tensor:
         if node.text("mode", "nearest") == "nearest":
             x = tf.gather(x, floor, axis=axis)
             continue
-        share = (places - floor).reshape([-1 if i == axis else 1 for i in range(x.shape.ndims)])
+        share = (places - floor).reshape([-1 if i == axis else 1 for i in range(rank_of(x))])
         above = np.minimum(floor + 1, size - 1)
         x = tf.gather(x, floor, axis=axis) * tf.constant(1 - share, x.dtype) + tf.gather(
             x, above, axis=axis
@@ -147,7 +146,7 @@ def _grid_sample(node: OnnxNode) -> tf.Tensor:
     x, grid = node.tensor(0), node.tensor(1)
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node.text("mode", "linear"), node.text("mode", "linear"))
     padding, corners = node.text("padding_mode", "zeros"), bool(node.integer("align_corners"))
-    sizes = x.shape.as_list()[2:]
+    sizes = [size_of(x, axis) for axis in range(2, rank_of(x))]
     places = []
     for axis, size in enumerate(sizes):
         g = grid[..., len(sizes) - 1 - axis]
@@ -161,7 +160,7 @@ def _grid_sample(node: OnnxNode) -> tf.Tensor:
         return _sampled(x, [tf.cast(tf.round(p), tf.int32) for p in places], padding, corners)
     floors = [tf.floor(p) for p in places]
     taps = range(2) if mode == "linear" else range(-1, 3)
-    result = None
+    terms: list[tf.Tensor] = []
     for offsets in itertools.product(taps, repeat=len(sizes)):
         weight = None
         for place, floor, offset in zip(places, floors, offsets, strict=True):
@@ -169,9 +168,8 @@ def _grid_sample(node: OnnxNode) -> tf.Tensor:
             part = 1 - distance if mode == "linear" else _cubic_tensor(distance)
             weight = part if weight is None else weight * part
         indices = [tf.cast(f, tf.int32) + o for f, o in zip(floors, offsets, strict=True)]
-        term = _sampled(x, indices, padding, corners) * tf.expand_dims(weight, 1)
-        result = term if result is None else result + term
-    return result
+        terms.append(_sampled(x, indices, padding, corners) * tf.expand_dims(weight, 1))
+    return tf.add_n(terms)
 
 
 def _cubic_tensor(x: tf.Tensor) -> tf.Tensor:
@@ -193,7 +191,7 @@ def _reflected(place: tf.Tensor, size: int, corners: bool) -> tf.Tensor:
 
 def _sampled(x: tf.Tensor, indices: list[tf.Tensor], padding: str, corners: bool) -> tf.Tensor:
     """The elements of [batch, channels, ...] at places of [batch, ...]."""
-    sizes = x.shape.as_list()[2:]
+    sizes = [size_of(x, axis) for axis in range(2, rank_of(x))]
     inside = None
     for i, size in enumerate(sizes):
         here = tf.logical_and(indices[i] >= 0, indices[i] < size)

@@ -6,6 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types, models
 from anabranch.onnx.rules import OnnxNode, Value, rule
 
@@ -38,7 +39,7 @@ def _constant(node: OnnxNode) -> tf.Tensor:
 @rule("ConstantOfShape", 9, 20, 21, 23)
 def _constant_of_shape(node: OnnxNode) -> tf.Tensor:
     value = node.attr("value")
-    filling = np.float32(0) if value is None else models.array_of(value).reshape(-1)[0]  # type: ignore[arg-type]
+    filling = np.float32(0) if value is None else models.array_of(value).reshape(-1)[0]
     return tf.fill(node.tensor(), tf.constant(filling))
 
 
@@ -155,7 +156,7 @@ def _pad(node: OnnxNode) -> tf.Tensor:
     x, rank = node.tensor(), node.rank()
     pads = node.ints("paddings" if node.since < 2 else "pads", 1 if node.since >= 11 else None) or []
     axes = node.ints("", 3) if node.has(3) else list(range(rank))
-    both = np.zeros((rank, 2), np.int64)
+    both: HostArray = np.zeros((rank, 2), np.int64)
     for place, axis in enumerate(axes or []):
         both[axis] = pads[place], pads[place + len(axes or [])]
     cut = tuple(slice(-int(low) if low < 0 else None, int(high) if high < 0 else None) for low, high in both)
@@ -193,7 +194,8 @@ def _expand(node: OnnxNode) -> tf.Tensor:
 
 @rule("Range", 11)
 def _range(node: OnnxNode) -> tf.Tensor:
-    return tf.range(*[tf.reshape(node.tensor(i), []) for i in range(3)])
+    start, limit, delta = (tf.reshape(node.tensor(i), []) for i in range(3))
+    return tf.range(start, limit, delta)
 
 
 @rule("EyeLike", 9, 22)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, rank_of, rule, sizes_of
 
 
 def product(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -58,9 +58,9 @@ def pads_of(
 def spatial_sizes(node: OnnxNode) -> list[int]:
     """The sizes of the dimensions after batch and channels."""
     sizes = node.tensor().shape.as_list()[2:]
-    needed = node.text("auto_pad", "NOTSET").startswith("SAME") or bool(node.integer("ceil_mode"))
-    if needed and None in sizes:
-        raise ValueError(f"{node.label}: the sizes of its input must be known, and are {sizes}")
+    same = node.text("auto_pad", "NOTSET").startswith("SAME")
+    if None in sizes and (same or node.integer("ceil_mode") or node.attr("output_shape") is not None):
+        raise NeedsConstantError(f"{node.label}: the sizes of its input must be known, and are {sizes}")
     return [size or 0 for size in sizes]
 
 
@@ -86,7 +86,7 @@ def convolve(x: tf.Tensor, w: tf.Tensor, strides: list[int], dilations: list[int
 
 
 def _depthwise(x: tf.Tensor, w: tf.Tensor, strides: list[int], dilations: list[int], groups: int) -> tf.Tensor:
-    outputs, _, *kernel = w.shape.as_list()
+    outputs, _, *kernel = sizes_of(w)
     filters = tf.transpose(tf.reshape(w, [groups, outputs // groups, *kernel]), [2, 3, 0, 1])
     moved = tf.transpose(x, [0, 2, 3, 1])
     if strides[0] != strides[1] or (strides[0] > 1 and dilations != [1, 1]):
@@ -98,7 +98,7 @@ def _depthwise(x: tf.Tensor, w: tf.Tensor, strides: list[int], dilations: list[i
 
 def convolution(node: OnnxNode, x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """The convolution that a node's attributes describe."""
-    kernel = w.shape.as_list()[2:]
+    kernel = sizes_of(w)[2:]
     ones = [1] * len(kernel)
     strides, dilations = node.ints("strides", default=ones) or ones, node.ints("dilations", default=ones) or ones
     pads = pads_of(node, spatial_sizes(node), kernel, strides, dilations)
@@ -109,7 +109,7 @@ def convolution(node: OnnxNode, x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 def _with_bias(result: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     if bias is None:
         return result
-    return result + tf.reshape(bias, [1, -1] + [1] * (result.shape.ndims - 2))
+    return result + tf.reshape(bias, [1, -1] + [1] * (rank_of(result) - 2))
 
 
 @rule("Conv", 1, 11, 22)
@@ -120,13 +120,12 @@ def _conv(node: OnnxNode) -> tf.Tensor:
 @rule("ConvTranspose", 1, 11, 22)
 def _conv_transpose(node: OnnxNode) -> tf.Tensor:
     x, w = node.tensor(0), node.tensor(1)
-    channels, per_group, *kernel = w.shape.as_list()
+    channels, per_group, *kernel = sizes_of(w)
     spatial, groups = len(kernel), node.integer("group", 1)
     ones = [1] * spatial
     strides, dilations = node.ints("strides", default=ones) or ones, node.ints("dilations", default=ones) or ones
     extra = node.ints("output_padding", default=[0] * spatial) or [0] * spatial
-    sizes = x.shape.as_list()[2:]
-    pads = _transposed_pads(node, sizes, kernel, strides, dilations, extra)
+    pads = _transposed_pads(node, spatial_sizes(node), kernel, strides, dilations, extra)
     result = x
     for axis, stride in enumerate(strides):
         result = _spread(result, 2 + axis, stride)
@@ -165,10 +164,10 @@ def _spread(x: tf.Tensor, axis: int, stride: int) -> tf.Tensor:
         return x
     shape = tf.shape(x)
     apart = tf.expand_dims(x, axis + 1)
-    filled = tf.pad(apart, [[0, stride - 1 if i == axis + 1 else 0] for i in range(x.shape.ndims + 1)])
+    filled = tf.pad(apart, [[0, stride - 1 if i == axis + 1 else 0] for i in range(rank_of(x) + 1)])
     joined = tf.reshape(filled, tf.concat([shape[:axis], [shape[axis] * stride], shape[axis + 1 :]], 0))
     sizes = x.shape.as_list()
-    cut = [slice(None)] * x.shape.ndims
+    cut = [slice(None)] * rank_of(x)
     cut[axis] = slice(None, -(stride - 1))
     joined.set_shape([s if i != axis or s is None else s * stride for i, s in enumerate(sizes)])
     return joined[tuple(cut)]
@@ -180,7 +179,7 @@ def _conv_integer(node: OnnxNode) -> tf.Tensor:
     x = x - tf.cast(node.tensor(2), tf.float64) if node.has(2) else x
     if node.has(3):
         zero = tf.cast(node.tensor(3), tf.float64)
-        w = w - (tf.reshape(zero, [-1] + [1] * (w.shape.ndims - 1)) if zero.shape.ndims else zero)
+        w = w - (tf.reshape(zero, [-1] + [1] * (rank_of(w) - 1)) if zero.shape.ndims else zero)
     return tf.cast(convolution(node, x, w), tf.int32)
 
 
@@ -201,7 +200,7 @@ def _col2im(node: OnnxNode) -> tf.Tensor:
     ones = [1] * len(image)
     strides, dilations = node.ints("strides", default=ones) or ones, node.ints("dilations", default=ones) or ones
     pads = node.ints("pads", default=[0] * (2 * len(image))) or []
-    batch, columns, _ = x.shape.as_list()
+    batch, columns, _ = sizes_of(x)
     space = [size + pads[i] + pads[i + len(image)] for i, size in enumerate(image)]
     steps = [(size - d * (k - 1) - 1) // s + 1 for size, d, k, s in zip(space, dilations, block, strides, strict=True)]
     # Where each element of each block goes.

@@ -66,5 +66,6 @@ def _dropout(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     everything = tf.ones_like(x, tf.bool)
     if not training:
         return tf.identity(x), everything
-    keep = tf.random.uniform(tf.shape(x), dtype=tf.float32, seed=node.attr("seed")) >= tf.cast(ratio, tf.float32)
+    seed = node.integer("seed") if node.attr("seed") is not None else None
+    keep = tf.random.uniform(tf.shape(x), dtype=tf.float32, seed=seed) >= tf.cast(ratio, tf.float32)
     return tf.where_v2(keep, x / (tf.cast(1, x.dtype) - ratio), tf.zeros_like(x)), keep

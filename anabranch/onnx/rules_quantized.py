@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anabranch as tf
 from anabranch.onnx import element_types
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.onnx.rules import OnnxNode, rank_of, rule
 from anabranch.onnx.rules_linear import convolution, product
 
 
@@ -13,10 +13,10 @@ def _spread(value: tf.Tensor, x: tf.Tensor, axis: int, block: int) -> tf.Tensor:
     if value.shape.ndims == 0 or (value.shape.ndims == 1 and value.shape.num_elements() == 1):
         return tf.reshape(value, [])
     if value.shape.ndims == 1:
-        return tf.reshape(value, [-1 if i == axis % x.shape.ndims else 1 for i in range(x.shape.ndims)])
+        return tf.reshape(value, [-1 if i == axis % rank_of(x) else 1 for i in range(rank_of(x))])
     repeated = tf.repeat(value, block, axis=axis) if block else value
     if block:
-        repeated = tf.slice(repeated, [0] * x.shape.ndims, tf.shape(x))
+        repeated = tf.slice(repeated, [0] * rank_of(x), tf.shape(x))
     return repeated
 
 

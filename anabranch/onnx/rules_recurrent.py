@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import anabranch as tf
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.onnx.rules import OnnxNode, rule, size_of
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 _ACTIVATIONS: dict[str, Activation] = {
@@ -36,7 +36,7 @@ def _run(node: OnnxNode, states: int, gates: int, cell_of: Callable[[int], tuple
     by_batch = bool(node.integer("layout"))
     x = tf.transpose(x, [1, 0, 2]) if by_batch else x
     direction = node.text("direction", "forward")
-    hidden = node.tensor(2).shape.as_list()[-1]
+    hidden = size_of(node.tensor(2), -1)
     outputs, lasts = [], []
     for number in range(2 if direction == "bidirectional" else 1):
         backwards = direction == "reverse" or number == 1
@@ -110,7 +110,7 @@ def _gru(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     def cell_of(number: int) -> tuple[Cell, bool]:
         f, g = _activations(node, number, ["Sigmoid", "Tanh"])
         r = tf.transpose(node.tensor(2)[number])
-        hidden = node.tensor(2).shape.as_list()[-1]
+        hidden = size_of(node.tensor(2), -1)
         bias = node.optional(3)
         given = tf.zeros([3 * hidden], r.dtype) if bias is None else bias[number][3 * hidden :]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.core.arrays import HostArray
+from anabranch.onnx.rules import OnnxNode, rank_of, rule, size_of
 
 
 def _wrapped(indices: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -23,7 +24,7 @@ def _gather(node: OnnxNode) -> tf.Tensor:
 @rule("GatherND", 11, 12, 13)
 def _gather_nd(node: OnnxNode) -> tf.Tensor:
     x, indices, batch = node.tensor(), node.tensor(1), node.integer("batch_dims")
-    depth = indices.shape.as_list()[-1]
+    depth = size_of(indices, -1)
     wrapped = _wrapped(indices, tf.shape(x)[batch : batch + depth])
     return tf.gather_nd(x, wrapped, batch_dims=batch)
 
@@ -32,9 +33,9 @@ def _full_places(indices: tf.Tensor, size: tf.Tensor, axis: int) -> tf.Tensor:
     """The place of every element of a tensor of indices, with its index along one axis."""
     shape = tf.shape(indices, out_type=tf.int64)
     grid = []
-    for i in range(indices.shape.ndims):
+    for i in range(rank_of(indices)):
         counting = tf.range(shape[i])
-        sizes = [-1 if j == i else 1 for j in range(indices.shape.ndims)]
+        sizes = [-1 if j == i else 1 for j in range(rank_of(indices))]
         grid.append(tf.broadcast_to(tf.reshape(counting, sizes), shape))
     grid[axis] = _wrapped(indices, size)
     return tf.stack(grid, -1)
@@ -52,7 +53,7 @@ def _scattered(x: tf.Tensor, places: tf.Tensor, updates: tf.Tensor, how: str) ->
     if how == "add":
         return tf.tensor_scatter_nd_add(x, places, updates)
     flat_shape = tf.shape(x, out_type=tf.int64)
-    depth = places.shape.as_list()[-1]
+    depth = size_of(places, -1)
     strides = tf.cumprod(flat_shape[:depth], exclusive=True, reverse=True)
     rows = tf.reshape(tf.reduce_sum(places * strides, -1), [-1])
     count = tf.reduce_prod(flat_shape[:depth])
@@ -81,7 +82,7 @@ rule("Scatter", 9, 11)(_scatter_elements)
 @rule("ScatterND", 11, 13, 16, 18)
 def _scatter_nd(node: OnnxNode) -> tf.Tensor:
     x, indices = node.tensor(), node.tensor(1)
-    depth = indices.shape.as_list()[-1]
+    depth = size_of(indices, -1)
     return _scattered(x, _wrapped(indices, tf.shape(x)[:depth]), node.tensor(2), node.text("reduction", "none"))
 
 
@@ -113,7 +114,7 @@ def _one_hot(node: OnnxNode) -> tf.Tensor:
 def _unique(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     has_axis, axis, ordered = node.attr("axis") is not None, node.integer("axis"), bool(node.integer("sorted", 1))
 
-    def find(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    def find(x: HostArray) -> tuple[HostArray, ...]:
         along = axis if has_axis else None
         values, first, inverse, counts = np.unique(x, True, True, True, axis=along)
         inverse = inverse.reshape(-1)

@@ -6,7 +6,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.onnx import element_types
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.onnx.rules import OnnxNode, rule, size_of
 
 
 @rule("DFT", 17, 20)
@@ -14,11 +14,11 @@ def _dft(node: OnnxNode) -> tf.Tensor:
     x = node.tensor()
     axis = node.integer("axis", 1) if node.since < 20 else int(node.static(2).reshape(())) if node.has(2) else -2
     axis = axis % node.rank()
-    length = int(node.static(1).reshape(())) if node.has(1) else x.shape.as_list()[axis]
-    size = x.shape.as_list()[axis]
+    length = int(node.static(1).reshape(())) if node.has(1) else size_of(x, axis)
+    size = size_of(x, axis)
     inverse, onesided = bool(node.integer("inverse")), bool(node.integer("onesided"))
     real = x[..., 0]
-    imaginary = x[..., 1] if x.shape.as_list()[-1] == 2 else tf.zeros_like(real)
+    imaginary = x[..., 1] if size_of(x, -1) == 2 else tf.zeros_like(real)
     # A product with the matrix of the transform serves every axis, length and precision.
     used = min(size, length)
     count = length // 2 + 1 if onesided else length

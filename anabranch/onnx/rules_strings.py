@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.onnx.rules import OnnxNode, rule
 
 
@@ -22,7 +23,7 @@ def _regex_full_match(node: OnnxNode) -> tf.Tensor:
 def _string_split(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     delimiter, most = node.text("delimiter"), node.attr("maxsplit")
 
-    def split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def split(x: HostArray) -> tuple[HostArray, HostArray]:
         limit = -1 if most is None else int(most)  # type: ignore[call-overload]
         parts = [v.split(delimiter.encode() or None, limit) if v else [] for v in x.reshape(-1)]
         counts = np.array([len(p) for p in parts], np.int64).reshape(x.shape)
@@ -43,7 +44,7 @@ def _string_normalizer(node: OnnxNode) -> tf.Tensor:
     words = {w.decode() if isinstance(w, bytes) else str(w) for w in listed}  # type: ignore[attr-defined]
     words = words if sensitive else {w.lower() for w in words}
 
-    def normalize(x: np.ndarray) -> np.ndarray:
+    def normalize(x: HostArray) -> HostArray:
         rows = x.reshape(-1, x.shape[-1])
         texts = [[v.decode() for v in row] for row in rows]
         kept = [[t for t in row if (t if sensitive else t.lower()) not in words] for row in texts]

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 
 import anabranch as tf
-from anabranch.onnx.rules import OnnxNode, rule
+from anabranch.core.arrays import HostArray
+from anabranch.onnx.rules import OnnxNode, rule, sizes_of
 from anabranch.onnx.rules_linear import pads_of, spatial_sizes
 
 
@@ -52,7 +53,8 @@ class _PoolWindows:
         shape = tf.shape(x)
         sizes = x.shape.as_list()
         for i, (k, s, d) in enumerate(zip(self.kernel, self.strides, self.dilations, strict=True)):
-            whole = sizes[i + 2] if sizes[i + 2] is not None else shape[i + 2]
+            known = sizes[i + 2]
+            whole = known if known is not None else shape[i + 2]
             steps = (whole - (k - 1) * d - 1) // s + 1
             spans.append([slice(j * d, j * d + (steps - 1) * s + 1, s) for j in range(k)])
         return [x[(slice(None), slice(None), *place)] for place in itertools.product(*spans)]
@@ -76,7 +78,7 @@ class _PoolWindows:
 @rule("MaxPool", 1, 8, 10, 11, 12, 22)
 def _max_pool(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     x = node.tensor()
-    least = x.dtype.min if x.dtype.is_integer else float("-inf")
+    least: float | int = int(x.dtype.min) if x.dtype.is_integer else float("-inf")
     windows = _PoolWindows(node, least)
     if node.outputs < 2 and windows.plain and x.dtype in (tf.float32, tf.float64):
         return (windows.pool(windows.padded, "max"),)
@@ -85,10 +87,10 @@ def _max_pool(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     largest = tf.cast(tf.reduce_max(wide, 0), x.dtype)
     if node.outputs < 2:
         return (largest,)
-    count = int(np.prod(x.shape.as_list()))
-    numbers = np.arange(count, dtype=np.int64).reshape(x.shape.as_list())
+    sizes = sizes_of(x)
+    numbers: HostArray = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
     if node.integer("storage_order"):
-        lead = x.shape.as_list()[:2]
+        lead = sizes[:2]
         per = int(np.prod(windows.sizes))
         inside = np.arange(per, dtype=np.int64).reshape(windows.sizes[::-1]).T
         numbers = (np.arange(int(np.prod(lead)), dtype=np.int64) * per).reshape(
@@ -144,7 +146,7 @@ def _max_unpool(node: OnnxNode) -> tf.Tensor:
     kernel = node.ints("kernel_shape") or []
     strides = node.ints("strides", default=[1] * len(kernel)) or []
     pads = node.ints("pads", default=[0] * (2 * len(kernel))) or []
-    sizes = x.shape.as_list()
+    sizes = sizes_of(x)
     inner = [
         (size - 1) * s + k - pads[i] - pads[i + len(kernel)]
         for i, (size, s, k) in enumerate(zip(sizes[2:], strides, kernel, strict=True))
