@@ -62,6 +62,8 @@ def _value(path: Path, entry: onnx.ValueInfoProto) -> Value:
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
     tensor = onnx.TensorProto.FromString(data)
     array = numpy_helper.to_array(tensor)
+    if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 and array.dtype == np.uint16:
+        return array.view(ml_dtypes.bfloat16)  # Some files hold the bits as integers.
     return array.astype(ml_dtypes.bfloat16) if tensor.data_type == onnx.TensorProto.BFLOAT16 else array
 
 

@@ -245,12 +245,12 @@ class _ModelBuilder:
         function = onnx.FunctionProto()
         if schema.has_context_dependent_function:
             types = [_type_of(value) for value in inputs]
-            version = max(v for v in schema.context_dependent_function_opset_versions if v <= opset)
+            version = _definition(schema.context_dependent_function_opset_versions, opset, schema)
             data = schema.get_context_dependent_function_with_opset_version(
                 version, node.SerializeToString(), [t.SerializeToString() for t in types]
             )
         else:
-            version = max(v for v in schema.function_opset_versions if v <= opset)
+            version = _definition(schema.function_opset_versions, opset, schema)
             data = schema.get_function_with_opset_version(version)
         if not data:
             raise tf.errors.UnimplementedError(None, None, f"ONNX defines no {node.op_type} with such inputs")
@@ -281,6 +281,11 @@ class _ModelBuilder:
         with tf.name_scope(models.scope_name(node.name or node.op_type)):
             self._nodes([_with_attributes(n, attributes) for n in function.node], inner, opsets)
         return [inner.get(name) for name in function.output]
+
+
+def _definition(versions: Sequence[int], opset: int, schema: defs.OpSchema) -> int:
+    """The definition to take: the newest that the model's operator set has, or else the first that was given later."""
+    return max((v for v in versions if v <= opset), default=min(versions, default=schema.since_version))
 
 
 def _type_of(value: Value) -> onnx.TypeProto:

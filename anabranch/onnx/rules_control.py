@@ -139,3 +139,21 @@ def _from_front(x: tf.Tensor, axis: int) -> tf.Tensor:
     order = list(range(1, rank))
     order.insert(axis % rank, 0)
     return tf.transpose(x, order)
+
+
+@rule("SequenceMap", 17)
+def _sequence_map(node: OnnxNode) -> Result:
+    """The body for each element; the lengths of sequences are known when the graph is built."""
+    body, first = node.subgraphs["body"], node.sequence()
+    rest = node.values[1:]
+    uneven = [len(value) for value in rest if isinstance(value, list) and len(value) != len(first)]
+    if uneven:
+        raise ValueError(f"{node.label}: its sequences must be of one length, and have {[len(first), *uneven]}")
+    rows = [body([x, *[v[i] if isinstance(v, list) else v for v in rest]]) for i, x in enumerate(first)]
+    columns: list[list[tf.Tensor]] = [[] for _ in range(node.outputs)]
+    for row in rows:
+        for column, value in zip(columns, row, strict=True):
+            if not isinstance(value, tf.Tensor):
+                raise ValueError(f"{node.label}: its body must give tensors")
+            column.append(value)
+    return tuple(columns)

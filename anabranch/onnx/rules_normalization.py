@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anabranch as tf
+from anabranch.onnx import element_types
 from anabranch.onnx.rules import OnnxNode, rule
 
 
@@ -69,3 +70,25 @@ def _dropout(node: OnnxNode) -> tuple[tf.Tensor, ...]:
     seed = node.integer("seed") if node.attr("seed") is not None else None
     keep = tf.random.uniform(tf.shape(x), dtype=tf.float32, seed=seed) >= tf.cast(ratio, tf.float32)
     return tf.where_v2(keep, x / (tf.cast(1, x.dtype) - ratio), tf.zeros_like(x)), keep
+
+
+def _random(node: OnnxNode, shape: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Random numbers; ONNX leaves the generator open, so equal seeds give other numbers in other libraries."""
+    if node.attr("dtype") is not None or not dtype.is_floating:
+        dtype = element_types.dtype_of(node.integer("dtype", 1), node.label)
+    seed = int(node.real("seed")) if node.attr("seed") is not None else None
+    if node.proto.op_type.startswith("RandomUniform"):
+        return tf.random.uniform(shape, node.real("low", 0.0), node.real("high", 1.0), dtype, seed)
+    return tf.random.normal(shape, node.real("mean", 0.0), node.real("scale", 1.0), dtype, seed)
+
+
+@rule("RandomUniformLike", 1, 22)
+@rule("RandomNormalLike", 1, 22)
+def _random_like(node: OnnxNode) -> tf.Tensor:
+    return _random(node, tf.shape(node.tensor()), node.tensor().dtype)
+
+
+@rule("RandomUniform", 1, 22)
+@rule("RandomNormal", 1, 22)
+def _random_of_shape(node: OnnxNode) -> tf.Tensor:
+    return _random(node, tf.constant(node.ints("shape") or [], tf.int32), tf.float32)
