@@ -52,6 +52,25 @@ def cases(kind: str = "node", only: str = "", first: int = 0, every: int = 1) ->
         yield Case(folder.name, model, inputs, outputs)
 
 
+def light_models(only: str = "") -> Iterator[Case]:
+    """The light models (all weights of one value), with the input and the outputs that the package's runner has."""
+    for path in sorted((DATA / "light").glob("*.onnx")):
+        if only not in path.name:
+            continue
+        model = onnx.load(path)
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        fed = [entry for entry in model.graph.input if entry.name not in initializers]
+        inputs: list[Value] = []
+        for entry in fed:
+            shape = [d.dim_value for d in entry.type.tensor_type.shape.dim]
+            count = int(np.prod(shape))
+            inputs.append((np.arange(count) / count).astype(np.float32).reshape(shape))
+        outputs = [_value(path.with_name(f"{path.stem}_output_0.pb"), model.graph.output[0])]
+        del model.graph.input[:]
+        model.graph.input.extend(fed)
+        yield Case(path.stem, model, inputs, outputs)
+
+
 def _value(path: Path, entry: onnx.ValueInfoProto) -> Value:
     data = path.read_bytes()
     kind = entry.type.WhichOneof("value")
@@ -164,7 +183,9 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", action="store_true")
-    parser.add_argument("--kind", default="node", choices=["node", "simple", "pytorch-operator", "pytorch-converted"])
+    parser.add_argument(
+        "--kind", default="node", choices=["node", "light", "simple", "pytorch-operator", "pytorch-converted"]
+    )
     parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=1, help="run one case of so many")
     parser.add_argument("--first", type=int, default=0, help="where these begin")
@@ -173,11 +194,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.peers:
         runners.update(onnxruntime=run_onnxruntime, reference=run_reference)
     passed: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for case in cases(options.kind, options.only, options.first, options.every):
-        passed[case.operator]["cases"] += 1
+    light = options.kind == "light"
+    chosen = light_models(options.only) if light else cases(options.kind, options.only, options.first, options.every)
+    for case in chosen:
+        row = case.name if light else case.operator
+        passed[row]["cases"] += 1
         for name, runner in runners.items():
             reason = judge(case, runner)
-            passed[case.operator][name] += not reason
+            passed[row][name] += not reason
             if reason and name == "anabranch":
                 print(f"{case.name}: {' '.join(reason.split())[:170]}", flush=True)
     columns = ["cases", *runners]
