@@ -50,6 +50,7 @@ ROOMS = (
     "__init__",
     "compat",
     "contrib",
+    "onnx",
     "tools",
     "__main__",
 )
@@ -58,6 +59,7 @@ ROOMS = (
 HOMES = {
     "jax": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
     "jaxlib": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
+    "onnx": ("anabranch.onnx",),
     "ray": ("anabranch.distributed.ray_cluster",),
     "zmq": ("anabranch.distributed.transport",),
 }
@@ -104,6 +106,7 @@ TYPED_ROOMS = {
     "api": "",
     "compat": "",
     "contrib": "",
+    "onnx": "",
     "tools": "",
 }
 
