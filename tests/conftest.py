@@ -8,6 +8,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.long_lived_objects import LongLivedObjects
 from tests.operations_run import OperationsRun
 from tests.slowest_files import SlowestFiles
 
@@ -28,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs among pytest's own caches, and chooses kernels by estimate; child processes do so too."""
     config.pluginmanager.register(OperationsRun(config))
     config.pluginmanager.register(SlowestFiles())
+    config.pluginmanager.register(LongLivedObjects())
     if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
