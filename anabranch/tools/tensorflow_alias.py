@@ -8,6 +8,7 @@ private module without a counterpart is a ModuleNotFoundError.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -94,7 +95,18 @@ def _absence(fullname: str, present: Iterable[str] = ()) -> str:
     module, _, name = _public_path(fullname).rpartition(".")
     if absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)
-    return f"anabranch has no {fullname}"
+    return f"anabranch has no {fullname}{_nearest(_public_path(fullname), name, present)}"
+
+
+def _nearest(path: str, name: str, present: Iterable[str]) -> str:
+    """What may serve instead of a private module or a name in it, as the end of a message."""
+    if not path.startswith(("python.", "core.")):
+        return ""
+    if name in dir(tf):
+        return f"; tf.{name} is there"
+    near = difflib.get_close_matches(name, present, n=1, cutoff=0.8)
+    near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.8)
+    return f"; {near[0]} is there" if near else ""
 
 
 def absence_of(path: str) -> str | None:
