@@ -46,6 +46,12 @@ def compile_time(console: Console, rounds: int) -> None:
     print_table("first step of a new training program", results, systems, "s", 1, console)
 
 
+def first(console: Console, rounds: int) -> None:
+    """The first runs of new graphs of a dozen small operations: values, gradients, a training step."""
+    systems = ("anabranch", "tensorflow")
+    print_table("a new small graph", measure("first", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 def embedding(console: Console, rounds: int) -> None:
     """Gather and sparse update of 32 rows, in tables of 16 MB and 1 GB."""
     systems = ("anabranch", "tensorflow")
@@ -128,6 +134,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "lstm": lstm,
     "loops": loops,
     "compile": compile_time,
+    "first": first,
     "embedding": embedding,
     "building": building,
     "executor": executor,

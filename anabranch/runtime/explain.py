@@ -19,7 +19,7 @@ from anabranch.core.devices import LOCAL_TASK
 from anabranch.core.kernels import KernelCandidate
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
-from anabranch.xla.executable import CompileEvent, compile_log
+from anabranch.xla.executable import CompileEvent, DirectEvent, compile_log
 from anabranch.xla.islands import Island, PlanItem
 from anabranch.xla.kernel_choice import KernelChoice
 from anabranch.xla.receives import ReceiveReport
@@ -50,6 +50,7 @@ class Explainer:
         self.placement = placement
         self.plans = 0
         self.compilations: list[CompileEvent] = []
+        self.direct = 0
         self._placed: set[tuple[str, ...]] = set()
         self._lock = threading.Lock()
 
@@ -99,12 +100,25 @@ class Explainer:
             if event.kernels:
                 self.console.print(_kernels_table(event))
 
+    def on_direct(self, event: DirectEvent) -> None:
+        """Prints that an island ran in its first tier: its operations' kernels, one after the other."""
+        with self._in_turn():
+            self.direct += 1
+            self.console.print(
+                f"[bold]ran directly[/bold] {_plain(event.island)} in {event.seconds:.3f} s, its {event.operations} "
+                f"operations' own kernels; compiled after {event.calls_left} more: {_plain(event.reason)}",
+                highlight=False,
+            )
+
     def print_summary(self) -> None:
         """Prints what it all came to."""
         with self._in_turn():
             self.console.rule("Summary")
             seconds = sum(event.seconds for event in self.compilations)
-            self.console.print(f"{self.plans} kinds of steps, {len(self.compilations)} compilations in {seconds:.2f} s")
+            self.console.print(
+                f"{self.plans} kinds of steps, {len(self.compilations)} compilations in {seconds:.2f} s, "
+                f"{self.direct} programs that ran directly first"
+            )
             if self.compilations:
                 self.console.print(_compilations_table(self.compilations))
 
@@ -118,6 +132,7 @@ def enable(console: Console | None = None, placement: bool = False) -> Explainer
         explainer = Explainer(console, placement)
         plan_listeners.append(explainer.on_plan)
         compile_log.listeners.append(explainer.on_compile)
+        compile_log.direct_listeners.append(explainer.on_direct)
         _enabled.append(explainer)
     return _enabled[0]
 
@@ -127,6 +142,7 @@ def disable() -> None:
     for explainer in _enabled:
         plan_listeners.remove(explainer.on_plan)
         compile_log.listeners.remove(explainer.on_compile)
+        compile_log.direct_listeners.remove(explainer.on_direct)
     _enabled.clear()
 
 

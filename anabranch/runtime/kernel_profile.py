@@ -108,7 +108,9 @@ def read_profile(space: profile_pb2.Space, began: Sequence[float]) -> list[Kerne
                 if "hlo_op" in stats:
                     kernel = stats["hlo_op"]
                     module = f"{stats.get('hlo_module')}({stats.get('program_id')})"
-                    origin = scopes.get((module, kernel), ())
+                    # a kernel that ran directly is of no program, and bears its operation's name
+                    own = () if "hlo_module" in stats else (kernel,)
+                    origin = scopes.get((module, kernel), own)
                     kernels.append((start, start + event.duration_ps // 1000, kernel, origin, line))
     kernels.sort(key=lambda item: item[:2])
     # a thread may rest between reading the clock and setting the mark, which makes the offset too small

@@ -19,6 +19,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.kernel_context import Check
+from anabranch.core.kernels import has_alternates
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
@@ -41,7 +42,7 @@ MAX_VARIANTS = 64
 EXECUTABLES_VARIABLE = "ANABRANCH_MAX_EXECUTABLES"
 #: a small executable takes about 1.6 MB and nine memory mappings, of which a process may have 65,530
 DEFAULT_EXECUTABLES = 512
-#: variants of an island that are compiled at their first call; later ones only when they have been called often
+#: variants of an island that are compiled as soon as they are called again; later ones when they have been called often
 EAGER_VARIANTS = 2
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
 COMPILER_OPTIONS: dict[str, bool | int] | None = None
@@ -49,6 +50,9 @@ COMPILER_OPTIONS: dict[str, bool | int] | None = None
 DIRECT_CALLS = 16
 #: elements that kernels give up to which a variant is small
 MAX_DIRECT_ELEMENTS = 1 << 24
+#: the same of the variants before, where NumPy computes all of it: much is run once or twice, and never again
+FIRST_DIRECT_CALLS = 2
+MAX_FIRST_ELEMENTS = 1 << 20
 #: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
 MAX_FOREIGN = 2
 
@@ -68,18 +72,38 @@ class CompileEvent:
     kernels: Mapping[str, KernelChoice] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class DirectEvent:
+    """The first call of a variant in which its operations' kernels ran one after the other, and how long that took (s).
+
+    Attributes:
+        calls_left: how often they will run so again before the variant is compiled.
+    """
+
+    island: str
+    operations: int
+    reason: str
+    seconds: float
+    calls_left: int
+
+
 class CompileLog:
-    """Every compilation of a process, newest last."""
+    """Every compilation of a process, newest last; listeners are also told what runs before it is compiled."""
 
     def __init__(self) -> None:
         self.events: list[CompileEvent] = []
         self._lock = threading.Lock()
         self.listeners: list[Callable[[CompileEvent], None]] = []
+        self.direct_listeners: list[Callable[[DirectEvent], None]] = []
 
     def add(self, event: CompileEvent) -> None:
         with self._lock:
             self.events.append(event)
         for listener in list(self.listeners):
+            listener(event)
+
+    def tell_direct(self, event: DirectEvent) -> None:
+        for listener in list(self.direct_listeners):
             listener(event)
 
 
@@ -113,6 +137,7 @@ class Variant:
         checks: what the flags that it returns stand for; filled in when it is traced.
         reason: why it had to be compiled.
         direct_calls: how often the operations' kernels are still to take the function's place.
+        ran_directly: whether they have.
         notes: what the compiler tells about its choices; filled in when it is traced.
         kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
@@ -132,6 +157,7 @@ class Variant:
     #: held by the one of several callers that compiles
     compiling: threading.Lock = field(default_factory=threading.Lock)
     direct_calls: int = 0
+    ran_directly: bool = False
     used: int = 0
 
     def release(self) -> None:
@@ -273,10 +299,11 @@ class Executable:
         return variant.compiled and not variant.calls_back
 
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
-        """Runs a variant. The first call compiles it and logs that.
+        """Runs a variant. The first call that does not run its kernels directly compiles it, and logs that.
 
-        An island with many variants is one whose shapes change from step to step. There the kernels of a variant run
-        directly first, and it is compiled when it has been called so often that it will be again.
+        Much is run once or twice, and XLA takes longer than NumPy: the kernels of a small variant run directly first.
+        An island with many variants is one whose shapes change from step to step. There they do so for longer, and a
+        variant is compiled when it has been called so often that it will be again.
         """
         if self.device is not None:
             args = [self._brought(value) for value in args]
@@ -307,12 +334,19 @@ class Executable:
         if variant.direct_calls <= 0:
             return None
         variant.direct_calls -= 1
+        start = time.perf_counter()
         try:
-            return variant.directly(*args)
+            results = variant.directly(*args)
         except BetterCompiledError:
             # what is too much once will be too much again
             variant.direct_calls = 0
             return None
+        if not variant.ran_directly:
+            variant.ran_directly = True
+            seconds, operations = time.perf_counter() - start, len(self.island.operations)
+            left = variant.direct_calls
+            compile_log.tell_direct(DirectEvent(self.island.name, operations, variant.reason, seconds, left))
+        return results
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
@@ -359,32 +393,37 @@ class Executable:
         if self.device is not None:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
-        calls = DIRECT_CALLS if self._may_run_directly() and not watched else 0
-        directly = functools.partial(self._run_directly, fixed)
+        calls, elements = (0, 0) if watched else self._direct_calls()
+        directly = functools.partial(self._run_directly, fixed, elements)
         return Variant(function, directly, checks, reason, notes, kernels, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
-    def _may_run_directly(self) -> bool:
-        """Whether the kernels of later variants run directly first: on a processor, where their values are at hand.
+    def _direct_calls(self) -> tuple[int, int]:
+        """For how many calls the kernels of a new variant run directly, and how many elements they may give.
 
-        Lists, which are more than one array, loops, and much that only JAX computes, are left to the compiler.
+        Only on a processor, where their values are at hand. Lists, which are more than one array, loops, and much that
+        only JAX computes, are left to the compiler; so is, at first, an operation that has several kernels.
         """
-        if len(self._variants) < EAGER_VARIANTS:
-            return False
         platform = jax.default_backend() if self.device is None else self.device.platform
-        return platform == "cpu" and self._all_kernels_may_run_directly
+        foreign = self._foreign
+        if platform != "cpu" or foreign is None:
+            return 0, 0
+        if len(self._variants) >= EAGER_VARIANTS:
+            return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
+        several = any(has_alternates(op.type) for op in self.island.operations)
+        return (0 if foreign or several else FIRST_DIRECT_CALLS), MAX_FIRST_ELEMENTS
 
     @functools.cached_property
-    def _all_kernels_may_run_directly(self) -> bool:
+    def _foreign(self) -> list[StepNode] | None:
+        """The operations that only JAX computes; None if the island cannot run directly."""
         operations = self.island.operations
         if any(t.dtype is dtypes.variant for op in operations for t in (*op.inputs, *op.outputs)):
-            return False
+            return None
         if any(contains_loop(op) for op in operations):
-            return False
-        foreign = [op for op in operations if _only_by_jax(op)]
-        return sum(map(is_open, foreign)) <= MAX_FOREIGN
+            return None
+        return [op for op in operations if _only_by_jax(op)]
 
-    def _run_directly(self, fixed: dict[StepTensor, Any], *args: TensorValue) -> list[Any]:
+    def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> list[Any]:
         """The island's results, as device arrays that share memory with nothing.
 
         Raises:
@@ -392,7 +431,7 @@ class Executable:
             BetterCompiledError: too much is computed.
         """
         values, state = self._begin([on_host(value) for value in args], fixed)
-        state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)
+        state.direct = DirectSizes(elements)
         trace_operations(self.island.operations, values, state)
         # copies: a kernel may give back an argument, or part of one
         results_on_host = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]

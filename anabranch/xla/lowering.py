@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
 from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates
 from anabranch.core.op_def import Rule
@@ -30,6 +31,7 @@ from anabranch.graph.kernel_binding import (
 )
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import measured_seconds
@@ -232,7 +234,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
     if state.target is not None and state.direct is None and has_alternates(op.type):
         rule = _chosen_rule(op, inputs, rule, state, state.target)
-    drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
+    drawn = _source_of(op, state) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
     if state.direct is not None:
@@ -246,7 +248,8 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         unseen = replace(state, checks=[], direct=None)
         sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
         state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
-        with np.errstate(all="ignore"):
+        # what profiles are made of: see `runtime/kernel_profile.py`
+        with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
         results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
         if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
@@ -355,6 +358,22 @@ def _typed(value: TensorValue, out: StepTensor) -> Any:
     return value if value.dtype == dtype else value.astype(dtype)
 
 
+def _source_of(op: StepNode, state: TraceState) -> RandomSource:
+    """What an operation draws from: the same numbers, whether it is compiled or its kernel runs directly."""
+    counter = state.counter_of(op)
+    if state.direct is None:
+        return random_key(op, state.run_seed, counter)
+    seed, seed2 = _seeds_of(op, int(state.run_seed))
+    key = HostKey.of((seed * _GOLDEN + seed2) & _LOW_63_BITS).folded(int(counter))
+    return key if takes_numpy(op) else key.on_device()
+
+
+def _seeds_of(op: StepNode, run_seed: TensorValue | int) -> tuple[Any, int]:
+    """The seeds of an operation; one without has the session's, and its name, so that it differs from others."""
+    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
+    return (run_seed, hash_name(op.name)) if seed == 0 and seed2 == 0 else (seed, seed2)
+
+
 def random_key(op: StepNode, run_seed: TensorValue, counter: TensorValue) -> TensorValue:
     """The random key of an operation in a step.
 
@@ -362,10 +381,7 @@ def random_key(op: StepNode, run_seed: TensorValue, counter: TensorValue) -> Ten
         run_seed: the session's seed (a traced uint32 scalar) for operations that have none of their own.
         counter: how often the operation ran before in this session (a traced uint32 scalar).
     """
-    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
-    if seed == 0 and seed2 == 0:
-        # operations without a seed must differ from each other as well
-        seed, seed2 = run_seed, hash_name(op.name)
+    seed, seed2 = _seeds_of(op, run_seed)
     # Threefry keys: they are independent whatever the seeds. Only the bulk of the numbers comes from a faster generator
     # (`ops.arithmetic.random_bits`). One million float32 numbers on 2 cores: Threefry 1.3 ms, rbg and unsafe_rbg 4.4,
     # ours 0.2.

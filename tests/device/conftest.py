@@ -29,22 +29,37 @@ COMPILED_AS_USERS_DO = frozenset(
     {
         *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_random", "test_script"),
         *("test_choice", "test_convolutions", "test_winograd"),
-        *("test_compile_cache", "test_known_values", "test_shapes_that_change"),
+        *("test_compile_cache", "test_first_runs", "test_known_values", "test_shapes_that_change"),
         *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
         *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
         *("test_image", "test_math_functions", "test_nn"),
     }
 )
+#: modules whose programs are compiled at their first call: they check what the compiler makes, and when it is asked
+COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "test_nn"} | {
+    "test_interrupts",
+    "test_random_graphs",
+    "test_random_programs",
+}
+#: modules whose tests run both ways: compiled at once, and by the operations' own kernels
+DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})
 #: programs that share one of JAX's contexts
 CONTEXT_USES = 64
 #: tests that say how often something is compiled
-COMPILED_ONLY = frozenset({"test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"})
+COMPILED_ONLY = frozenset(
+    {
+        *("test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"),
+        "test_nothing_is_planned_or_compiled_again",
+    }
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     both = metafunc.module.__name__.rsplit(".", 1)[-1] in BOTH_WAYS
     if both and metafunc.function.__name__ not in COMPILED_ONLY:
         metafunc.parametrize("lowered", [False, True], indirect=True, ids=["compiled", "lowered"])
+    if metafunc.module.__name__.rsplit(".", 1)[-1] in DIRECTLY_AS_WELL:
+        metafunc.parametrize("_at_once", [True, False], indirect=True, ids=["compiled", "direct"])
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +106,19 @@ def in_the_worker(request: pytest.FixtureRequest) -> None:
     """For tests that look on while a step runs, which only those can do who share its process."""
     if request.config.getoption("--over-bytes"):
         pytest.skip("what a step is told of is sent when it is over")
+
+
+@pytest.fixture
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where shapes do not change, no program of this test runs by its operations' own kernels before it is compiled."""
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(request: pytest.FixtureRequest) -> None:
+    asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.originalname in COMPILED_ONLY
+    if getattr(request, "param", asked):
+        request.getfixturevalue("compiled_at_once")
 
 
 @pytest.fixture

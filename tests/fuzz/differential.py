@@ -16,7 +16,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.fuzz.differences import Disagreement, KnownDifference, known_differen
 from tests.fuzz.examination import Examination
 from tests.fuzz.graphs import make_program
 from tests.fuzz.minimise import Minimiser, size
-from tests.fuzz.programs import blocks
+from tests.fuzz.programs import blocks, needed
 from tests.fuzz.shadows import Kernels
 from tests.fuzz.sides import ROOT, Side
 
@@ -60,7 +60,7 @@ class Fuzzer:
         self.counts += found.counts
         self.counts["graphs"] += 1
         self.operations.update(_operations(program["nodes"]))
-        unknown = [d for d in found.disagreements if not self._is_known(d)]
+        unknown = unexplained(program, found.disagreements, self._is_known)
         for i, disagreement in enumerate(unknown):
             self.disagreements[disagreement.signature] += 1
             if self.disagreements[disagreement.signature] <= _WRITTEN_OF_EACH:
@@ -119,6 +119,23 @@ class Fuzzer:
             for signature, count in self.disagreements.most_common():
                 wrong.add_row(str(count), *signature)
             yield wrong
+
+
+def unexplained(
+    program: dict[str, Any], found: list[Disagreement], is_known: Callable[[Disagreement], bool]
+) -> list[Disagreement]:
+    """Those that are not known, nor follow from a shape that is known to be another one when the graph is built.
+
+    Where TensorFlow infers a shape that the value will not have, it infers wrong ones behind it, and refuses values.
+    """
+    known = [d for d in found if is_known(d)]
+    shapes = {d.node for d in known if d.kind == "static shape"}
+    return [
+        d
+        for d in found
+        if d not in known
+        and not (d.kind in {"static shape", "refused there only"} and shapes & needed(program, {f"{d.node}:0"}))
+    ]
 
 
 def _operations(nodes: list[dict[str, Any]]) -> Iterator[str]:

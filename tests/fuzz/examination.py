@@ -16,11 +16,12 @@ import numpy as np
 
 from anabranch.proto.example_pb2 import Example
 from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections, rounded
+from tests.fuzz.corners import CORNERS
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.outcomes import Examined, Graph, Outcome, refused_type
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
-from tests.fuzz.undefined import MAY_LACK_FACTOR, has_other_maxima, lacks_factor, repeated, tells_maxima, undefined
+from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, undefined
 from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
@@ -429,10 +430,7 @@ class Examination:
             comparable, *answers = (self._comparable(ref, value, full.values[step]) for value in (got, *answer))
             inputs = self._inputs(ref, full.values[step], step)
             ignored = self._undefined(ref, inputs, comparable)
-            if self._differentiates_other_maxima(ref, full.values[step], step):
-                ignored = np.array(True)
-            elif self._second_derivative_at_corner(ref, full.values[step], step):
-                ignored = np.isnan(answers[0])
+            ignored = ignored | self._open(ref, full.values[step], step, answers[0])
             floor = self._least(ref, inputs, comparable.dtype.name)
             tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
@@ -477,29 +475,24 @@ class Examination:
         node, output = self.nodes[producer(ref)], int(ref.rpartition(":")[2])
         return undefined(node.get("op", ""), node.get("attrs", {}), output, inputs, result)
 
-    def _differentiates_other_maxima(self, ref: str, ours: dict[str, Array], step: int) -> bool:
-        """Whether a gradient goes through an operation that is told other maxima than those of its data."""
+    def _open(self, ref: str, ours: dict[str, Array], step: int, answer: Array) -> Array:
+        """The elements of a gradient that TensorFlow leaves open, or has another opinion of (`CORNERS`)."""
         node, _, output = ref.rpartition(":")
+        found = np.array(False)
         if self.nodes[node]["kind"] != "gradients":
-            return False
+            return found
         behind = needed(self.program, set(self.nodes[node]["ys"]))
         x = producer(self.nodes[node]["xs"][int(output)])
         second = any(self.nodes[name]["kind"] == "gradients" for name in behind)
-        return any(
-            tells_maxima(self.nodes[name].get("op", ""), second)
-            and x in needed(self.program, {f"{name}:0"})
-            and has_other_maxima(self._inputs(f"{name}:0", ours, step))
-            for name in behind
-        )
-
-    def _second_derivative_at_corner(self, ref: str, ours: dict[str, Array], step: int) -> bool:
-        """Whether a second-order gradient goes through BesselI1e at zero, where it has none."""
-        node = self.nodes[producer(ref)]
-        behind = needed(self.program, set(node["ys"])) if node["kind"] == "gradients" else set()
-        return any(self.nodes[name]["kind"] == "gradients" for name in behind) and any(
-            self.nodes[name].get("op") == "BesselI1e" and (self._inputs(f"{name}:0", ours, step)[0] == 0).any()
-            for name in behind
-        )
+        taken = set(self.nodes[node]["ys"]).union(*(used(self.nodes[name]) for name in behind))
+        for name in behind:
+            corner = CORNERS.get(self.nodes[name].get("op", ""))
+            if corner is None or (corner.order > 1 and not second and f"{name}:{corner.through}" not in taken):
+                continue
+            by = f"{name}:0" if corner.by is None else self.nodes[name]["inputs"][corner.by]
+            if x in needed(self.program, {by}) and corner.holds(self._inputs(f"{name}:0", ours, step)):
+                found = found | (np.isnan(answer) if corner.nan else True)
+        return np.asarray(found)
 
     def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
         """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
@@ -508,7 +501,7 @@ class Examination:
         if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
             return 0.0
         sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
-        return ROUNDING[dtype] * float(max(sizes, default=0.0))
+        return 8 * ROUNDING[dtype] * float(max(sizes, default=0.0))  # it is a sum of a few of them
 
     def _tolerance(self, ref: str, inputs: list[Array], dtype: str) -> float | None:
         """Of a gradient that of the lowest precision among what it is of and with respect to; else the dtype's own."""
@@ -531,7 +524,8 @@ class Examination:
             session = there.side.ask("open", graph=there.number)["session"]
             there.side.ask("run", session=session, fetches=[there.initializer], feeds={})
             for k in range(step + 1):
-                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0 and k == step))
+                # what a variable holds comes of rounded values in the steps before as well
+                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0))
                 fetched = [there.names[r] for r in [*([ref] if k == step else []), *self._changes(there)]]
                 answer = there.side.ask("run", session=session, fetches=fetched, feeds=feeds)
             if "error" in answer:

@@ -19,6 +19,7 @@ from anabranch.testing.op_cases import OpCase
 from tests.fuzz.op_rows import coded_attr, input_arrays, rows_by_operation
 from tests.fuzz.programs import Node
 from tests.fuzz.shadows import FEEDS, Kernels, Shadows, Shape
+from tests.fuzz.undefined import MAY_LACK_FACTOR
 from tests.fuzz.wire import Array, encode_array, numpy_dtype
 
 _FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
@@ -291,6 +292,8 @@ class Generator:
 
     def _operation(self, scope: Scope) -> None:
         name = self._choose(self.operations)
+        if scope.depth and name in MAY_LACK_FACTOR:
+            return  # nobody can ask the other side for the factors within a loop or a branch
         case = self._choose(rows_by_operation()[name])
         op = find_op_def(name)
         assert op is not None

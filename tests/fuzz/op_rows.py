@@ -60,8 +60,17 @@ def _usable(case: OpCase) -> bool:
         return False
     if op.stateful or op.random or not op.outputs:
         return False
+    if case.op in {"AvgPool", "AvgPoolGrad"} and _pools_channels(case):
+        return False
     fixed = [arg.dtype.name for arg in (*op.inputs, *op.outputs) if arg.dtype is not None]
     return not {"resource", "variant"} & set(fixed) and all(a.kind != "func" for a in op.attrs.values())
+
+
+def _pools_channels(case: OpCase) -> bool:
+    """Whether the window has several channels, over which TensorFlow does not average (docs/differences.md)."""
+    return any(
+        case.attrs[name][1 if case.attrs.get("data_format") == "NCHW" else 3] != 1 for name in ("ksize", "strides")
+    )
 
 
 def input_arrays(case: OpCase) -> list[Array | list[Array]]:

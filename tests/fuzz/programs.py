@@ -29,11 +29,13 @@ class Builder:
     Attributes:
         tensors: by reference; None for a gradient that does not exist.
         refusals: class and message of the exception that building a node raised, by the node's id.
+        recover: called after each refusal, to put right what the front end left half done.
     """
 
-    def __init__(self, tf: Any, raw: Any) -> None:
+    def __init__(self, tf: Any, raw: Any, recover: Callable[[], None] = lambda: None) -> None:
         self.tf = tf
         self.raw = raw
+        self.recover = recover
         self.tensors: dict[str, Any] = {}
         self.refusals: dict[str, tuple[str, str]] = {}
         self._variables: dict[str, Any] = {}
@@ -48,6 +50,7 @@ class Builder:
                 continue
             except Exception as error:  # any error is an answer, which the comparison judges
                 self.refusals[node["id"]] = (type(error).__name__, str(error))
+                self.recover()
 
     def _add(self, node: Node) -> None:
         build: Callable[[Node], Any] = getattr(self, f"_{node['kind']}")

@@ -60,8 +60,12 @@ _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
 #: operations that are told the maxima of their data, and of which TensorFlow computes them anew on processors alone
 _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
-#: operations whose gradients are among these
-_GRADIENTS_OF_MAXIMA = {"MaxPoolGradGrad", "MaxPoolGradGradV2"}
+
+#: sums of nothing, for which TensorFlow leaves the memory as it finds it
+_SPARSE_GRADIENT = re.compile(r"SparseSegment(Sum|Mean|SqrtN)Grad")
+
+#: sums of which TensorFlow adds nine terms in single precision, which are not enough far below zero
+_OF_NINE_TERMS = {"Zeta", "Polygamma"}
 
 #: operations for which TensorFlow 2.21 gives no numbers where TensorFlow 1.15 refuses a matrix (docs/differences.md)
 MAY_LACK_FACTOR = {"Cholesky"}
@@ -76,6 +80,9 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
         return np.array(True)
     if operation in _OF_MAXIMA and has_other_maxima(inputs):
         return np.array(True)
+    unlike = _unlike_there(operation, inputs)
+    if unlike is not None:
+        return unlike
     if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
     if operation == "Lu" and inputs[0].dtype.kind == "c":
@@ -96,15 +103,22 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     return wild.reshape(leading + (1,) * (len(shape) - len(leading)))
 
 
+def _unlike_there(operation: str, inputs: list[Array]) -> Array | None:
+    """The elements for which TensorFlow takes another way, or none."""
+    if operation == "SigmoidGrad":  # it multiplies vectors in another order than single numbers
+        with np.errstate(all="ignore"):
+            return np.asarray(~np.isfinite(inputs[0] * (1 - inputs[0])))
+    if _SPARSE_GRADIENT.fullmatch(operation) and inputs[1].size == 0:
+        return np.array(True)
+    if operation in _OF_NINE_TERMS and inputs[1].dtype == np.float32:
+        return np.asarray(inputs[1] < -5)
+    return None
+
+
 def has_other_maxima(inputs: Sequence[Array]) -> bool:
     """Whether an operation that takes data and their maxima first is told maxima that are not among the data."""
     data, maxima = inputs[:2]
     return not np.isin(maxima, data).all()
-
-
-def tells_maxima(operation: str, second: bool) -> bool:
-    """Whether its gradient, or its second-order one, hands the maxima that it is told to one of `_OF_MAXIMA`."""
-    return operation in _GRADIENTS_OF_MAXIMA or (second and operation in _OF_MAXIMA)
 
 
 def lacks_factor(matrices: Array) -> bool:

@@ -67,9 +67,11 @@ class Worker:
         """Builds a program; gives the graph's number, its GraphDef, what was refused, and the tensors' names."""
         graph = self.tf.Graph()
         with graph.as_default():
+            builder = Builder(self.tf, self.raw)
             if self.genuine:
                 self._set_control_flow(program["control_flow_v2"])
-            builder = Builder(self.tf, self.raw)
+                # gradients that it refuses half way leave it within a conditional or a loop
+                builder.recover = lambda: graph._set_control_flow_context(None)
             builder.build(program)
             initializer = self.tf.global_variables_initializer().name
         top = {node["id"] for node in program["nodes"]}

@@ -42,11 +42,11 @@ def zeta(x: Array, q: Array) -> Any:
     """The function of arrays that broadcast: infinite where x is one, or x is even and -q a natural number."""
     x, q = jnp.broadcast_arrays(x, q)
     at_pole = (q <= 0) & (q == jnp.floor(q))
-    even, whole = jnp.mod(x, 2) == 0, x == jnp.floor(x)
+    even, whole = (jnp.mod(x, 2) == 0) | jnp.isinf(x), x == jnp.floor(x)
     far = q < -_DIRECT
     value = jnp.where(far, _far_below_zero(x, jnp.where(far, q, -_DIRECT - 0.5), even), _sum(x, jnp.where(far, 1, q)))
     value = jnp.where((q > 0) | whole, value, np.nan)
-    value = jnp.where(at_pole, jnp.where(even | jnp.isinf(x), np.inf, np.nan), value)
+    value = jnp.where(at_pole, jnp.where(even, np.inf, np.nan), value)
     return jnp.where(x > 1, value, jnp.where(x == 1, np.inf, np.nan)).astype(x.dtype)
 
 
@@ -96,7 +96,8 @@ def _first_terms(x: Array, q: Array) -> tuple[Any, Any, Any, Any]:
         next_at = jnp.where(going, at + 1, at)
         term = jnp.where(going, jnp.power(next_at, -x), term)
         total = jnp.where(going, total + term, total)
-        settled = settled | (going & (jnp.abs(term) <= epsilon * jnp.abs(total)))
+        # below zero terms grow from one to the next: one that is nothing beside the sum says nothing of those to come
+        settled = settled | (going & (next_at > 0) & (jnp.abs(term) <= epsilon * jnp.abs(total)))
         return count + 1, total, next_at, term, settled
 
     first = jnp.power(q, -x)

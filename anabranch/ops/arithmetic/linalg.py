@@ -360,20 +360,33 @@ def _(input: Array, *, full_matrices: bool) -> Any:
 
 @Qr.gradient
 def _(op: Operation, grad_q: Tensor | None, grad_r: Tensor | None) -> Any:
-    q, r = op.outputs
-    shape = op.inputs[0].shape
+    """Of a wide matrix, the square to the left gives q, and q and what is to the right give the rest of r."""
+    a, (q, r) = op.inputs[0], op.outputs
+    shape = a.shape
     rows, columns = (shape[-2].value, shape[-1].value) if shape.ndims is not None else (None, None)
-    if rows is None or columns is None or rows < columns or (op.attrs["full_matrices"] and rows != columns):
+    if rows is None or columns is None or (op.attrs["full_matrices"] and rows > columns):
         raise NotImplementedError(
-            f"the gradient of {op.name} needs at least as many rows as columns, and full_matrices=False unless they "
-            f"are as many; the input has shape {shape}"
+            f"the gradient of {op.name} needs to know the number of rows and columns, and full_matrices=False where "
+            f"there are more rows than columns; the input has shape {shape}"
         )
     grad_q = raw.ZerosLike(q) if grad_q is None else grad_q
     grad_r = raw.ZerosLike(r) if grad_r is None else grad_r
+    if rows >= columns:
+        return _qr_gradient(q, r, grad_q, grad_r)
+    sizes = [rows, columns - rows]
+    (_, right), (square, _), (grad_square, grad_rest) = (
+        raw.SplitV(whole, sizes, -1, num_split=2) for whole in (a, r, grad_r)
+    )
+    grad_q = raw.AddV2(grad_q, product(right, grad_rest, adj_b=True))
+    return raw.ConcatV2([_qr_gradient(q, square, grad_q, grad_square), product(q, grad_rest)], -1)
+
+
+def _qr_gradient(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor) -> Tensor:
+    """The gradient of a matrix with no more columns than rows."""
     by_q, by_r = product(q, grad_q, adj_a=True), product(r, grad_r, adj_b=True)
     skew = _lower(raw.AddV2(raw.Sub(by_q, adjoint(by_q)), raw.Sub(by_r, adjoint(by_r))))
     inside = product(q, raw.AddV2(grad_r, _over_upper(skew, r)))
-    return raw.AddV2(inside, _over_upper(raw.Sub(grad_q, product(q, by_q)), r))
+    return raw.AddV2(inside, _over_upper(raw.Sub(grad_q, product(q, by_q)), r))  # type: ignore[no-any-return]
 
 
 def _over_upper(x: Tensor, r: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
+from anabranch.ops.factories import attach_gradient, binary, unary
 from anabranch.ops.lists.values import TensorList, sum_of_lists
 
 _DIVISIBLE = "{bfloat16, half, float, double, int32, int64}"
@@ -300,8 +300,9 @@ Xlog1py = _zero_safe("Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda x, y: X
 def _pow_gradient(op: Operation, grad: Tensor) -> Any:
     x, y, z = (conj(t) for t in (*op.inputs, op.outputs[0]))
     one, zero_x = raw.OnesLike(y), raw.ZerosLike(x)
-    # x ** (y - 1) may be infinite at x = 0, where y = 0 makes its factor vanish
-    less = raw.SelectV2(raw.Equal(y, raw.ZerosLike(y)), one, Sub(y, one))
+    # x ** (y - 1) is infinite at x = 0, where y = 0 makes its factor vanish
+    constant = raw.LogicalAnd(raw.Equal(x, zero_x), raw.Equal(y, raw.ZerosLike(y)))
+    less = raw.SelectV2(constant, one, Sub(y, one))
     # products from the left: a factor 0 of the gradient keeps what follows from overflowing
     grad_x = Mul(Mul(grad, y), Pow(x, less))
     has_log = raw.NotEqual(x, zero_x) if x.dtype.is_complex else raw.Greater(x, zero_x)
@@ -395,12 +396,12 @@ def _from_result(
 SqrtGrad = _from_result(
     "SqrtGrad",
     lambda y, dy: dy * y.dtype.type(0.5) / y,
-    lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y)),
+    lambda y, dy: RealDiv(RealDiv(Mul(dy, -0.5), y), y),
     zero_stays=True,
 )
 RsqrtGrad = _from_result(
     "RsqrtGrad",
-    lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y),
+    lambda y, dy: dy * y.dtype.type(-0.5) * y * (y * y),
     lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
     zero_stays=True,
 )
@@ -461,7 +462,20 @@ Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_conjugate(TanhGrad
 Asinh = unary("Asinh", lambda xp, x: xp.arcsinh(x), "inexact", divided_by(lambda x, y: Cosh(y)))
 Acosh = unary("Acosh", lambda xp, x: xp.arccosh(x), "inexact", divided_by(lambda x, y: Sinh(y)))
 Atanh = unary("Atanh", lambda xp, x: xp.arctanh(x), "inexact", divided_by(lambda x, y: Sub(1.0, Square(x))))
-Sigmoid = unary_compiled("Sigmoid", jax.lax.logistic, "inexact", _by_conjugate(SigmoidGrad))
+
+
+def _sigmoid(xp: ArrayLibrary, x: Array) -> Any:
+    if xp is not np:
+        return jax.lax.logistic(x)
+    # NumPy computes small floating types in steps that are rounded each; XLA rounds once
+    wide = x.astype(np.result_type(x, np.float32)) if np.dtype(x.dtype).itemsize < 4 else x
+    if np.iscomplexobj(wide):
+        return 1 / (1 + np.exp(-wide))
+    small = np.exp(-np.abs(wide))  # of no positive number, which could overflow
+    return (np.where(wide < 0, small, 1) / (1 + small)).astype(x.dtype)
+
+
+Sigmoid = unary("Sigmoid", _sigmoid, "inexact", _by_conjugate(SigmoidGrad))
 
 Atan2 = define_op("Atan2", "y: T, x: T -> z: T", "T: floating")
 Atan2.shape(shape_rules.broadcast)

@@ -58,6 +58,7 @@ RandomUniform = define_op(
     f"{_SEEDS}, dtype: floating, T: index",
     stateful=True,
     static=("shape",),
+    takes_numpy=True,
 )
 RandomUniform.shape(_shape_input)
 RandomUniform.not_differentiable()
@@ -74,6 +75,7 @@ RandomStandardNormal = define_op(
     f"{_SEEDS}, dtype: floating, T: index",
     stateful=True,
     static=("shape",),
+    takes_numpy=True,
 )
 RandomStandardNormal.shape(_shape_input)
 RandomStandardNormal.not_differentiable()
@@ -90,6 +92,7 @@ TruncatedNormal = define_op(
     f"{_SEEDS}, dtype: floating, T: index",
     stateful=True,
     static=("shape",),
+    takes_numpy=True,
 )
 TruncatedNormal.shape(_shape_input)
 TruncatedNormal.not_differentiable()
@@ -114,6 +117,7 @@ RandomUniformInt = define_op(
     f"{_SEEDS}, Tout: index, T: index",
     stateful=True,
     static=("shape",),
+    takes_numpy=True,
 )
 RandomUniformInt.shape(_shape_input)
 RandomUniformInt.not_differentiable()
@@ -313,7 +317,9 @@ def _(logits: Array, num_samples: Array, *, output_dtype: DType, rng: RandomSour
     return _multinomial(logits, num_samples, rng, output_dtype.as_numpy_dtype, ctx)
 
 
-RandomShuffle = define_op("RandomShuffle", "value: T -> output: T", f"{_SEEDS}, T: any", stateful=True)
+RandomShuffle = define_op(
+    "RandomShuffle", "value: T -> output: T", f"{_SEEDS}, T: any", stateful=True, takes_numpy=True
+)
 RandomShuffle.shape(shape_rules.same_as_first)
 RandomShuffle.not_differentiable()
 
@@ -322,7 +328,7 @@ RandomShuffle.not_differentiable()
 def _(value: Array, *, rng: RandomSource) -> Any:
     if not np.ndim(value):
         return value
-    return jnp.take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
+    return random_bits.library_for(rng).take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
 
 
 def _permutation(count: int, key: RandomSource) -> Any:
@@ -332,8 +338,9 @@ def _permutation(count: int, key: RandomSource) -> Any:
     enough: below 2**20 numbers an expected 1/32 pairs at most.
     """
     width = np.uint64(count.bit_length())
-    numbers = jax.lax.iota(jnp.uint64, count)
-    words = jnp.sort((random_bits.bits64(key, (count,)) << width) | numbers)
+    xp = random_bits.library_for(key)
+    numbers = xp.arange(count, dtype=np.uint64)
+    words = xp.sort((random_bits.bits64(key, (count,)) << width) | numbers)
     return (words & ((np.uint64(1) << width) - np.uint64(1))).astype(jnp.int64)
 
 

@@ -205,10 +205,17 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 def _norm(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
-    if not axes:
+    if not axes and np.dtype(x.dtype).kind not in "iu":
         return xp.abs(x).astype(x.dtype)
+    # whole numbers overflow as TensorFlow's do, even where there is nothing to add a square to
     squares = xp.square(xp.abs(x))
-    return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keep_dims, dtype=squares.dtype))
+    total = xp.sum(squares, axis=axes, keepdims=keep_dims, dtype=squares.dtype)
+    root = xp.sqrt(total)
+    if np.dtype(total.dtype).kind != "i":
+        return root
+    # what becomes of a root that there is not: TensorFlow leaves it to the processor
+    none = np.iinfo(total.dtype).min if total.dtype.itemsize >= 4 else 0
+    return xp.where(total < 0, total.dtype.type(none), root.astype(total.dtype))
 
 
 Sum = _reduction(

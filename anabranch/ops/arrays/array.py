@@ -70,7 +70,11 @@ PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
 
 
 PlaceholderWithDefault = define_op(
-    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape", knows_objects=True
+    "PlaceholderWithDefault",
+    "input: dtype -> output: dtype",
+    "dtype: any, shape: shape",
+    knows_objects=True,
+    takes_numpy=True,
 )
 
 
@@ -273,11 +277,25 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
             raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}")
         return target
     rest = int(np.prod([d for d in dims if d is not None], dtype=np.int64))
-    if dims.count(None) > 1 or rest == 0:
+    if dims.count(None) > 1:
         return target
+    if rest == 0:
+        wanted = ctx.constant("shape")
+        inputs = tuple(d for d in tensor.dims_tuple or () if d is not None)
+        return target if wanted is None or known else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
     if known % rest:
         raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}: no multiple of {rest}")
     return TensorShape([known // rest if d is None else d for d in dims])
+
+
+def _closed(shape: tuple[int, ...], size: int, wanted: list[int]) -> list[int]:
+    """The sizes with what -1 stands for. Where nothing is wanted of nothing, the sizes that are not 0 are compared."""
+    rest = [d for d in wanted if d != -1]
+    if size == 0 and 0 in rest:
+        count, fixed = (int(np.prod([d for d in sizes if d], dtype=np.int64)) for sizes in (shape, rest))
+        return [count // fixed if d == -1 else d for d in wanted]
+    fixed = int(np.prod(rest, dtype=np.int64))
+    return wanted if fixed == 0 or size % fixed else [size // fixed if d == -1 else d for d in wanted]
 
 
 @Reshape.kernel
@@ -285,10 +303,10 @@ def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -
     wanted = [int(d) for d in np.asarray(shape)]
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
-    fixed = int(np.prod([d for d in wanted if d != -1], dtype=np.int64))
-    size = int(np.prod(np.shape(tensor), dtype=np.int64))
-    fits = size == fixed if -1 not in wanted else (fixed != 0 and size % fixed == 0)
     shape = tuple(np.shape(tensor))
+    size = int(np.prod(shape, dtype=np.int64))
+    wanted = _closed(shape, size, wanted)
+    fits = size == int(np.prod(wanted, dtype=np.int64)) and -1 not in wanted
     ctx.check(fits, f"input to reshape has shape {shape} and {size} values, which cannot take the shape {wanted}")
     return xp.reshape(tensor, wanted)
 

@@ -125,28 +125,35 @@ def _segment_extreme_gradient(op: Operation, grad: Tensor) -> Any:
 
 def _segment_prod_gradient(op: Operation, grad: Tensor) -> Any:
     data, ids = op.inputs
-    zero = raw.Equal(data, raw.ZerosLike(data))
-    safe = raw.Select(zero, raw.OnesLike(data), data)
-    zeros = SegmentSum(raw.Cast(zero, DstT=data.dtype), ids)
-    product = SegmentProd(safe, ids)
-    gathered = [raw.GatherV2(t, ids, 0) for t in (grad, product, zeros)]
-    return _product_of_others(gathered[0], gathered[1], gathered[2], zero, safe), None
+    others = _product_of_others(
+        data,
+        lambda x: raw.GatherV2(SegmentProd(x, ids), ids, 0),
+        lambda x: raw.GatherV2(SegmentSum(x, ids), ids, 0),
+    )
+    return raw.Mul(raw.GatherV2(grad, ids, 0), others), None
 
 
-def _product_of_others(grad: Tensor, product: Tensor, zeros: Tensor, zero: Tensor, safe: Tensor) -> Tensor:
-    """The gradient times the product of the other elements of the segment.
+def _product_of_others(data: Tensor, product: Callable[..., Tensor], total: Callable[..., Tensor]) -> Tensor:
+    """For each element the product of the other elements of its segment, which can be differentiated in turn.
+
+    What divides is never zero: the zeros are multiplied by themselves. Their product is nothing, but its derivatives
+    are not. Of two zeros in a segment, each one's other is their sum without itself; the product of more is nothing
+    and has no derivative.
 
     Args:
-        product: of the elements of the segment that are not zero.
-        zeros: how many of them are zero.
-        zero: whether this element is.
-        safe: the element, or 1 where it is zero.
+        product: for each element the product of a tensor over its segment.
+        total: the same of sums.
     """
-    none = raw.ZerosLike(grad)
-    no_zero = raw.Equal(zeros, raw.ZerosLike(zeros))
-    only_zero = raw.LogicalAnd(zero, raw.Equal(zeros, raw.OnesLike(zeros)))
-    result: Tensor = raw.Mul(
-        grad, raw.Select(no_zero, raw.RealDiv(product, safe), raw.Select(only_zero, product, none))
+    none, one = raw.ZerosLike(data), raw.OnesLike(data)
+    zero = raw.Equal(data, none)
+    safe, zeros = raw.Select(zero, one, data), raw.Select(zero, data, one)
+    rest = product(safe)
+    count = total(raw.Cast(zero, DstT=data.dtype))
+    other_zero = raw.Sub(total(raw.Select(zero, data, none)), data)
+    two = raw.Select(raw.Equal(count, raw.AddV2(one, one)), other_zero, none)
+    other_zeros = raw.Select(raw.Equal(count, one), one, two)
+    result: Tensor = raw.Select(
+        zero, raw.MulNoNan(rest, other_zeros), raw.MulNoNan(raw.RealDiv(rest, safe), product(zeros))
     )
     return result
 
@@ -255,12 +262,12 @@ def _unsorted_extreme_gradient(op: Operation, grad: Tensor) -> Any:
 
 def _unsorted_prod_gradient(op: Operation, grad: Tensor) -> Any:
     data, ids, segments = op.inputs
-    zero = raw.Equal(data, raw.ZerosLike(data))
-    safe = raw.Select(zero, raw.OnesLike(data), data)
-    zeros = UnsortedSegmentSum(raw.Cast(zero, DstT=data.dtype), ids, segments)
-    product = UnsortedSegmentProd(safe, ids, segments)
-    gathered = [_gather_rows(t, ids) for t in (grad, product, zeros)]
-    return _product_of_others(gathered[0], gathered[1], gathered[2], zero, safe), None, None
+    others = _product_of_others(
+        data,
+        lambda x: _gather_rows(UnsortedSegmentProd(x, ids, segments), ids),
+        lambda x: _gather_rows(UnsortedSegmentSum(x, ids, segments), ids),
+    )
+    return raw.Mul(_gather_rows(grad, ids), others), None, None
 
 
 UnsortedSegmentSum = _unsorted_segments(

@@ -438,11 +438,15 @@ def _(
 
 
 @StridedSliceGrad.kernel
-def _(shape: Array, begin: Array, end: Array, strides: Array, dy: Array, *, ctx: GraphContext) -> Any:
+def _(shape: Array, begin: Array, end: Array, strides: Array, dy: Array, *, ctx: GraphContext, xp: ArrayLibrary) -> Any:
     dims = tuple(int_list(shape))
     region = _region(ctx, dims, begin, end, strides)
     if list(np.shape(dy)) != region.shape:
         raise ValueError(f"the slice has shape {region.shape}, the gradient {list(np.shape(dy))}")
+    if xp is np and not region.traced:
+        grown = np.zeros(dims, dy.dtype)
+        grown[tuple(map(_as_slice, region.ranges))] = np.reshape(dy, region.sizes)
+        return grown
     part = jnp.reshape(dy, region.sizes)
     back = [axis for axis, r in enumerate(region.ranges) if r.step < 0]
     part = lax.rev(part, back) if back else part

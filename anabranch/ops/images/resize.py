@@ -416,10 +416,8 @@ def _(op: Operation, grad: Tensor) -> Any:
         to_image = CropAndResizeGradImage(
             grad, boxes, box_ind, raw.Shape(image), T=image.dtype, method=op.attrs["method"]
         )
-    to_boxes = None
-    if op.attrs["method"] == b"bilinear":
-        to_boxes = CropAndResizeGradBoxes(grad, image, boxes, box_ind)
-    return to_image, to_boxes, None, None
+    # to choose the nearest pixel has no gradient for where the box lies: TensorFlow takes that of interpolation for it
+    return to_image, CropAndResizeGradBoxes(grad, image, boxes, box_ind), None, None
 
 
 CropAndResizeGradImage = define_op(

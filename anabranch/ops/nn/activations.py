@@ -198,11 +198,6 @@ def _softplus(xp: ArrayLibrary, c: Array, x: Array) -> Any:
     return xp.maximum(x, c(0)) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def _sigmoid(xp: ArrayLibrary, c: Array, x: Array) -> Any:
-    small = xp.exp(-xp.abs(x))
-    return xp.where(x >= c(0), c(1), small) / (c(1) + small)
-
-
 def _softplus_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     incoming, x = op.inputs
     slope = raw.Sigmoid(x)
@@ -221,7 +216,7 @@ def _softsign_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor
 
 Softplus = _activation("Softplus", _softplus, "floating", lambda op, grad: raw.SoftplusGrad(grad, op.inputs[0]))
 SoftplusGrad = _activation_grad(
-    "SoftplusGrad", lambda xp, c, g, x: g * _sigmoid(xp, c, x), "floating", _softplus_grad_gradient
+    "SoftplusGrad", lambda xp, c, g, x: g / (c(1) + xp.exp(-x)), "floating", _softplus_grad_gradient
 )
 Softsign = _activation(
     "Softsign",
@@ -433,8 +428,13 @@ def _top_k_shape(shape: TensorShape, k: int | None) -> tuple[TensorShape, Tensor
     return result, result
 
 
-def _top_k(input: Array, k: int) -> tuple[Any, Any]:
+def _top_k(input: Array, k: int, xp: ArrayLibrary) -> tuple[Any, Any]:
     """The k largest of each row; of equals, among which are both zeros, the first."""
+    if xp is np:
+        # the order of the last from the last is that of the first from the first: a stable sort keeps equals in order
+        rising = np.argsort(input[..., ::-1], axis=-1, kind="stable")
+        chosen = input.shape[-1] - 1 - rising[..., ::-1][..., :k]
+        return np.take_along_axis(input, chosen, axis=-1), chosen
     if np.dtype(input.dtype).kind in "iu":
         values, indices = lax.top_k(input, k)
         return values, indices
@@ -472,8 +472,8 @@ def _(input: TensorShape, *, k: int) -> tuple[TensorShape, TensorShape]:
 
 
 @TopK.kernel
-def _(input: Array, *, k: int) -> Any:
-    values, indices = _top_k(input, k)
+def _(input: Array, *, k: int, xp: ArrayLibrary) -> Any:
+    values, indices = _top_k(input, k, xp)
     return values, indices.astype(np.int32)
 
 
@@ -496,10 +496,10 @@ def _(input: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> tuple[TensorS
 
 
 @TopKV2.kernel
-def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext) -> Any:
+def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     count = int(k)
     ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
-    values, indices = _top_k(input, max(0, min(count, input.shape[-1])))
+    values, indices = _top_k(input, max(0, min(count, input.shape[-1])), xp)
     return values, indices.astype(index_type.as_numpy_dtype)
 
 

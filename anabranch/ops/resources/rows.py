@@ -18,10 +18,42 @@ from anabranch.core.arrays import Array
 from anabranch.graph.kernel_contexts import StepTracingContext
 
 
+def library_of(*values: Array) -> Any:
+    """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
+    return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
+
+
 def guarded(ctx: StepTracingContext, indices: Array, size: int) -> Any:
     """`indices`, or beyond the end (`size`) when a check of the island does not hold."""
-    wide = jnp.asarray(indices).astype(jnp.int64)
+    wide = library_of(indices).asarray(indices).astype(np.int64)
     return wide if ctx.guard is None else jnp.where(ctx.guard, wide, np.int64(size))
+
+
+#: what `with_rows` does with the rows of a table -> the same in NumPy, with repeated rows one after the other
+_IN_NUMPY: dict[str, np.ufunc] = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def with_rows(how: str, table: Array, at: Array | tuple[Array, ...], updates: Array, unique: bool = False) -> Any:
+    """The table with some elements changed; those beyond its end are dropped.
+
+    Args:
+        how: "set", "add", "multiply", "min" or "max".
+        at: indices along the leading dimensions, none negative.
+        updates: one value for each index.
+        unique: no index is there twice.
+    """
+    if library_of(table) is jnp or library_of(*(at if isinstance(at, tuple) else (at,)), updates) is jnp:
+        change = getattr(jnp.asarray(table).at[at], how)
+        return change(updates, mode="drop", unique_indices=unique)
+    columns = at if isinstance(at, tuple) else (at,)
+    inside = np.all([column < size for column, size in zip(columns, table.shape, strict=False)], axis=0)
+    kept = tuple(column[inside] for column in columns)
+    new = table.copy()
+    if how == "set":
+        new[kept] = updates[inside]
+    else:
+        _IN_NUMPY[how].at(new, kept, updates[inside])
+    return new
 
 
 def combined_rows(
@@ -40,21 +72,23 @@ def combined_rows(
         [n, ...]: the combined values, anything at repetitions.
     """
     count = indices.shape[0]
-    indices = indices.astype(jnp.int64)
-    unused = np.int64(size) + jax.lax.iota(jnp.int64, count)
+    xp = library_of(indices, values)
+    indices = indices.astype(np.int64)
+    unused = np.int64(size) + xp.arange(count, dtype=np.int64)
     if count <= 1:
-        return jnp.where(indices < size, indices, unused), values
+        return xp.where(indices < size, indices, unused), values
     # One sort of index and position packed into a word is several times faster than an argsort.
     width = count.bit_length()
-    packed = jnp.sort((indices << width) | jax.lax.iota(jnp.int64, count))
+    packed = xp.sort((indices << width) | xp.arange(count, dtype=np.int64))
     distinct, values = packed >> width, values[packed & (2**width - 1)]
-    is_first = jnp.concatenate([jnp.ones((1,), bool), distinct[1:] != distinct[:-1]])
-    group = jax.lax.cummax(jnp.where(is_first, jax.lax.iota(jnp.int64, count), 0))
-    rows = jnp.where(is_first & (distinct < size), distinct, unused)
+    is_first = xp.concatenate([xp.ones((1,), bool), distinct[1:] != distinct[:-1]])
+    starts = xp.where(is_first, xp.arange(count, dtype=np.int64), 0)
+    group = np.maximum.accumulate(starts) if xp is np else jax.lax.cummax(starts)
+    rows = xp.where(is_first & (distinct < size), distinct, unused)
     return rows, _combined(values, group, is_first, combine)
 
 
 def _combined(values: Array, group: Array, is_first: Array, combine: Callable[[Any, Any], Any]) -> Any:
     """At the first position of each group the combination of all its values."""
-    at = values.at[jnp.where(is_first, values.shape[0], group)]
-    return at.add(values, mode="drop") if combine is jnp.add else at.multiply(values, mode="drop")
+    beyond = library_of(is_first, group).where(is_first, values.shape[0], group)
+    return with_rows("add" if combine is jnp.add else "multiply", values, beyond, values)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.arrays import Array
@@ -21,7 +20,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops.arrays.gather_scatter import check_indices
-from anabranch.ops.resources.rows import combined_rows, guarded
+from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows
 from anabranch.ops.resources.variables import handle_shape
 
 #: (slots and variable, hyperparameters and gradient, attributes, each by name) -> new values by name
@@ -63,16 +62,16 @@ def _input(name: str) -> str:
     return f"{name}: " + {"indices": "Tindices", "global_step": "int64"}.get(name, "T")
 
 
-def _define(name: str, handles: list[str], rest: list[str], attrs: str, dense: bool) -> OpFunction:
+def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> OpFunction:
     inputs = [*(f"{h}: resource" for h in handles), *map(_input, rest)]
     signature = f"{', '.join(inputs)} ->"
-    op = define_op(name, signature, attrs, stateful=True, reads=handles, writes=handles, takes_numpy=dense)
+    op = define_op(name, signature, attrs, stateful=True, reads=handles, writes=handles, takes_numpy=True)
     op.not_differentiable()
     return op
 
 
 def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
-    op = _define(name, handles, rest, attrs, True)
+    op = _define(name, handles, rest, attrs)
     gradient = len(handles) + rest.index("grad" if "grad" in rest else "delta")
 
     @op.shape
@@ -99,7 +98,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
 
 
 def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
-    op = _define(name, handles, rest, attrs, False)
+    op = _define(name, handles, rest, attrs)
 
     @op.shape
     def _(*shapes: TensorShape, ctx: ShapeContext) -> tuple[()]:
@@ -115,19 +114,20 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
     def _(*inputs: Array, ctx: StepTracingContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
-        tables = {h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()}
+        tables = {h: ctx.read(resource) for h, resource in resources.items()}
         indices, grad, size = values.pop("indices"), values["grad"], tables[handles[0]].shape[0]
+        xp = library_of(indices, grad, *tables.values())
         _check_like_variable(tables, handles, (size, *np.shape(grad)[1:]))
         _check_scalars(values, rest)
         if np.shape(indices) != np.shape(grad)[:1]:
             raise ValueError(
                 f"grad has {np.shape(grad)[0]} rows, indices have shape {np.shape(indices)}; they must agree"
             )
-        check_indices(ctx, indices, size, jnp)
-        rows, values["grad"] = combined_rows(guarded(ctx, indices, size), jnp.asarray(grad), size)
-        values.update({h: jnp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
+        check_indices(ctx, indices, size, xp)
+        rows, values["grad"] = combined_rows(guarded(ctx, indices, size), xp.asarray(grad), size)
+        values.update({h: xp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
         for handle, new in _call(rule, values, ctx, lambda _, new: new).items():
-            changed = tables[handle].at[rows].set(new, mode="drop", unique_indices=True)
+            changed = with_rows("set", tables[handle], rows, new, unique=True)
             ctx.write(resources[handle], changed, guarded=True)
 
 
@@ -157,13 +157,8 @@ def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept:
 _RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
 
 
-def _library(*values: Array) -> Any:
-    """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
-    return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
-
-
 def _sqrt(value: Array) -> Any:
-    return _library(value).sqrt(value)
+    return library_of(value).sqrt(value)
 
 
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
@@ -173,7 +168,7 @@ def _gradient_descent(kept: Kept, var: Array, alpha: Array, delta: Array) -> dic
 
 def _shrunk(values: Array, l1: Array) -> Any:
     """Soft thresholding: what lies within `l1` of zero becomes zero, the rest moves towards zero by `l1`."""
-    xp = _library(values, l1)
+    xp = library_of(values, l1)
     return xp.sign(values) * xp.maximum(xp.abs(values) - l1, np.zeros((), values.dtype))
 
 
@@ -246,7 +241,7 @@ def _adagrad_da(
 ) -> dict[str, Any]:
     """Dual averaging: the variable follows from the accumulated gradients alone."""
     total, squares = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
-    step = _library(global_step).asarray(global_step).astype(var.dtype)
+    step = library_of(global_step).asarray(global_step).astype(var.dtype)
     new = -lr * _shrunk(total, l1 * step) / (l2 * step * lr + _sqrt(squares))
     return {"var": new, "gradient_accumulator": total, "gradient_squared_accumulator": squares}
 
@@ -339,7 +334,7 @@ def _amsgrad(
     rate = lr * _sqrt(1 - beta2_power) / (1 - beta1_power)
     m = kept("m", m + (grad - m) * (1 - beta1))
     v = kept("v", v + (grad * grad - v) * (1 - beta2))
-    vhat = kept("vhat", _library(vhat, v).maximum(vhat, v))
+    vhat = kept("vhat", library_of(vhat, v).maximum(vhat, v))
     return {"var": var - m * rate / (_sqrt(vhat) + epsilon), "m": m, "v": v, "vhat": vhat}
 
 
@@ -356,7 +351,7 @@ def _ada_max(
     grad: Array,
 ) -> dict[str, Any]:
     m = kept("m", m + (grad - m) * (1 - beta1))
-    v = kept("v", _library(v, beta2, grad).maximum(v * beta2, abs(grad)))
+    v = kept("v", library_of(v, beta2, grad).maximum(v * beta2, abs(grad)))
     return {"var": var - lr / (1 - beta1_power) * (m / (v + epsilon)), "m": m, "v": v}
 
 
@@ -380,7 +375,7 @@ def _power(values: Array, exponent: Array) -> Any:
     """`values` ** -`exponent`; the exponent that everybody uses, -0.5, costs a square root instead."""
     if isinstance(exponent, np.ndarray) and exponent == -0.5:
         return _sqrt(values)
-    return _library(values, exponent).power(values, -exponent)
+    return library_of(values, exponent).power(values, -exponent)
 
 
 def _ftrl(
@@ -418,7 +413,7 @@ _optimizer("FtrlV2", "var accum linear", "grad lr l1 l2 l2_shrinkage lr_power", 
 def _agreement(m: Array, beta: Array, grad: Array) -> tuple[Any, Any]:
     """The new moving average of the gradient, and the sign of its product with the gradient."""
     m = m * beta + grad * (1 - beta)
-    return m, _library(grad).sign(grad) * _library(m).sign(m)
+    return m, library_of(grad).sign(grad) * library_of(m).sign(m)
 
 
 def _add_sign(
@@ -432,7 +427,7 @@ def _power_sign(
     kept: Kept, var: Array, m: Array, lr: Array, logbase: Array, sign_decay: Array, beta: Array, grad: Array
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
-    return {"var": var - lr * _library(logbase, sign_decay, sign).exp(logbase * sign_decay * sign) * grad, "m": m}
+    return {"var": var - lr * library_of(logbase, sign_decay, sign).exp(logbase * sign_decay * sign) * grad, "m": m}
 
 
 _optimizer("AddSign", "var m", "lr alpha sign_decay beta grad", _add_sign, sparse=False)

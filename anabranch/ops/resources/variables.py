@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.gather_scatter import check_indices, check_updates
-from anabranch.ops.resources.rows import combined_rows, guarded
+from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows
 
 VarHandleOp = define_op(
     "VarHandleOp",
@@ -122,6 +123,7 @@ def _assign_update(name: str, update: Callable[[Array, Array], Array]) -> Any:
         stateful=True,
         reads=("resource",),
         writes=("resource",),
+        takes_numpy=True,
     )
 
     @op.shape
@@ -203,6 +205,7 @@ ResourceCountUpTo = define_op(
     stateful=True,
     reads=("resource",),
     writes=("resource",),
+    takes_numpy=True,
 )
 ResourceCountUpTo.shape(shape_rules.scalar)
 ResourceCountUpTo.not_differentiable()
@@ -223,6 +226,7 @@ ResourceGather = define_op(
     "batch_dims: int = 0, validate_indices: bool = True, dtype: any, Tindices: index",
     stateful=True,
     reads=("resource",),
+    takes_numpy=True,
 )
 
 
@@ -237,10 +241,12 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Shap
 
 @ResourceGather.kernel
 def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: OperationContext) -> Any:
-    table = jnp.asarray(ctx.read(resource))
-    check_indices(ctx, indices, table.shape[batch_dims], jnp)
+    table = ctx.read(resource)
+    xp = library_of(table, indices)
+    table = xp.asarray(table)
+    check_indices(ctx, indices, table.shape[batch_dims], xp)
     if batch_dims == 0:
-        return jnp.take(table, indices, axis=0, mode="clip")
+        return xp.take(table, indices, axis=0, mode="clip")
     leading = np.ix_(*(np.arange(n) for n in np.shape(indices)[:batch_dims]))
     ones = (1,) * (np.ndim(indices) - batch_dims)
     return table[(*(i.reshape(i.shape + ones) for i in leading), indices)]
@@ -270,6 +276,7 @@ ResourceGatherNd = define_op(
     "dtype: any, Tindices: index",
     stateful=True,
     reads=("resource",),
+    takes_numpy=True,
 )
 
 
@@ -286,7 +293,8 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 
 @ResourceGatherNd.kernel
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
-    table = jnp.asarray(ctx.read(resource))
+    table = ctx.read(resource)
+    table = library_of(table, indices).asarray(table)
     _check_index_vectors(ctx, indices, table.shape)
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
 
@@ -305,11 +313,12 @@ def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int,
     depth = np.shape(indices)[-1]
     if depth > len(dims):
         raise ValueError(f"index vectors of {depth} elements are too long for a variable of shape {list(dims)}")
-    flat = jnp.reshape(jnp.asarray(indices), (-1, depth))
+    xp = library_of(indices)  # known indices are checked here and now
+    flat = xp.reshape(indices, (-1, depth))
     if flat.size == 0:
         return
-    valid = jnp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
-    at = jnp.argmin(valid)
+    valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
+    at = xp.argmin(valid)
     ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, flat[at])
 
 
@@ -317,24 +326,26 @@ def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int,
 def _divided(table: Array, indices: Array, updates: Array) -> Any:
     """Repeated rows are divided by the product of their updates; the rest of the table is not touched."""
     rows, divisors = combined_rows(indices, updates, table.shape[0], jnp.multiply)
-    quotients = _quotient(jnp.take(table, rows, axis=0, mode="clip"), divisors)
-    return table.at[rows].set(quotients, mode="drop", unique_indices=True)
+    xp = library_of(table, rows)
+    quotients = _quotient(xp.take(table, rows, axis=0, mode="clip"), divisors)
+    return with_rows("set", table, rows, quotients, unique=True)
 
 
 def _quotient(values: Array, divisors: Array) -> Any:
     if jnp.issubdtype(values.dtype, jnp.integer):
-        return jnp.sign(values) * jnp.sign(divisors) * (abs(values) // abs(divisors))
+        xp = library_of(values, divisors)
+        return xp.sign(values) * xp.sign(divisors) * (abs(values) // abs(divisors))
     return values / divisors
 
 
 #: what each scatter does with the rows of a table: (table, indices, updates) -> table
 _ROW_UPDATES: dict[str, Any] = {
-    "Update": lambda table, at, updates: table.at[at].set(updates, mode="drop"),
-    "Add": lambda table, at, updates: table.at[at].add(updates, mode="drop"),
-    "Sub": lambda table, at, updates: table.at[at].add(-updates, mode="drop"),
-    "Mul": lambda table, at, updates: table.at[at].multiply(updates, mode="drop"),
-    "Min": lambda table, at, updates: table.at[at].min(updates, mode="drop"),
-    "Max": lambda table, at, updates: table.at[at].max(updates, mode="drop"),
+    "Update": partial(with_rows, "set"),
+    "Add": partial(with_rows, "add"),
+    "Sub": lambda table, at, updates: with_rows("add", table, at, -updates),
+    "Mul": partial(with_rows, "multiply"),
+    "Min": partial(with_rows, "min"),
+    "Max": partial(with_rows, "max"),
     "Div": _divided,
 }
 
@@ -348,6 +359,7 @@ def _row_scatter(how: str) -> Any:
         stateful=True,
         reads=("resource",),
         writes=("resource",),
+        takes_numpy=True,
     )
 
     @op.shape
@@ -362,16 +374,18 @@ def _row_scatter(how: str) -> Any:
 
     @op.kernel
     def _(resource: ResourceHandle, indices: Array, updates: Array, *, ctx: StepTracingContext) -> None:
-        table = jnp.asarray(ctx.read(resource))
-        check_indices(ctx, indices, table.shape[0], jnp)
-        at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
+        table = ctx.read(resource)
+        xp = library_of(table, indices, updates)
+        table = xp.asarray(table)
+        check_indices(ctx, indices, table.shape[0], xp)
+        at = guarded(ctx, xp.ravel(indices), table.shape[0])
         wanted = (*np.shape(indices), *table.shape[1:])
         if np.shape(updates) not in ((), wanted):
             raise ValueError(
                 f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, "
                 f"got {[*np.shape(updates)]}"
             )
-        rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
+        rows = xp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
 
     return op.not_differentiable()
@@ -394,6 +408,7 @@ def _element_scatter(how: str) -> Any:
         stateful=True,
         reads=("ref",),
         writes=("ref",),
+        takes_numpy=True,
     )
 
     @op.shape
@@ -405,15 +420,17 @@ def _element_scatter(how: str) -> Any:
     def _(
         ref: ResourceHandle, indices: Array, updates: Array, *, bad_indices_policy: bytes, ctx: StepTracingContext
     ) -> None:
-        table = jnp.asarray(ctx.read(ref))
+        table = ctx.read(ref)
+        xp = library_of(table, indices, updates)
+        table = xp.asarray(table)
         if bad_indices_policy != b"IGNORE":
             _check_index_vectors(ctx, indices, table.shape)
         check_updates(TensorShape(table.shape), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
-        columns = [jnp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
+        columns = [xp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
         # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
-        beyond = [jnp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
+        beyond = [xp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
         if not beyond:
-            ctx.write(ref, _ROW_UPDATES[how](table[None], jnp.zeros(updates.shape[:1], np.int32), updates)[0])
+            ctx.write(ref, _ROW_UPDATES[how](table[None], xp.zeros(updates.shape[:1], np.int32), updates)[0])
             return
         at = (guarded(ctx, beyond[0], table.shape[0]), *beyond[1:])
         ctx.write(ref, _ROW_UPDATES[how](table, at, updates), guarded=True)

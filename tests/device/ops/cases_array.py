@@ -84,6 +84,8 @@ SHAPES = [
     OpCase("Reshape", (X, ints(4, -1)), error=errors.InvalidArgumentError, label="remainder"),
     OpCase("Reshape", (X, ints(-1, -1)), error=errors.InvalidArgumentError, label="two open"),
     OpCase("Reshape", (real(0, 3), ints(0, 7)), oracle=lambda x, s: x.reshape(0, 7), label="empty"),
+    OpCase("Reshape", (real(3, 0), ints(-1, 0)), oracle=lambda x, s: x.reshape(3, 0), label="empty, open"),
+    OpCase("Reshape", (real(2, 0, 6), ints(5, 0, -1)), oracle=lambda x, s: x.reshape(5, 0, 2), label="remainder of 0"),
     *[
         OpCase("ExpandDims", (X, np.int32(d)), oracle=lambda x, d: np.expand_dims(x, int(d)), order=2, label=str(d))
         for d in (0, 1, -1, -3)

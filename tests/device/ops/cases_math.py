@@ -146,6 +146,7 @@ ARITHMETIC = [
     ),
     OpCase("Add", (X, np.ones(4, np.float32)), error=errors.InvalidArgumentError, label="shapes do not fit"),
     OpCase("Pow", (np.float32([0, 0, 2]), np.float32([0, 2, 0])), oracle=np.power, differentiate=(0,), label="at zero"),
+    OpCase("Pow", (np.float64([2, 0.5]), np.float64([0, 1])), oracle=np.power, order=2, label="by zero"),
     OpCase(
         "MulNoNan",
         (np.float32([np.nan, np.inf, 2]), np.float32([0, 0, 3])),
@@ -267,9 +268,25 @@ def zeta_below(x: int, q: Any) -> Any:
 
 #: as both sides have it: TensorFlow 2.21, and here
 ZETA_ENDS = (
-    np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2]),
-    np.float64([1, 0, 1, 0, 0, 0, -1, -1.5, 1, np.inf, 1, 1, 0, -4, -1e-30]),
-    np.float64([np.inf, np.inf, *[np.nan] * 2, np.inf, np.nan, np.inf, *[np.nan] * 2, 0, 1, 1, *[np.nan] * 2, 1e60]),
+    np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2, 1e30, np.inf]),
+    np.float64([1, 0, 1, 0, 0, 0, -1, -1.5, 1, np.inf, 1, 1, 0, -4, -1e-30, -2.2, -1000.5]),
+    np.float64(
+        [
+            np.inf,
+            np.inf,
+            *[np.nan] * 2,
+            np.inf,
+            np.nan,
+            np.inf,
+            *[np.nan] * 2,
+            0,
+            1,
+            1,
+            *[np.nan] * 2,
+            1e60,
+            *[np.inf] * 2,
+        ]
+    ),
 )
 BELOW = np.float64([-0.25, -1.5, -9.75, -20.5, -499.25, -500.75, -1234.125])
 GAMMA_ENDS = (
@@ -394,5 +411,9 @@ NO_GRADIENT = [
     )
     for op in ("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad")
 ]
+#: the order of multiplications decides what overflows
+FAR_GRADIENTS = [
+    OpCase("RsqrtGrad", (np.float32([1e15]), np.float32([1e-30])), expected=[-5e14], gradient=False, label="far"),
+]
 
-CASES = [*NO_GRADIENT, *ARITHMETIC, *ELEMENTARY, *SPECIAL_FUNCTIONS, *COMPLEX_NUMBERS, *CONVERSIONS]
+CASES = [*NO_GRADIENT, *ARITHMETIC, *ELEMENTARY, *SPECIAL_FUNCTIONS, *COMPLEX_NUMBERS, *CONVERSIONS, *FAR_GRADIENTS]

@@ -97,6 +97,12 @@ REDUCTIONS = [
     of_type("Min", np.min, I, "int32"),
     of_type("EuclideanNorm", lambda x, axis: np.trunc(norm(x, axis)), I, "int32"),
     of_type("EuclideanNorm", norm, Z, "complex64"),
+    # squares overflow as in TensorFlow: 255 ** 2 is 1, and 300 ** 2 less than nothing
+    OpCase(
+        "EuclideanNorm", (np.uint8([255, 200, 3]), np.int32([])), expected=np.uint8([1, 8, 3]), label="uint8, no axes"
+    ),
+    OpCase("EuclideanNorm", (np.int16([200, 0]), 0), expected=np.int16(0), label="int16, overflow"),
+    OpCase("EuclideanNorm", (np.int32([[46000] * 2, [3, 4]]), 1), expected=np.int32([-(2**31), 5]), label="overflow"),
     OpCase("Prod", (WITH_ZEROS, 1), oracle=lambda x, _: np.prod(x, axis=1), label="zeros"),
     OpCase("Prod", (WITH_ZEROS, np.int32([0, 1])), oracle=lambda x, _: np.prod(x), label="many zeros"),
     OpCase("Sum", (EMPTY, 1), oracle=lambda x, _: np.sum(x, axis=1), label="empty"),
