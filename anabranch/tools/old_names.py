@@ -19,23 +19,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
+
+from anabranch.compat.private.inspection import ArgSpec
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
     "MappingView MutableMapping MutableSequence MutableSet Sequence Set Sized ValuesView"
 )
-
-
-class ArgSpec(NamedTuple):
-    """What `inspect.getargspec` returned."""
-
-    args: list[str]
-    varargs: str | None
-    keywords: str | None
-    defaults: tuple[Any, ...] | None
 
 
 def _getargspec(function: Callable[..., object]) -> ArgSpec:

@@ -8,6 +8,7 @@ private module without a counterpart is a ModuleNotFoundError.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -23,6 +24,7 @@ from anabranch.core import absent_names
 from anabranch.core.registry import find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
+from anabranch.tools.private_modules import PRIVATE_MODULES
 
 ROOT: Final = "tensorflow"
 #: the version of the interface, which programs compare with
@@ -30,164 +32,6 @@ API_VERSION: Final = "1.15.5"
 #: spellings of the public interface as a whole, the longest first
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
 
-#: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames.
-PRIVATE_MODULES: Final[dict[str, str]] = {
-    "python.client.device_lib": "anabranch.tools.device_lib",
-    "python.client.session": "tf",
-    "python.client.timeline": "anabranch.runtime.timeline",
-    "python.data": "tf.data",
-    "python.data.experimental": "tf.data.experimental",
-    "python.data.ops.dataset_ops": "tf.data",
-    "python.data.ops.iterator_ops": "tf.data",
-    "python.data.ops.readers": "tf.data",
-    "python.framework.common_shapes": "anabranch.core.shapes",
-    "python.framework.constant_op": "tf",
-    "python.framework.dtypes": "anabranch.core.dtypes tf",
-    "python.framework.errors": "tf.errors",
-    "python.framework.errors_impl": "tf.errors",
-    "python.framework.function": "tf",
-    "python.framework.graph_util": "tf.graph_util",
-    "python.framework.graph_util_impl": "tf.graph_util",
-    "python.framework.importer": "tf",
-    "python.framework.ops": "tf anabranch.frontend.framework",
-    "python.framework.random_seed": "anabranch.frontend.framework",
-    "python.framework.sparse_tensor": "tf",
-    "python.framework.tensor_shape": "anabranch.core.shapes tf",
-    "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
-    "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
-    "python.layers.base": "anabranch.frontend.layers.base tf.layers",
-    "python.layers.convolutional": "anabranch.frontend.layers.convolutional tf.layers",
-    "python.layers.core": "anabranch.frontend.layers.core tf.layers",
-    "python.layers.layers": "tf.layers",
-    "python.layers.normalization": "anabranch.frontend.layers.normalization tf.layers",
-    "python.layers.pooling": "anabranch.frontend.layers.pooling tf.layers",
-    "python.layers.utils": "anabranch.frontend.layers.utils",
-    "python.lib.io.file_io": "tf.io.gfile anabranch.io.gfile",
-    "python.lib.io.tf_record": "tf.python_io",
-    "python.ops.array_ops": "tf anabranch.frontend.arrays.shapes",
-    "python.ops.candidate_sampling_ops": "tf.nn",
-    "python.ops.check_ops": "tf tf.debugging",
-    "python.ops.clip_ops": "tf",
-    "python.ops.confusion_matrix": "tf",
-    "python.ops.control_flow_ops": (
-        "tf anabranch.frontend.control_flow.grouping anabranch.frontend.control_flow.conditionals"
-    ),
-    "python.ops.critical_section_ops": "tf",
-    "python.ops.data_flow_ops": "tf anabranch.frontend.resources.queues anabranch.frontend.resources.staging",
-    "python.ops.embedding_ops": "tf.nn",
-    "python.ops.functional_ops": "tf",
-    "python.ops.gradients": "tf",
-    "python.ops.gradients_impl": "tf",
-    "python.ops.histogram_ops": "tf",
-    "python.ops.image_ops": "tf.image",
-    "python.ops.init_ops": "tf tf.initializers",
-    "python.ops.io_ops": "tf",
-    "python.ops.linalg_ops": "tf tf.linalg",
-    "python.ops.logging_ops": "tf tf.summary",
-    "python.ops.lookup_ops": "anabranch.contrib.lookup tf.lookup tf",
-    "python.ops.losses.losses": "tf.losses",
-    "python.ops.math_ops": "tf tf.math",
-    "python.ops.metrics": "tf.metrics",
-    "python.ops.metrics_impl": "tf.metrics",
-    "python.ops.nn": "tf.nn",
-    "python.ops.nn_impl": "tf.nn",
-    "python.ops.nn_ops": "tf.nn",
-    "python.ops.numerics": "tf",
-    "python.ops.parsing_ops": "tf tf.io",
-    "python.ops.partitioned_variables": "tf",
-    "python.ops.random_ops": "tf tf.random",
-    "python.ops.resource_variable_ops": "tf ResourceVariable=Variable",
-    "python.ops.rnn": "tf.nn",
-    "python.ops.rnn_cell": "tf.nn.rnn_cell",
-    "python.ops.rnn_cell_impl": "tf.nn.rnn_cell",
-    "python.ops.script_ops": "tf",
-    "python.ops.sparse_ops": "tf tf.sparse",
-    "python.ops.special_math_ops": "tf",
-    "python.ops.standard_ops": "tf",
-    "python.ops.state_ops": "tf",
-    "python.ops.string_ops": "tf tf.strings",
-    "python.ops.summary_ops": "tf.summary",
-    "python.ops.template": "tf",
-    "python.ops.tensor_array_ops": "tf",
-    "python.ops.variable_scope": "tf anabranch.frontend.variables.scope",
-    "python.ops.variables": "tf anabranch.frontend.variables.variables",
-    "python.platform.app": "tf.app",
-    "python.platform.flags": "tf.flags",
-    "python.platform.gfile": "tf.gfile",
-    "python.platform.googletest": "tf.test",
-    "python.platform.resource_loader": "tf.resource_loader",
-    "python.platform.test": "tf.test",
-    "python.platform.tf_logging": "tf.logging",
-    "python.pywrap_tensorflow": "tf.train",
-    "python.saved_model.builder": "tf.saved_model.builder tf.saved_model",
-    "python.saved_model.builder_impl": "tf.saved_model.builder",
-    "python.saved_model.constants": "anabranch.serving.constants",
-    "python.saved_model.loader": "tf.saved_model.loader tf.saved_model",
-    "python.saved_model.loader_impl": "anabranch.serving.loader",
-    "python.saved_model.main_op": "tf.saved_model.main_op",
-    "python.saved_model.main_op_impl": "tf.saved_model.main_op",
-    "python.saved_model.saved_model": "tf.saved_model",
-    "python.saved_model.signature_constants": "tf.saved_model.signature_constants",
-    "python.saved_model.signature_def_utils": "tf.saved_model.signature_def_utils",
-    "python.saved_model.signature_def_utils_impl": "tf.saved_model.signature_def_utils",
-    "python.saved_model.simple_save": "tf.saved_model",
-    "python.saved_model.tag_constants": "tf.saved_model.tag_constants",
-    "python.saved_model.utils": "tf.saved_model.utils",
-    "python.saved_model.utils_impl": "tf.saved_model.utils",
-    "python.summary.summary": "tf.summary",
-    "python.summary.summary_iterator": "tf.train",
-    "python.summary.writer.writer": "tf.summary",
-    "python.summary.writer.writer_cache": "tf.summary",
-    "python.training.adagrad": "tf.train",
-    "python.training.adam": "tf.train",
-    "python.training.basic_session_run_hooks": "tf.train",
-    "python.training.checkpoint_management": "tf.train",
-    "python.training.checkpoint_utils": "tf.train",
-    "python.training.coordinator": "tf.train",
-    "python.training.ftrl": "tf.train",
-    "python.training.gradient_descent": "tf.train",
-    "python.training.input": "tf.train",
-    "python.training.learning_rate_decay": "tf.train",
-    "python.training.momentum": "tf.train",
-    "python.training.monitored_session": "tf.train",
-    "python.training.moving_averages": "anabranch.train.moving_averages tf.train",
-    "python.training.optimizer": "tf.train",
-    "python.training.queue_runner": "tf.train",
-    "python.training.queue_runner_impl": "tf.train",
-    "python.training.rmsprop": "tf.train",
-    "python.training.saver": "tf.train",
-    "python.training.session_manager": "tf.train",
-    "python.training.session_run_hook": "tf.train",
-    "python.training.slot_creator": "anabranch.train.slot_creator",
-    "python.training.summary_io": "tf.summary tf.train",
-    "python.training.training": "tf.train",
-    "python.training.training_util": "anabranch.train.training_util tf.train",
-    "python.util.compat": "tf.compat",
-    "python.util.nest": "anabranch.core.nest",
-    "core.example.example_pb2": "anabranch.proto.example_pb2",
-    "core.example.feature_pb2": "anabranch.proto.example_pb2",
-    "core.framework.attr_value_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.function_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.graph_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.node_def_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.op_def_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.step_stats_pb2": "anabranch.proto.step_stats_pb2",
-    "core.framework.summary_pb2": "anabranch.proto.summary_pb2",
-    "core.framework.tensor_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.tensor_shape_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.types_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.variable_pb2": "anabranch.proto.saved_object_pb2 anabranch.proto.training_pb2",
-    "core.framework.versions_pb2": "anabranch.proto.graph_pb2",
-    "core.lib.core.error_codes_pb2": "anabranch.proto.error_code_pb2",
-    "core.protobuf.config_pb2": "anabranch.proto.config_pb2",
-    "core.protobuf.meta_graph_pb2": "anabranch.proto.training_pb2",
-    "core.protobuf.queue_runner_pb2": "anabranch.proto.training_pb2",
-    "core.protobuf.rewriter_config_pb2": "anabranch.proto.config_pb2",
-    "core.protobuf.saved_model_pb2": "anabranch.proto.training_pb2",
-    "core.protobuf.saver_pb2": "anabranch.proto.training_pb2",
-    "core.protobuf.tensorflow_server_pb2": "anabranch.proto.config_pb2",
-    "core.util.event_pb2": "anabranch.proto.summary_pb2",
-}
 #: modules of generated wrappers: functions named after operation types
 _GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops")
 _PACKAGES: Final = frozenset(
@@ -251,7 +95,18 @@ def _absence(fullname: str, present: Iterable[str] = ()) -> str:
     module, _, name = _public_path(fullname).rpartition(".")
     if absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)
-    return f"anabranch has no {fullname}"
+    return f"anabranch has no {fullname}{_nearest(_public_path(fullname), name, present)}"
+
+
+def _nearest(path: str, name: str, present: Iterable[str]) -> str:
+    """What may serve instead of a private module or a name in it, as the end of a message."""
+    if not path.startswith(("python.", "core.")):
+        return ""
+    if name in dir(tf):
+        return f"; tf.{name} is there"
+    near = difflib.get_close_matches(name, present, n=1, cutoff=0.8)
+    near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.8)
+    return f"; {near[0]} is there" if near else ""
 
 
 def absence_of(path: str) -> str | None:

@@ -108,6 +108,13 @@ def test_imports_of_what_is_missing_say_what_to_do(statement: str, told: str) ->
         exec(statement, {})  # noqa: S102 (one of the statements above)
 
 
+def test_private_names_that_are_missing_say_what_is_near() -> None:
+    with pytest.raises(AttributeError, match="has no tensorflow.python.util.nest.Session; tf.Session is there"):
+        _ = module("tensorflow.python.util.nest").Session
+    with pytest.raises(ModuleNotFoundError, match="ops.math_opz; python.ops.math_ops is there"):
+        module("tensorflow.python.ops.math_opz")
+
+
 def test_names_that_are_missing_say_what_to_do() -> None:
     for name in ("tensorflow", "tensorflow.compat.v1"):
         with pytest.raises(AttributeError, match="anabranch has no tf.keras; tf.layers"):

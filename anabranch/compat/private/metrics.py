@@ -1,0 +1,74 @@
+"""Private functions of `tensorflow.python.ops.metrics_impl` that libraries build their own metrics with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anabranch as tf
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import TensorLike
+from anabranch.frontend.measures import metric_parts
+
+
+def metric_variable(
+    shape: ShapeLike, dtype: DTypeLike, validate_shape: bool = True, name: str | None = None
+) -> tf.Variable:
+    """A variable that starts at zero, is in no checkpoint, and is in `LOCAL_VARIABLES` and `METRIC_VARIABLES`.
+
+    Args:
+        validate_shape: False allows that values of another shape are assigned.
+    """
+    return tf.Variable(
+        lambda: tf.zeros(shape, dtype),
+        trainable=False,
+        collections=[tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.METRIC_VARIABLES],
+        validate_shape=validate_shape,
+        name=name,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )
+
+
+def _remove_squeezable_dimensions(
+    predictions: TensorLike, labels: TensorLike | None, weights: TensorLike | None
+) -> tuple[Any, Any, Any]:
+    return metric_parts.matched(predictions, labels, weights)
+
+
+def _safe_scalar_div(numerator: TensorLike, denominator: TensorLike, name: str | None) -> tf.Tensor:
+    """A quotient that is zero where the denominator is."""
+    return tf.div_no_nan(numerator, denominator, name=name)
+
+
+def _safe_div(numerator: TensorLike, denominator: TensorLike, name: str | None = None) -> tf.Tensor:
+    """A quotient that is zero where the denominator is not positive."""
+    quotient = tf.div_no_nan(numerator, denominator)
+    return tf.where(tf.greater(denominator, 0), quotient, tf.zeros_like(quotient), name=name)
+
+
+def _aggregate_variable(v: tf.Variable, collections: str | list[str] | None) -> tf.Variable:
+    """The variable itself, noted in collections: there is one copy of it."""
+    if collections:
+        tf.add_to_collections(collections, v)
+    return v
+
+
+def _confusion_matrix_at_thresholds(
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float],
+    weights: TensorLike | None = None,
+    includes: Sequence[str] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Counts of right and wrong decisions at each threshold, and their updates.
+
+    Raises:
+        ValueError: `includes` has another word than "tp", "fn", "tn" and "fp".
+    """
+    kinds = tuple(includes) if includes else ("tp", "fn", "tn", "fp")
+    for kind in kinds:
+        if kind not in ("tp", "fn", "tn", "fp"):
+            raise ValueError(f"Invalid key: {kind}. It must be one of tp, fn, tn and fp")
+    return metric_parts.confusion_at_thresholds(labels, predictions, thresholds, weights, kinds)

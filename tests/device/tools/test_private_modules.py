@@ -1,0 +1,162 @@
+"""What libraries take from TensorFlow's private modules, and public names lack."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import anabranch as tf
+from anabranch.compat.private import (
+    decorators,
+    deprecation,
+    documented_names,
+    evaluation,
+    files,
+    graphs,
+    inspection,
+    metrics,
+    switches,
+)
+
+
+def _plain(a: int, b: int = 2, *rest: int, c: int = 3) -> int:
+    """Adds."""
+    return a + b + c + sum(rest)
+
+
+def test_decorators_are_looked_through() -> None:
+    def wrapper(*args: int, **kwargs: int) -> int:
+        return _plain(*args, **kwargs) + 1
+
+    wrapped = decorators.make_decorator(_plain, wrapper)
+    marks, target = decorators.unwrap(wrapped)
+    assert wrapped is wrapper
+    assert wrapped(1) == 7
+    assert wrapped.__name__ == "_plain"
+    assert target is _plain
+    assert [mark.decorator_name for mark in marks] == ["test_decorators_are_looked_through"]
+    assert inspection.getargspec(wrapped) == (["a", "b"], "rest", None, (2,))
+    assert inspection.getdoc(wrapped) == "Adds."
+
+
+def test_arguments_of_partial_applications_methods_and_objects() -> None:
+    class Callable:
+        def __call__(self, x: int, y: int = 1) -> int:
+            return x + y
+
+    assert inspection.getargspec(functools.partial(_plain, 1)) == (["b"], "rest", None, (2,))
+    assert inspection.getargspec(functools.partial(_plain, a=1))[3] == (1, 2)
+    assert inspection.getargspec(Callable()) == (["self", "x", "y"], None, None, (1,))
+    with pytest.raises(ValueError, match="none to 'y'"):
+        inspection.getargspec(functools.partial(lambda x, y: x + y, x=1))
+
+
+def test_context_managers_remember_their_function() -> None:
+    @decorators.contextmanager
+    def entered(value: int) -> Iterator[int]:
+        yield value
+
+    with entered(3) as value:
+        assert value == 3
+    assert inspection.getargspec(entered).args == ["value"]
+
+
+def test_deprecated_functions_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(tf.logging, "warning", lambda form, *args: told.append(form % args))
+
+    @deprecation.deprecated("2019-01-01", "Use other().")
+    def old(x: int) -> int:
+        return x
+
+    @deprecation.deprecated_args(None, "Leave it out.", "dim")
+    def with_argument(x: int, dim: int | None = None) -> int:
+        return x
+
+    @deprecation.deprecated(None, "Use Other.")
+    class Old:
+        pass
+
+    with deprecation.silence():
+        old(1)
+    assert not told
+    assert [old(1), old(2), with_argument(3), with_argument(4, 5)] == [1, 2, 3, 4]
+    assert isinstance(Old(), Old)
+    assert len(told) == 3
+    assert "removed after 2019-01-01. Instead: Use other()." in told[0]
+    assert "the argument 'dim'" in told[1]
+    with pytest.raises(ValueError, match="instructions"):
+        deprecation.deprecated(None, "")
+
+
+def test_arguments_of_two_names() -> None:
+    assert deprecation.deprecated_argument_lookup("axis", 1, "dim", None) == 1
+    assert deprecation.deprecated_argument_lookup("axis", None, "dim", 2) == 2
+    with pytest.raises(ValueError, match="both 'dim' and 'axis'"):
+        deprecation.deprecated_argument_lookup("axis", 1, "dim", 2)
+
+
+def test_undocumented_names_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("documented", "A module.\n\n@@shown\n@@absent\n")
+    vars(module).update(shown=1, hidden=2, allowed=3, _private=4)
+    monkeypatch.setitem(sys.modules, "documented", module)
+    documented_names.remove_undocumented("documented", ["allowed"])
+    assert [name for name in vars(module) if not name.startswith("__")] == ["shown", "allowed", "_private"]
+    assert documented_names.make_all("documented") == ["shown"]
+
+
+def test_names_move_in_and_out_of_scopes() -> None:
+    assert [graphs.prepend_name_scope(name, "s") for name in ("a", "^a", "loc:@a")] == ["s/a", "^s/a", "loc:@s/a"]
+    assert [graphs.strip_name_scope(name, "s") for name in ("s/a", "^s/a", "loc:@s/a", "t")] == [
+        "a",
+        "^a",
+        "loc:@a",
+        "t",
+    ]
+    assert graphs.uid() != graphs.uid()
+
+
+def test_the_graph_of_inputs() -> None:
+    first, second = tf.Graph(), tf.Graph()
+    with first.as_default():
+        tensor = tf.constant(1.0)
+    assert graphs._get_graph_from_inputs([tensor]) is first
+    with pytest.raises(ValueError, match="not from the passed-in graph"):
+        graphs._get_graph_from_inputs([tensor], second)
+    with pytest.raises(TypeError, match="needs to be a Graph"):
+        graphs._get_graph_from_inputs([tensor], 3)  # type: ignore[arg-type]
+
+
+def test_files_are_read_and_written_whole(tmp_path: object) -> None:
+    path = f"{tmp_path}/text"
+    files.write_string_to_file(path, "größer")
+    assert files.read_file_to_string(path) == "größer"
+    assert files.read_file_to_string(path, binary_mode=True) == "größer".encode()
+
+
+def test_modes_are_those_of_graphs() -> None:
+    with switches.graph_mode():
+        assert not switches.enabled()
+        assert not switches.context().executing_eagerly()
+    with pytest.raises(RuntimeError, match="no eager mode"):
+        switches.eager_mode()
+
+
+def test_an_evaluation_of_a_number_of_steps() -> None:
+    with tf.Graph().as_default():
+        total = metrics.metric_variable([], tf.float32, name="total")
+        added = tf.assign_add(total, 2.0)
+        kept = evaluation._evaluate_once(
+            None,
+            eval_ops=added,
+            final_ops=metrics._safe_scalar_div(total, 2.0, name="half"),
+            hooks=[evaluation._StopAfterNEvalsHook(3)],
+        )
+        assert kept == 3.0
+        assert evaluation._get_or_create_eval_step() is evaluation._get_or_create_eval_step()
+        with pytest.raises(ValueError, match="Invalid key: xx"):
+            metrics._confusion_matrix_at_thresholds([True], [0.5], [0.5], includes=["xx"])
