@@ -10,6 +10,7 @@ goes to standard error. `wire.py` says what a frame is.
 from __future__ import annotations
 
 import base64
+import importlib
 import os
 import re
 import sys
@@ -50,6 +51,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self.genuine = name == "tensorflow"
         self.tf, self.raw = _genuine() if self.genuine else _anabranch()
+        self.executable: Any = None if self.genuine else importlib.import_module("anabranch.xla.executable")
         self._graphs: dict[int, Any] = {}
         self._sessions: dict[int, Any] = {}
         self._next = 0
@@ -129,7 +131,10 @@ class Worker:
             config.graph_options.rewrite_options.dependency_optimization = off
             self._sessions[self._next] = self.tf.Session(graph=self._graphs[graph], config=config)
         else:
-            self._sessions[self._next] = self.tf.Session(graph=self._graphs[graph])
+            made = self._graphs[graph]
+            # programs run too seldom to be compiled otherwise; a graph's size decides, which is so again at a repetition
+            self.executable.FIRST_DIRECT_CALLS = len(made.get_operations()) % 2
+            self._sessions[self._next] = self.tf.Session(graph=made)
         return {"session": self._next}
 
     def run(self, session: int, fetches: list[str], feeds: dict[str, Any]) -> dict[str, Any]:
