@@ -132,7 +132,7 @@ class Worker:
             self._sessions[self._next] = self.tf.Session(graph=self._graphs[graph], config=config)
         else:
             made = self._graphs[graph]
-            # programs run too seldom to be compiled otherwise; a graph's size decides, which is so again at a repetition
+            # too few runs for a compilation otherwise; a graph's size decides, so that a finding can be repeated
             self.executable.FIRST_DIRECT_CALLS = len(made.get_operations()) % 2
             self._sessions[self._next] = self.tf.Session(graph=made)
         return {"session": self._next}
