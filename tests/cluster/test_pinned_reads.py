@@ -13,6 +13,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.runtime.containers import VariableState
 from anabranch.runtime.messages import Frames
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.xla import executable
 
 PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
 
@@ -45,6 +46,8 @@ def sent_by(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> list[Fram
 def test_who_holds_what_was_sent_keeps_it_from_being_overwritten(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # compiled at once: the operations' own kernels, which run first otherwise, give a variable a new array
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
     with tf.device(PS):
         v = tf.get_variable("v", initializer=np.arange(1 << 16, dtype=np.float32), use_resource=True)
     with tf.device(WORKER):

@@ -125,7 +125,8 @@ def test_tensors_are_received_when_they_are_needed(worth: int, most: int, monkey
         {"large_2", "large_3"} if most < 4 else set()
     )
     with tf.Session() as session:
-        np.testing.assert_allclose(session.run(ping_pong(("", ""))), got, rtol=1e-5)
+        # means of large tensors: NumPy and XLA add in different orders
+        np.testing.assert_allclose(session.run(ping_pong(("", ""))), got, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("odd")
