@@ -25,6 +25,7 @@ from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.core.shown_values import ShownValue
 from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError, OpError
 
@@ -299,11 +300,11 @@ class KernelContext:
 
         Args:
             ok: boolean array.
-            message: what was expected; ``{0}``, ``{1}``, ... stand for `values` in it.
+            message: what was expected; ``{0}``, ``{1}``, ... stand for `values` in it (`ShownValue`).
             values: arrays shown in the message (keep them small: offending index, bound).
         """
         if not (ok if isinstance(ok, bool | np.bool_) else np.all(np.asarray(ok))):
-            raise error(None, self.op, message.format(*(_shown(v) for v in values)))
+            raise error(None, self.op, message.format(*map(ShownValue, values)))
 
     @property
     def task(self) -> str:
@@ -321,8 +322,3 @@ class KernelContext:
             guarded: the kernel has seen to it that nothing changes where a check of the island fails.
         """
         raise InternalError(None, self.op, "this kernel cannot write variables here")
-
-
-def _shown(value: TensorValue) -> str:
-    array = np.asarray(value)
-    return str(array[()]) if array.size <= 8 else f"{np.array2string(array.reshape(-1)[:8])[:-1]} ...]"

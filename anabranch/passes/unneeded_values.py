@@ -146,7 +146,7 @@ class _Uses:
         node = op.copied([rewriting.tensor(op.inputs[i]) for i in taken], controls, after)
         node.outputs = [StepTensor(node, n, op.outputs[i].dtype, op.outputs[i].shape) for n, i in enumerate(given)]
         functions = [function for _, function in self._functions(op)]
-        node.functions = {**op.functions, **{function.name: function for function in functions}}
+        node.functions = {function.name: function for function in functions}
         names = [FuncAttr(function.name) for function in functions]
         changed: dict[str, Any]
         if loop:

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from anabranch.core.devices import task_of
 from anabranch.core.dtypes import bfloat16
 from anabranch.core.values import TensorValue
-from anabranch.errors import AbortedError, AlreadyExistsError, NotFoundError, OpError, UnknownError
+from anabranch.errors import AbortedError, AlreadyExistsError, CancelledError, NotFoundError, OpError, UnknownError
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
@@ -150,6 +150,7 @@ class _Served:
     Attributes:
         addresses: of the tasks that work for it, by their full names.
         halves: whether float32 tensors go to other tasks as bfloat16.
+        is_closed: whether no step begins any more.
     """
 
     def __init__(self, session: TaskSession, addresses: Mapping[str, str], halves: bool = False) -> None:
@@ -157,6 +158,13 @@ class _Served:
         self.addresses = addresses
         self.halves = halves
         self.partitions: dict[int, RegisteredPartition] = {}
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Cancels its steps. Its partitions go at once, they hold its variables; who runs one later is told why."""
+        self.is_closed = True
+        self.session.close()
+        self.partitions.clear()
 
     def end(self, on_ended: Callable[[], None]) -> None:
         """Cancels its steps, and ends it when nothing of them runs any more."""
@@ -167,7 +175,7 @@ class _Served:
 
         # before: a session with a task of its own has another after
         rendezvous = self.session.rendezvous
-        self.session.close()
+        self.close()
         rendezvous.when_idle(self.session.name, forget)
 
 
@@ -440,6 +448,9 @@ class WorkerService:
         if kind == "register":
             registered = served.session.register(partition_from_proto(request.register.partition))
             served.partitions[request.register.number] = registered
+            if served.is_closed:  # asked now, for it may have been closed while the partition was bound
+                served.partitions.clear()
+                raise _closed(request.session)
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -457,7 +468,7 @@ class WorkerService:
         if forgotten:
             self._follow(instructions)
         elif served is not None:
-            served.session.close()
+            served.close()
 
     def description(self) -> TaskDescription:
         """What the task that this process is says of itself.
@@ -487,7 +498,10 @@ class WorkerService:
         return served
 
     def _partition(self, session: str, number: int) -> RegisteredPartition:
-        partition = self._served(session).partitions.get(number)
+        served = self._served(session)
+        partition = served.partitions.get(number)
+        if partition is None and served.is_closed:
+            raise _closed(session)
         if partition is None:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
         return partition
@@ -502,6 +516,10 @@ class WorkerService:
             # its frames hold what the step held, a lock for instance, and this one would hold them for long
             outcome = error.with_traceback(None)
         return _outcome(outcome, events)
+
+
+def _closed(session: str) -> CancelledError:
+    return CancelledError(None, None, f"session {session!r} was closed; open another to run steps")
 
 
 def _deliver(session: TaskSession, transfer: SentTensor) -> None:

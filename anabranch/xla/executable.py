@@ -21,6 +21,7 @@ from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.shown_values import ShownValue
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.constants import is_open
@@ -548,14 +549,9 @@ def failed_check(checks: Sequence[Check], flags: TensorValue, shown: Sequence[An
     for check, failed in zip(checks, np.asarray(flags), strict=True):
         count = len(check.values)
         if failed:
-            values = [_display(np.asarray(v)) for v in shown[at : at + count]]
-            return check.error(None, check.op, check.message.format(*values))
+            return check.error(None, check.op, check.message.format(*map(ShownValue, shown[at : at + count])))
         at += count
     raise AssertionError("no check failed")
-
-
-def _display(array: np.ndarray[Any, Any]) -> str:
-    return str(array[()]) if array.size <= 8 else f"{np.array2string(array.reshape(-1)[:8])[:-1]} ...]"
 
 
 def _short(value: np.ndarray[Any, Any]) -> str:

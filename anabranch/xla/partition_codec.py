@@ -95,6 +95,7 @@ class _PartitionWriter:
         self._nodes: dict[StepNode, int] = {}
         self._tensors: dict[StepTensor, int] = {}
         self._functions: dict[StepFunction, int] = {}
+        self._connected: set[StepNode] = set()
         operations = list(partition.operations)
         # first the nodes that run, in their order, so that equal plans are written alike
         for op in operations:
@@ -177,8 +178,11 @@ class _PartitionWriter:
         return position
 
     def _connect(self, operations: Iterable[StepNode]) -> None:
-        """Writes what nodes that run take, and the functions that they call."""
+        """Writes what nodes that run take, and the functions that they call: once, functions can share nodes."""
         for op in operations:
+            if op in self._connected:
+                continue
+            self._connected.add(op)
             written = self.message.node[self._node(op)]
             written.input.extend([self._tensor(t) for t in op.inputs])
             written.control_input.extend([self._node(c) for c in op.control_inputs])

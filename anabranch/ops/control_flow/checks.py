@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 
 from anabranch.core import dtypes
@@ -17,6 +16,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.core.shown_values import element, escaped, summary
 from anabranch.graph.building import define_op
 from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.graph.operation import Operation, Tensor
@@ -31,9 +31,9 @@ CheckNumerics.shape(shape_rules.same_as_first)
 
 @CheckNumerics.kernel
 def _(tensor: Array, *, message: bytes, ctx: OperationContext, xp: ArrayLibrary) -> Any:
-    text = _escaped(message.decode("utf-8", "replace"))
+    text = escaped(message.decode("utf-8", "replace"))
     checked = ctx.op.inputs[0]
-    place = _escaped(checked.op.creation_site)
+    place = escaped(checked.op.creation_site)
     origin = f"(created at {place}); tf.add_check_numerics_ops() finds where they come from"
     ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {checked.name} had NaN values {origin}")
     ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {checked.name} had Inf values {origin}")
@@ -44,11 +44,6 @@ def _(tensor: Array, *, message: bytes, ctx: OperationContext, xp: ArrayLibrary)
 def _(op: Operation, grad: Tensor) -> Any:
     message = op.attrs["message"].decode("utf-8", "replace")
     return CheckNumerics(grad, f"Not a number (NaN) or infinity (Inf) values detected in gradient. {message}")
-
-
-def _escaped(text: str) -> str:
-    """`text` as a part of a format string."""
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 Assert = define_op("Assert", "condition: bool, data: T ->", "T: list(any) >= 1, summarize: int = 3", stateful=True)
@@ -73,44 +68,21 @@ def _(condition: Array, data: list[Any], *, summarize: int, ctx: OperationContex
     values: list[Any] = []
     for item in data:
         if isinstance(item, np.ndarray):
-            parts.append(_escaped(_summary(item, summarize)))
+            parts.append(escaped(summary(item, summarize)))
             continue
+        # only what is shown leaves the device
         shown = jnp.reshape(item, (-1,))[: item.size if summarize < 0 else summarize]
-        parts.append(f"{{{len(values)}}}" + ("..." if shown.size < item.size else ""))
+        parts.append(f"{{{len(values)}:{'+' if shown.size < item.size else '*'}}}")
         values.append(shown)
     ctx.check(condition, f"assertion failed: {' '.join(parts)}", *values)
 
 
 # ---------------------------------------------------------------------- values as strings
-def _element(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))
-    return _decimal(value) if isinstance(value, float | np.floating | ml_dtypes.bfloat16) else str(value)
-
-
-def _decimal(value: float | np.floating[Any] | ml_dtypes.bfloat16) -> str:
-    """With the digits that a floating dtype always keeps where these say all, else with those that always do."""
-    if isinstance(value, float):  # np.float64 too
-        few, many = f"{value:.15g}", f"{value:.17g}"
-        return few if float(few) == value or np.isnan(value) else many
-    few, many = f"{float(value):.6g}", f"{float(value):.9g}"
-    return few if np.float32(few) == np.float32(value) or np.isnan(value) else many
-
-
-def _summary(array: Array, count: int) -> str:
-    """The first `count` elements (all for a negative number), in brackets."""
-    flat = np.reshape(array, -1)
-    shown = flat if count < 0 else flat[:count]
-    return "[" + " ".join(_element(v) for v in shown) + ("...]" if len(shown) < len(flat) else "]")
-
-
 def _nested(array: Array, count: int) -> str:
     """All dimensions in brackets of their own, each with its first and last `count` elements."""
     if np.ndim(array) == 0:
         item = np.asarray(array)[()]
-        return f'"{_element(item)}"' if isinstance(item, bytes) else _element(item)
+        return f'"{element(item)}"' if isinstance(item, bytes) else element(item)
     count = 0 if not np.size(array) else count  # as TensorFlow: of rows without elements none is shown
     short = 0 <= 2 * count < len(array)
     rows = [_nested(row, count) for row in ([*array[:count], *array[len(array) - count :]] if short else array)]
@@ -170,7 +142,7 @@ def _(input: Array, data: list[Any], *, message: bytes, first_n: int, summarize:
     printed = ctx.containers.object(ResourceHandle("", ctx.private_name, "print"), _Printed)
     if first_n < 0 or printed.times < first_n:
         printed.times += 1
-        sys.stderr.write(message.decode("utf-8", "replace") + "".join(_summary(d, summarize) for d in data) + "\n")
+        sys.stderr.write(message.decode("utf-8", "replace") + "".join(summary(d, summarize) for d in data) + "\n")
         sys.stderr.flush()
     return input
 
@@ -194,7 +166,7 @@ def _(input: TensorShape) -> tuple[()]:
 
 @PrintV2.host_kernel
 def _(input: Array, *, output_stream: bytes, end: bytes) -> None:
-    text = _element(np.asarray(input)[()]) + end.decode()
+    text = element(np.asarray(input)[()]) + end.decode()
     stream = output_stream.decode()
     if stream.startswith("file://"):
         with Path(stream.removeprefix("file://")).open("a", encoding="utf-8") as file:

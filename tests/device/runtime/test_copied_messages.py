@@ -140,3 +140,14 @@ def test_a_partition_that_nobody_holds_is_let_go(transport: CopiedMessages) -> N
             return
         threading.Event().wait(0.001)
     raise AssertionError("the worker has not forgotten the session")
+
+
+def test_a_closed_session_holds_nothing_on_its_task(transport: CopiedMessages) -> None:
+    master = LocalMaster()
+    served: Any = transport.service._sessions.at(master.worker.name)  # type: ignore[attr-defined]
+    step = prepared(master, tf.exp(tf.placeholder_with_default(1.0, [])))
+    assert step.run([])
+    master.close()
+    assert not served.partitions, "they hold the session's variables"
+    with pytest.raises(tf.errors.CancelledError, match="was closed"):
+        step.run([])

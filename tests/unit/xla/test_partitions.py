@@ -66,9 +66,20 @@ def _large_constant() -> Any:
     return tf.cast(numbers + tf.placeholder_with_default(np.float64(1.0), []), tf.float32)
 
 
+def _branches_half_used() -> Any:
+    """Conditionals that call the same functions and of which different results are used, so that functions share nodes."""
+    x, chosen = tf.placeholder_with_default(2.0, []), tf.placeholder_with_default(True, [])
+    first = tf.cond(chosen, lambda: (tf.exp(x), tf.sqrt(x)), lambda: (x * 3.0, x - 1.0))
+    op = first[0].op
+    functions = {name: op.get_attr(name) for name in ("Tout", "then_branch", "else_branch")}
+    second = tf.raw_ops.StatelessIf(cond=chosen, input=list(op.inputs)[1:], **functions)
+    return [first[0], *second]
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "loop": _loop,
     "branch of strings": _branch_of_strings,
+    "branches half used": _branches_half_used,
     "update": _update,
     "array in a loop": _array_in_a_loop,
     "mapped dataset": _mapped_dataset,
@@ -111,7 +122,7 @@ def _plain(written: bytes) -> bytes:
     return re.sub(rb"pyfunc_\d+|_anonymous_\w+", b"", written)
 
 
-@pytest.mark.parametrize("name", ["loop", "update", "array in a loop", "sparse", "bfloat16"])
+@pytest.mark.parametrize("name", ["loop", "branches half used", "update", "array in a loop", "sparse", "bfloat16"])
 def test_a_partition_that_was_read_runs(name: str) -> None:
     values = []
     for through_bytes in (False, True):
