@@ -20,8 +20,8 @@ _MOST: Final = 8  #: elements of an array in a message that does not say how man
 class ShownValue:
     """A value in a message: what stands for it in a format string says how much of it is shown.
 
-    ``{0}`` shows a scalar bare and of an array at most eight elements, in brackets; ``{0:*}`` all elements, in brackets;
-    ``{0:+}`` all of them, and that there are more than the message was given.
+    ``{0}`` shows a scalar bare and of an array at most eight elements, in brackets; ``{0:*}`` all elements, in
+    brackets; ``{0:+}`` all of them, and that there are more than the message was given.
 
     Args:
         value: array of any shape and dtype, or a scalar.

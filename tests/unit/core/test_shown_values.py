@@ -48,4 +48,4 @@ def test_a_message_shows_few_elements_unless_it_asks_for_all() -> None:
 def test_braces_of_a_text_are_no_places_for_values() -> None:
     assert (escaped("{0} {}") + "{0}").format(ShownValue(1)) == "{0} {}1"
     with pytest.raises(ValueError, match="not as"):
-        "{0:x}".format(ShownValue(1))
+        f"{ShownValue(1):x}"

@@ -67,7 +67,7 @@ def _large_constant() -> Any:
 
 
 def _branches_half_used() -> Any:
-    """Conditionals that call the same functions and of which different results are used, so that functions share nodes."""
+    """Conditionals that call the same functions, and of which different results are used: functions share nodes."""
     x, chosen = tf.placeholder_with_default(2.0, []), tf.placeholder_with_default(True, [])
     first = tf.cond(chosen, lambda: (tf.exp(x), tf.sqrt(x)), lambda: (x * 3.0, x - 1.0))
     op = first[0].op
