@@ -77,8 +77,8 @@ def compared(figures: dict[str, float], cores: int, console: Console) -> dict[st
             simulated = Cluster(count, 1, costs, model, cores).asynchronous(5.0).rate
             # where others use the machine as well, a run that needs all of it gets less
             needed, got = costs.worker + costs.worker_per_server + costs.server, figures[f"{run}: processors"]
-            there = Cluster(count, 1, slowed(costs, cores / got), model, cores).asynchronous(5.0).rate
-            shared = there if simulated * needed > 0.9 * cores else simulated
+            whole_machine = Cluster(count, 1, slowed(costs, cores / got), model, cores).asynchronous(5.0).rate
+            shared = whole_machine if simulated * needed > 0.9 * cores else simulated
             off[f"{kind}, {count}"] = shared / real - 1
             table.add_row(
                 kind, str(count), f"{real:.0f}", f"{simulated:.0f}", f"{simulated / real - 1:+.0%}", f"{shared:.0f}",
@@ -110,13 +110,13 @@ def straggling(median: float) -> Any:
 
 def null_steps(costs: Costs) -> dict[str, list[float]]:
     """Fig. 6: synchronous null steps per second, by workers."""
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for label, (fetched, pushed) in NULL_STEPS.items():
         model = Model(fetched, pushed)
-        found[label] = [
+        rates[label] = [
             Cluster(count, NULL_SERVERS, costs, model).synchronous(count, steps=5).rate for count in SIMULATED
         ]
-    return found
+    return rates
 
 
 def throughput(costs: Costs, compute: float) -> dict[str, list[float]]:
@@ -130,14 +130,16 @@ def throughput(costs: Costs, compute: float) -> dict[str, list[float]]:
 def backup_workers(costs: Costs, compute: float) -> dict[str, list[float]]:
     """Fig. 8: a step of 50 workers and backups: median, 90th percentile, speed-up for the machines that it takes."""
     model = Model(MODEL_BYTES, MODEL_BYTES, straggling(compute))
-    found: dict[str, list[float]] = {"median": [], "90th percentile": [], "speed-up": []}
+    durations_by_backups: dict[str, list[float]] = {"median": [], "90th percentile": [], "speed-up": []}
     for backups in BACKUPS:
         durations = Cluster(50 + backups, MODEL_SERVERS, costs, model, seed=1).synchronous(50, 60).durations
-        found["median"].append(percentile(durations, 0.5))
-        found["90th percentile"].append(percentile(durations, 0.9))
+        durations_by_backups["median"].append(percentile(durations, 0.5))
+        durations_by_backups["90th percentile"].append(percentile(durations, 0.9))
         # the paper's t(b) / t(0) * 50 / (50 + b), turned round
-        found["speed-up"].append(found["median"][0] / found["median"][-1] * 50 / (50 + backups))
-    return found
+        durations_by_backups["speed-up"].append(
+            durations_by_backups["median"][0] / durations_by_backups["median"][-1] * 50 / (50 + backups)
+        )
+    return durations_by_backups
 
 
 def table_of(title: str, first: str, rows: Sequence[int], columns: dict[str, list[float]], console: Console) -> None:

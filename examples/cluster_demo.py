@@ -71,11 +71,11 @@ class Watch:
         self.total = 0
 
     def __call__(self, task: str, line: bytes, /) -> None:
-        found = _REPORT.search(line)
-        if found and task in self.workers:
+        report = _REPORT.search(line)
+        if report and task in self.workers:
             with self.news:
-                steps, self.total = int(found[1]), max(self.total, int(found[2]))
-                self.workers[task].take(steps, float(found[3]), float(found[4]), time.monotonic())
+                steps, self.total = int(report[1]), max(self.total, int(report[2]))
+                self.workers[task].take(steps, float(report[3]), float(report[4]), time.monotonic())
                 self.news.notify_all()
 
     def forget(self, worker: str) -> None:
@@ -95,10 +95,10 @@ def table(statuses: Sequence[TaskStatus], watch: Watch, said: str) -> Table:
         drawn.add_column(name, justify="right" if name in ("restarts", "steps", "steps/s", "loss") else "left")
     for status in statuses:
         own = watch.workers.get(status.name, Progress())
-        told = [f"{own.steps}", f"{own.rate:.0f}", f"{own.losses[-1]:.3f}"] if own.reports else ["", "", ""]
+        progress = [f"{own.steps}", f"{own.rate:.0f}", f"{own.losses[-1]:.3f}"] if own.reports else ["", "", ""]
         state = shown_state(status) if own.reports or status.name not in watch.workers else "joins"
         style = "green" if state == "running" else "bold red"
-        line = [status.name, str(status.pid or "–"), f"[{style}]{state}[/]", str(status.restarts or ""), *told]
+        line = [status.name, str(status.pid or "–"), f"[{style}]{state}[/]", str(status.restarts or ""), *progress]
         drawn.add_row(*line, curve(own.losses))
     return drawn
 
@@ -180,9 +180,9 @@ def main() -> None:
             programs += [worker_program(plan.spec, index) for index in range(options.workers)]
             supervisor = ClusterSupervisor(folder, plan, programs, output=watch)
             with supervisor, Live(console=console, auto_refresh=False) as live:
-                told = demonstrate(Demonstration(supervisor, watch, live), supervisor, options.seconds)
+                lines = demonstrate(Demonstration(supervisor, watch, live), supervisor, options.seconds)
         console.print()
-        for line in told:
+        for line in lines:
             console.print(line, highlight=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("interrupted; all processes are ended")

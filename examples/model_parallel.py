@@ -49,13 +49,13 @@ def rings(count: int, seed: int) -> tuple[Any, Any]:
 def quickest_trace(session: Any, fetches: Any, feeds: Any, steps: int = 10) -> Any:
     """The metadata of the quickest of some traced steps: the others tell of what else the machine had to do."""
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
-    found = []
+    traces = []
     for _ in range(steps):
         metadata = tf.RunMetadata()
         start = time.perf_counter()
         session.run(fetches, feeds, options=options, run_metadata=metadata)
-        found.append((time.perf_counter() - start, metadata))
-    return min(found, key=lambda pair: pair[0])[1]
+        traces.append((time.perf_counter() - start, metadata))
+    return min(traces, key=lambda pair: pair[0])[1]
 
 
 def train(devices: tuple[str, str], steps: int) -> tuple[list[float], float, Any]:

@@ -42,12 +42,14 @@ class _PublicModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
             raise self._no_attribute(name)
-        module, there = self._homes[name]
+        module, original = self._homes[name]
         own = module == self.__name__  # a module below this package
-        found = self.__dict__[name] = importlib.import_module(f"{module}.{there}") if own else imported(module, there)
-        if self._path is not None and isinstance(found, ModuleType):
-            _teach(found, f"{self._path}.{name}" if self._path else name)
-        return found
+        value = self.__dict__[name] = (
+            importlib.import_module(f"{module}.{original}") if own else imported(module, original)
+        )
+        if self._path is not None and isinstance(value, ModuleType):
+            _teach(value, f"{self._path}.{name}" if self._path else name)
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in self._homes and _is_folder(self.__name__, name, value)):
@@ -99,10 +101,10 @@ def names_of_stub(text: str) -> dict[str, tuple[str, str]]:
     public: dict[str, tuple[str, str]] = {}
     for line in _IMPORT.finditer(text):
         for name in _NAME.finditer(line["listed"] or line["one"]):
-            here = name["here"] or name["there"]
-            homes[here] = line["module"], name["there"]
+            public_name = name["here"] or name["there"]
+            homes[public_name] = line["module"], name["there"]
             if name["here"] == name["there"]:
-                public[here] = homes[here]
+                public[public_name] = homes[public_name]
     public.update((line["public"], homes[line["imported"]]) for line in _OTHER_NAME.finditer(text))
     return public
 

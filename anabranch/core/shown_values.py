@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from anabranch.core.arrays import Array
+from anabranch.core.values import TensorValue
 
 _MOST: Final = 8  #: elements of an array in a message that does not say how many it wants
 
@@ -29,7 +30,7 @@ class ShownValue:
 
     __slots__ = ("_array",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: TensorValue) -> None:
         self._array: Array = np.asarray(value)
 
     def __format__(self, how: str) -> str:

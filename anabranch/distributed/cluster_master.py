@@ -289,11 +289,11 @@ class ClusterStep:
             return self._only.ready().partition.run(self._master.next_number(), feeds, record, timeout)
         run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         ended = threading.Event()
-        here = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
+        run_local = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
         try:
-            if here is not None:
+            if run_local is not None:
                 # on this thread, which would only wait for another
-                here()
+                run_local()
             with admitted():
                 ended.wait()
         except BaseException as error:
@@ -361,15 +361,15 @@ class ClusterRun:
             # the tasks end it themselves, and say who waits for what; this is for those that do not answer
             deadline = self._timing.now() + timeout + GRACE / 2
             self._forget_deadline = self._timing.call_at(deadline, lambda: self._too_late(timeout))
-        here: Callable[[], None] | None = None
+        run_local: Callable[[], None] | None = None
         begun: int | None = None
         try:
             # all before any begins: a task that has no session yet would drop what the others send it
             registered = [part.ready() for part in self._parts]
             for position, part in enumerate(self._parts):
                 own = [feeds[i] for i in part.partition.feed_positions]
-                if leaves_here and here is None and part.task.is_here:
-                    here = functools.partial(self._run_here, position, registered[position], own, timeout, record)
+                if leaves_here and run_local is None and part.task.is_here:
+                    run_local = functools.partial(self._run_here, position, registered[position], own, timeout, record)
                     continue
                 if not self._begins(position):
                     return None
@@ -379,7 +379,7 @@ class ClusterRun:
             # it ends if it cannot begin everywhere
             self.give_up(error) if begun is None else self._answered(begun, 0, error)
             return None
-        return here
+        return run_local
 
     def _begins(self, position: int) -> bool:
         with self._lock:
@@ -442,11 +442,11 @@ class ClusterRun:
 
     def _abort(self, abort: Abort) -> None:
         self._forget_grace = self._timing.call_at(self._timing.now() + GRACE, self._grace_is_over)
-        told = abort.error
-        if not isinstance(told, OpError):
-            told = CancelledError(None, None, f"the step was given up by its client: {type(told).__name__}: {told}")
+        cause = abort.error
+        if not isinstance(cause, OpError):
+            cause = CancelledError(None, None, f"the step was given up by its client: {type(cause).__name__}: {cause}")
         for position in abort.tasks:
-            self._parts[position].task.abort(self.number, told)
+            self._parts[position].task.abort(self.number, cause)
 
     def _grace_is_over(self) -> None:
         with self._lock:

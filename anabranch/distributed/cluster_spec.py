@@ -75,10 +75,10 @@ class ClusterSpec:
 
     def as_cluster_def(self) -> ClusterDef:
         """A new `ClusterDef` of the same content, with its jobs in the order of their names."""
-        found = ClusterDef()
+        message = ClusterDef()
         for name, tasks in sorted(self._jobs.items()):
-            found.job.add(name=name).tasks.update(tasks)
-        return found
+            message.job.add(name=name).tasks.update(tasks)
+        return message
 
     @property
     def jobs(self) -> list[str]:
@@ -163,10 +163,10 @@ class ClusterSpec:
         Raises:
             ValueError: an address is malformed.
         """
-        found: dict[str, dict[int, str]] = {job: {} for job in self._jobs}
+        jobs: dict[str, dict[int, str]] = {job: {} for job in self._jobs}
         for job, index, address in self.tasks():
-            found[job][index] = str(addresses.real(parse_address(address)))
-        return ClusterSpec(found)
+            jobs[job][index] = str(addresses.real(parse_address(address)))
+        return ClusterSpec(jobs)
 
     def visible(self, device_filters: Iterable[str], own: str) -> ClusterSpec:
         """The tasks that a session sees: those that match one of its filters, and the one that it talks to.
@@ -184,12 +184,12 @@ class ClusterSpec:
             {'ps': ['ps0:2222'], 'worker': {1: 'w1:2222'}}
         """
         filters = list(device_filters)
-        found: dict[str, dict[int, str]] = {}
+        jobs: dict[str, dict[int, str]] = {}
         for job, index, address in self.tasks():
             name = task_name(job, index)
             if name == own or matches_filters(name, filters):
-                found.setdefault(job, {})[index] = address
-        return ClusterSpec(found)
+                jobs.setdefault(job, {})[index] = address
+        return ClusterSpec(jobs)
 
     def check(self) -> None:
         """Checks what a server needs of it: names that devices can have, and addresses of their own that can be read.
@@ -288,7 +288,7 @@ def _jobs_of(cluster: Mapping[str, Any] | ClusterDef | ClusterSpec) -> Iterator[
 
 
 def _checked_tasks(job: str, tasks: Mapping[Any, Any]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    checked: dict[int, str] = {}
     for key, value in tasks.items():
         try:
             index = int(key)
@@ -299,8 +299,8 @@ def _checked_tasks(job: str, tasks: Mapping[Any, Any]) -> dict[int, str]:
         address = _text(value, f"Address of task {index} of job {job!r}")
         if len(address) > _MAX_ADDRESS:
             raise ValueError(f"The address of task {index} of job {job!r} has more than {_MAX_ADDRESS} characters")
-        found[index] = address
-    return found
+        checked[index] = address
+    return checked
 
 
 def _text(value: object, what: str) -> str:

@@ -23,10 +23,10 @@ def answering(addresses: Iterable[str], within: float) -> set[str]:
     for address in addresses:
         by_host.setdefault(own_host(parse_address(address)), []).append(address)
     deadline = time.monotonic() + within
-    found = set()
+    reachable = set()
     for host, wanted in by_host.items():
         endpoint = client_endpoint(host)
         with contextlib.closing(endpoint):
             peers = {address: endpoint.peer(address) for address in wanted}
-            found |= {a for a, peer in peers.items() if peer.wait_until_up(max(0.0, deadline - time.monotonic()))}
-    return found
+            reachable |= {a for a, peer in peers.items() if peer.wait_until_up(max(0.0, deadline - time.monotonic()))}
+    return reachable

@@ -154,37 +154,37 @@ class Restarts:
             status: what it returned; the negative number of the signal that ended it, if one did.
             now: the time.
         """
-        found = self._tasks[task]
+        entry = self._tasks[task]
         # noted in each state: how a process ended is asked for afterwards
-        found.status = status
-        return self._EXITED[found.state](self, found, now)
+        entry.status = status
+        return self._EXITED[entry.state](self, entry, now)
 
     def ask_stop(self, task: str, now: float) -> list[RestartInstruction]:
         """A task is to end, and not to be started again."""
-        found = self._tasks[task]
-        if found.state is TaskState.RUNNING:
-            return self._terminate(found, TaskState.STOPPING, now)
+        entry = self._tasks[task]
+        if entry.state is TaskState.RUNNING:
+            return self._terminate(entry, TaskState.STOPPING, now)
         # it was told to end already, and the grace runs on: what changes is what follows
-        if found.state is TaskState.RESTARTING:
-            found.state = TaskState.STOPPING
-        elif found.state is TaskState.WAITING:
-            _end(found, TaskState.STOPPED)
+        if entry.state is TaskState.RESTARTING:
+            entry.state = TaskState.STOPPING
+        elif entry.state is TaskState.WAITING:
+            _end(entry, TaskState.STOPPED)
         return []
 
     def ask_restart(self, task: str, now: float) -> list[RestartInstruction]:
         """A task is to end and to be started again, or to be started if it has ended."""
-        found = self._tasks[task]
-        if found.state is TaskState.RUNNING:
-            return self._terminate(found, TaskState.RESTARTING, now)
-        if found.state is TaskState.STOPPING:
-            found.state = TaskState.RESTARTING
-        elif found.state is TaskState.WAITING:
-            return _start(found)
-        elif found.state in ENDED:
+        entry = self._tasks[task]
+        if entry.state is TaskState.RUNNING:
+            return self._terminate(entry, TaskState.RESTARTING, now)
+        if entry.state is TaskState.STOPPING:
+            entry.state = TaskState.RESTARTING
+        elif entry.state is TaskState.WAITING:
+            return _start(entry)
+        elif entry.state in ENDED:
             # somebody has looked at it, and thinks that it will run now
-            found.recent.clear()
-            found.restarts += 1
-            return _start(found)
+            entry.recent.clear()
+            entry.restarts += 1
+            return _start(entry)
         return []
 
     def time_passed(self, now: float) -> list[RestartInstruction]:

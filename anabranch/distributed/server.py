@@ -328,9 +328,9 @@ class _ReachedServers:
 
     def _endpoint_for(self, address: str) -> Endpoint:
         """The endpoint by which this process reaches a task: the task's own, if it is one of this process."""
-        here = _here.at(address)
-        if here is not None:
-            return here[1]
+        served = _here.at(address)
+        if served is not None:
+            return served[1]
         host = own_host(parse_address(address))
         with self._lock:
             endpoint = self._clients.get(host)
@@ -340,8 +340,8 @@ class _ReachedServers:
 
 
 def _service_at(address: str) -> WorkerService | None:
-    here = _here.at(address)
-    return None if here is None else here[0].service
+    served = _here.at(address)
+    return None if served is None else served[0].service
 
 
 def _real(address: str) -> str:

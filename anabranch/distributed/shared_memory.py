@@ -71,10 +71,10 @@ class ProcessMemory:
         except OSError:
             return None
         try:
-            found = os.pread(descriptor, SECRET_BYTES, 0)
+            secret = os.pread(descriptor, SECRET_BYTES, 0)
         finally:
             os.close(descriptor)
-        return found if hmac.compare_digest(hashlib.sha256(found).digest(), offer.digest) else None
+        return secret if hmac.compare_digest(hashlib.sha256(secret).digest(), offer.digest) else None
 
     def make(self, capacity: int) -> MadeBlock | None:
         """A new block; None where there is no memory for it."""
@@ -90,12 +90,12 @@ class ProcessMemory:
         except OSError:
             return None
         try:
-            found = MappedBlock(opened, capacity)
+            block = MappedBlock(opened, capacity)
         except OSError:
             return None
         finally:
             os.close(opened)
-        return found if found.number == number else None
+        return block if block.number == number else None
 
 
 class MadeBlock:
@@ -179,8 +179,8 @@ def _opened(process: int, descriptor: int, size: int) -> int:
         raise FileNotFoundError(path)
     opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        found = os.fstat(opened)
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_size == size
+        status = os.fstat(opened)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == size
         if not is_own or not fcntl.fcntl(opened, _GET_SEALS) & _SEAL_SHRINK:
             raise FileNotFoundError(path)
     except BaseException:

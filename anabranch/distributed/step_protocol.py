@@ -111,10 +111,10 @@ class StepProtocol:
 
     def _fail(self, error: BaseException) -> list[Instruction]:
         self._cause = error
-        told: list[Instruction] = [Abort(tuple(sorted(self._left)), error)] if self._left else []
+        instructions: list[Instruction] = [Abort(tuple(sorted(self._left)), error)] if self._left else []
         # those that have not begun have nothing to answer, and `begin` lets none begin from here on
         self._left &= self._begun
-        return told if self._left else [*told, self._end()]
+        return instructions if self._left else [*instructions, self._end()]
 
     def _end(self) -> End:
         # whatever comes from here on finds it ended: the caller is answered once

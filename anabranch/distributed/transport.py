@@ -377,9 +377,11 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def _resolved(host: str) -> _Address:
     """The address of this machine that a name stands for."""
     try:
-        found = [ipaddress.ip_address(one[4][0]) for one in sockets.getaddrinfo(host, None, type=sockets.SOCK_STREAM)]
+        addresses = [
+            ipaddress.ip_address(one[4][0]) for one in sockets.getaddrinfo(host, None, type=sockets.SOCK_STREAM)
+        ]
         # who connects to a name connects by IPv4
-        return min(found, key=lambda ip: ip.version)
+        return min(addresses, key=lambda ip: ip.version)
     except (OSError, ValueError) as error:
         raise UnavailableError(None, None, f"cannot listen at {host!r}, which is no address of this machine") from error
 

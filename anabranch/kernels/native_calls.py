@@ -185,15 +185,15 @@ def prepared(text: str) -> NativeComputation:
 
 
 def _find(text: bytes) -> Prepared:
-    found = _prepared.get(text)
-    if found is None:
+    prepared = _prepared.get(text)
+    if prepared is None:
         kind, _, rest = text.decode().partition(" ")
-        found = _makers[kind](rest)
+        prepared = _makers[kind](rest)
         with _lock:
             while len(_prepared) >= _MAX_COMPUTATIONS:
                 del _prepared[next(iter(_prepared))]
-            _prepared[text] = found
-    return found
+            _prepared[text] = prepared
+    return prepared
 
 
 def forget() -> None:

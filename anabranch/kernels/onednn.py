@@ -163,9 +163,9 @@ class Library:
     def __init__(self, path: str) -> None:
         self._dll = _load(path)
         self._dll.dnnl_version.restype = ctypes.POINTER(_Version)
-        found = self._dll.dnnl_version().contents
-        self.version = f"{found.major}.{found.minor}.{found.patch}"
-        if found.major != _MAJOR:
+        version = self._dll.dnnl_version().contents
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
+        if version.major != _MAJOR:
             raise NativeError(f"oneDNN {self.version} is there, but these kernels need oneDNN {_MAJOR}")
         bits = int(self._dll.dnnl_get_effective_cpu_isa())
         self.instruction_set = next((name for mask, name in _INSTRUCTION_SETS if bits & mask == mask), "none")
@@ -422,16 +422,16 @@ def loaded() -> Library | str:
 
 def library() -> Library | None:
     """The library, loaded once; None where it cannot be used."""
-    found = loaded()
-    return found if isinstance(found, Library) else None
+    outcome = loaded()
+    return outcome if isinstance(outcome, Library) else None
 
 
 def library_state() -> LibraryState:
     """What there is, for people."""
-    found = loaded()
-    if isinstance(found, Library):
-        return LibraryState(found.version, found.instruction_set)
-    return LibraryState(missing=found)
+    outcome = loaded()
+    if isinstance(outcome, Library):
+        return LibraryState(outcome.version, outcome.instruction_set)
+    return LibraryState(missing=outcome)
 
 
 def _load(path: str) -> ctypes.CDLL:

@@ -69,12 +69,12 @@ def attr_from_proto(proto: AttrValue, kind: str | None = None) -> Any:
         raise ValueError(f"An attribute of kind {kind or 'unknown'} has no value.")
     if which == "placeholder":
         return AttrPlaceholder(proto.placeholder)
-    found, items = _contents(proto, which)
-    if kind is not None and found not in (kind, "list()" if _element(kind) else kind):
-        raise ValueError(f"Expected an attribute of kind {kind}, got one of kind {found}.")
+    actual, items = _contents(proto, which)
+    if kind is not None and actual not in (kind, "list()" if _element(kind) else kind):
+        raise ValueError(f"Expected an attribute of kind {kind}, got one of kind {actual}.")
     if which != "list":
-        return _KINDS[found].from_message(items)
-    element = _element(found)
+        return _KINDS[actual].from_message(items)
+    element = _element(actual)
     return [_KINDS[element].from_message(item) for item in items] if element else []
 
 

@@ -181,7 +181,7 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         if kind_of(frames) is None:
             return WorkerReply.FromString(bytes(frames[0])), []
         done = decode_done(frames)
-        return WorkerReply.FromString(done.told), done.fetches
+        return WorkerReply.FromString(done.reply), done.fetches
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
 

@@ -115,7 +115,7 @@ class StepDone(NamedTuple):
 
     fetches: list[TensorValue]
     #: a `WorkerReply` with events, or nothing
-    told: bytes
+    reply: bytes
 
 
 # ---------------------------------------------------------------------- writing
@@ -152,13 +152,13 @@ def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False
     return _message(StepMessage.TRANSFER, [fields, route], values)
 
 
-def encode_done(fetches: Sequence[TensorValue], told: bytes = b"") -> Frames:
+def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
     """The message that ends a partition's part of a step.
 
     Raises:
         UnimplementedError: see `encode_start`.
     """
-    return _message(StepMessage.DONE, [_DONE.pack(len(fetches), len(told)), told], fetches)
+    return _message(StepMessage.DONE, [_DONE.pack(len(fetches), len(reply)), reply], fetches)
 
 
 def _message(kind: StepMessage, fields: list[Buffer], values: Sequence[TensorValue]) -> Frames:
@@ -272,8 +272,8 @@ def decode_done(frames: Frames) -> StepDone:
 
     def read(reader: _Reader) -> StepDone:
         count, length = reader.fields(_DONE)
-        told = reader.take(length)
-        return StepDone([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], told)
+        reply = reader.take(length)
+        return StepDone([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], reply)
 
     return _read(StepMessage.DONE, frames, read)
 

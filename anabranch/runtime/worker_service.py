@@ -164,7 +164,9 @@ class _Served:
         """Cancels its steps. Its partitions go at once, they hold its variables; who runs one later is told why."""
         self.is_closed = True
         self.session.close()
-        self.partitions.clear()
+        partitions, self.partitions = self.partitions, {}
+        for partition in partitions.values():
+            partition.release()
 
     def end(self, on_ended: Callable[[], None]) -> None:
         """Cancels its steps, and ends it when nothing of them runs any more."""
@@ -449,7 +451,7 @@ class WorkerService:
             registered = served.session.register(partition_from_proto(request.register.partition))
             served.partitions[request.register.number] = registered
             if served.is_closed:  # asked now, for it may have been closed while the partition was bound
-                served.partitions.clear()
+                served.close()
                 raise _closed(request.session)
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
@@ -519,7 +521,7 @@ class WorkerService:
 
 
 def _closed(session: str) -> CancelledError:
-    return CancelledError(None, None, f"session {session!r} was closed; open another to run steps")
+    return CancelledError(None, None, f"the step cannot begin: its session was closed ({session}); open another")
 
 
 def _deliver(session: TaskSession, transfer: SentTensor) -> None:

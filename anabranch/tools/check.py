@@ -198,8 +198,8 @@ def interface() -> dict[str, tuple[list[str], list[str]]]:
     """Of every public module of TensorFlow 1.15, the names that are here and those that are not ("" is `tf` itself)."""
     answer = {}
     for module, names in absent_names.names().items():
-        here = {name for name in names if is_there(".".join(filter(None, (ROOT, module, name))))}
-        answer[module] = (sorted(here), sorted(names - here))
+        present = {name for name in names if is_there(".".join(filter(None, (ROOT, module, name))))}
+        answer[module] = (sorted(present), sorted(names - present))
     return answer
 
 
@@ -207,16 +207,17 @@ def _print_interface(as_json: bool) -> int:
     whole = interface()
     if as_json:
         listed = {
-            f"tf.{module}".rstrip("."): {"present": here, "absent": absent} for module, (here, absent) in whole.items()
+            f"tf.{module}".rstrip("."): {"present": present, "absent": absent}
+            for module, (present, absent) in whole.items()
         }
         print(json.dumps({"version": tf.__version__, "modules": listed}, indent=1))
         return 0
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for module, (here, absent) in whole.items():
+    for module, (present, absent) in whole.items():
         for area in (f"`tf.{module.partition('.')[0]}`".replace(".`", "`"), "**all**"):
-            counts[area][0] += len(here)
-            counts[area][1] += len(here) + len(absent)
+            counts[area][0] += len(present)
+            counts[area][1] += len(present) + len(absent)
     print("| names in | there | of |\n|---|---|---|")
-    for area, (there, of) in sorted(counts.items(), key=lambda item: item[0] == "**all**"):
-        print(f"| {area} | {there} | {of} |")
+    for area, (count, of) in sorted(counts.items(), key=lambda item: item[0] == "**all**"):
+        print(f"| {area} | {count} | {of} |")
     return 0

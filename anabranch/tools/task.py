@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ[DIRECTORY_VARIABLE] = os.path.abspath(options.checkpoint)
     signal.signal(signal.SIGTERM, _end)
     try:
-        spec, job, index = _told(options)
+        spec, job, index = _from_options(options)
         server = Server(spec, job_name=job, task_index=index)
     except ValueError as error:
         parser.error(str(error))
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _told(options: argparse.Namespace) -> tuple[ClusterSpec, str | None, int | None]:
+def _from_options(options: argparse.Namespace) -> tuple[ClusterSpec, str | None, int | None]:
     config = read_tf_config(os.environ)
     spec = read_cluster(options.cluster) if options.cluster else config.cluster
     if not spec:

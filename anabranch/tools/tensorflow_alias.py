@@ -119,7 +119,7 @@ def absence_of(path: str) -> str | None:
     if end is None:
         return None
     inside, sources = end
-    return _absence(inside, {found for source in sources for found in dir(source)})
+    return _absence(inside, {name for source in sources for name in dir(source)})
 
 
 def is_there(path: str) -> bool:
@@ -215,9 +215,9 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        found = counterpart(spec.name)
-        assert found is not None
-        module = AliasModule(spec.name, *found)
+        served = counterpart(spec.name)
+        assert served is not None
+        module = AliasModule(spec.name, *served)
         if module._sources == [tf]:
             module.__dict__["__version__"] = API_VERSION
         return module

@@ -372,13 +372,13 @@ class UnionResolver(ClusterResolver):
 
 
 def _joined(job: str, parts: list[Any]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    merged: dict[int, str] = {}
     for part in parts:
         tasks = dict(enumerate(part)) if isinstance(part, list) else part
-        if repeated := found.keys() & tasks.keys():
+        if repeated := merged.keys() & tasks.keys():
             raise KeyError(f"Duplicate keys detected when merging two ClusterSpecs: {sorted(repeated)} of job {job!r}")
-        found.update(tasks)
-    return found
+        merged.update(tasks)
+    return merged
 
 
 def _target(address: str, rpc_layer: str | None) -> str:

@@ -103,7 +103,7 @@ class GrowingPart:
         return rows
 
     # ------------------------------------------------------------------ in steps
-    def found(self, keys: Tensor, now: Tensor, counts: bool) -> Tensor:
+    def rows(self, keys: Tensor, now: Tensor, counts: bool) -> Tensor:
         """The rows of keys.
 
         Args:
@@ -112,8 +112,8 @@ class GrowingPart:
             counts: whether the keys are seen by this.
         """
         rows, targets, _ = raw._FindRows(self.directory, self.variable.handle, keys, now, counts=counts, f=self._fresh)
-        found: Tensor = raw._GatherFoundRows(self.variable.handle, rows, targets, dtype=self.variable.dtype)
-        return found
+        values: Tensor = raw._GatherFoundRows(self.variable.handle, rows, targets, dtype=self.variable.dtype)
+        return values
 
     def evict(self, unseen_for: Tensor, now: Tensor) -> Tensor:
         """Evicts keys; how many they were."""

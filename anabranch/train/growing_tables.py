@@ -128,13 +128,13 @@ class GrowingTable:
                 wanted = raw.Cast(wanted, DstT=np.int64)
             if len(self._parts) == 1 and not is_elsewhere(self.variables, wanted):
                 with get_default_graph().colocate_with(self.variables[0]):
-                    return self._parts[0].found(wanted, self._now(), training)
+                    return self._parts[0].rows(wanted, self._now(), training)
             # each distinct row travels once
             split, places = raw._SplitKeys(wanted, parts=len(self._parts), buckets=self._buckets)
             rows = []
             for part, its_keys in zip(self._parts, split, strict=True):
                 with get_default_graph().colocate_with(part.variable):
-                    rows.append(part.found(its_keys, self._now(), training))
+                    rows.append(part.rows(its_keys, self._now(), training))
             result: Tensor = raw.GatherV2(raw.ConcatV2(rows, 0) if len(rows) > 1 else rows[0], places, 0)
             return result
 

@@ -72,10 +72,10 @@ class MembershipHook(SessionRunHook):
         threading.Thread(target=self._stay, args=(session, coord), name="membership", daemon=True).start()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        told = -_TELL_EVERY
+        last_log = -_TELL_EVERY
         while len(self.members) < self._minimum and not self._coord.should_stop():
-            if time.monotonic() - told >= _TELL_EVERY:
-                told = time.monotonic()
+            if time.monotonic() - last_log >= _TELL_EVERY:
+                last_log = time.monotonic()
                 logging.warning(
                     "This worker waits for others: %d of at least %d are there: %s",
                     len(self.members),

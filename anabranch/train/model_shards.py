@@ -328,16 +328,16 @@ def _by_task(variables: Iterable[Variable]) -> dict[str, list[Variable]]:
 
 def _saving(last: Operation) -> list[Operation]:
     """The operations that write, of those that the last one of a save waits for."""
-    found, seen, waiting = list[Operation](), {last}, [last]
+    operations, seen, waiting = list[Operation](), {last}, [last]
     while waiting:
         op = waiting.pop()
         if op.type == "SaveV2":
-            found.append(op)
+            operations.append(op)
             continue
         before = [op for op in (*op.control_inputs, *(tensor.op for tensor in op.inputs)) if op not in seen]
         seen.update(before)
         waiting += before
-    return found
+    return operations
 
 
 def _saved_variables(restore: Operation) -> tuple[dict[str, SavedVariable], set[str]]:

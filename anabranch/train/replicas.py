@@ -203,16 +203,16 @@ class ReplicaOptimizer(Optimizer):
         if all(grad is None for grad, _ in pairs):
             raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
         self._global_step = global_step if global_step is not None else get_or_create_global_step()
-        here = no_op()
+        anchor = no_op()
         #: the number of this worker's task
-        self.worker = DeviceSpec.from_string(here.device).task or 0
+        self.worker = DeviceSpec.from_string(anchor.device).task or 0
         graph = get_default_graph()
         with graph.device(self._global_step.device):
             rows = np.tile([0.0] * WAITS_IN + [-1.0], (MAX_WORKERS, 1))
             table = Variable(rows, trainable=False, name="replica_status", use_resource=True)
             self._table, self.status_tensor = table, table.read_value()
-        self._clock = _local(0.0, np.float64, "replica_clock", here)
-        self._local_step = _local(0, np.int64, "replica_local_step", here)
+        self._clock = _local(0.0, np.float64, "replica_clock", anchor)
+        self._local_step = _local(0, np.int64, "replica_local_step", anchor)
         self._worker_init = [self._begin_anew(), _assigned(self._local_step, self._global_step.read_value())]
         self._built = True
         return pairs
@@ -380,9 +380,9 @@ class _Copies(ReplicaOptimizer):
             if name in known:
                 return known[name]
             shared = getter(name, *args, **{**kwargs, "trainable": False})
-            here = no_op()
+            anchor = no_op()
             collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES]
-            with get_default_graph().colocate_with(here), get_default_graph().name_scope(""):
+            with get_default_graph().colocate_with(anchor), get_default_graph().name_scope(""):
                 initial = np.zeros(shared.shape.as_list(), shared.dtype.base_dtype.as_numpy_dtype)
                 copy = Variable(initial, collections=collections, name=f"{name}/copy", use_resource=True)
             known[name] = copy

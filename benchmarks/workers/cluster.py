@@ -25,7 +25,7 @@ SERVERS = (1, 4)
 
 
 def main(tf: Any, system: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for count in SERVERS:
         addresses = {"ps": [f"localhost:{free_port()}" for _ in range(count)], "worker": [f"localhost:{free_port()}"]}
         command = [sys.executable, __file__, system, json.dumps(addresses)]
@@ -35,24 +35,24 @@ def main(tf: Any, system: str) -> dict[str, float]:
                 assert task.stdout is not None
                 task.stdout.readline()
             worker = tf.train.Server(addresses, "worker", 0)
-            found |= {f"{name}, {count} PS": value for name, value in steps(tf, worker.target, count).items()}
+            times |= {f"{name}, {count} PS": value for name, value in steps(tf, worker.target, count).items()}
         finally:
             for task in tasks:
                 task.kill()
                 task.wait()
-    return found
+    return times
 
 
 def steps(tf: Any, target: str, count: int) -> dict[str, float]:
-    found = {}
+    times = {}
     with tf.Graph().as_default():
-        found["scalar"] = seconds(tf, target, dense_step(tf, count, 1), 300)
+        times["scalar"] = seconds(tf, target, dense_step(tf, count, 1), 300)
     with tf.Graph().as_default():
-        found["dense 100 MB"] = seconds(tf, target, dense_step(tf, count, DENSE // 4 // count), 10)
+        times["dense 100 MB"] = seconds(tf, target, dense_step(tf, count, DENSE // 4 // count), 10)
     for label, size in TABLES.items() if count == 1 else list(TABLES.items())[:1]:
         with tf.Graph().as_default():
-            found[f"32 rows of {label}"] = seconds(tf, target, sparse_step(tf, count, size), 200)
-    return found
+            times[f"32 rows of {label}"] = seconds(tf, target, sparse_step(tf, count, size), 200)
+    return times
 
 
 def dense_step(tf: Any, count: int, elements: int) -> Any:

@@ -53,7 +53,7 @@ def traced_seconds(tf: Any, size: int) -> float:
         variable, last = chain(tf, size, 2)
         opened.run(variable.initializer)
         options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
-        found = []
+        times = []
         for _ in range(20):
             metadata = tf.RunMetadata()
             opened.run(last, options=options, run_metadata=metadata)
@@ -63,8 +63,8 @@ def traced_seconds(tf: Any, size: int) -> float:
                     kind = node.timeline_label.split(" = ")[1].split("(")[0]
                     if kind in spent:
                         spent[kind] += node.all_end_rel_nanos
-            found.append(sum(spent.values()) / 2 / 1e9)
-        return min(found)
+            times.append(sum(spent.values()) / 2 / 1e9)
+        return min(times)
 
 
 def loop_seconds(tf: Any, devices: tuple[str, str]) -> float:
@@ -90,15 +90,15 @@ def per_unit(figure: float) -> float:
 
 
 def main(tf: Any, name: str) -> dict[str, float]:
-    found = {"a hop of a scalar": hop_seconds(tf, 1, HOPS, 300)}
+    times = {"a hop of a scalar": hop_seconds(tf, 1, HOPS, 300)}
     if name == "anabranch":
-        found["Send and Recv of a scalar"] = traced_seconds(tf, 1)
-        found["Send and Recv of 64 MB"] = large = traced_seconds(tf, LARGE // 4)
-        found["its rate (GB/s)"] = per_unit(LARGE / 1e9 / large)
-    found["two loops on one device"] = one = loop_seconds(tf, ("/cpu:0", "/cpu:0"))
-    found["two loops on two devices"] = two = loop_seconds(tf, ("/cpu:0", "/cpu:1"))
-    found["two devices, times as fast"] = per_unit(one / two)
-    return found
+        times["Send and Recv of a scalar"] = traced_seconds(tf, 1)
+        times["Send and Recv of 64 MB"] = large = traced_seconds(tf, LARGE // 4)
+        times["its rate (GB/s)"] = per_unit(LARGE / 1e9 / large)
+    times["two loops on one device"] = one = loop_seconds(tf, ("/cpu:0", "/cpu:0"))
+    times["two loops on two devices"] = two = loop_seconds(tf, ("/cpu:0", "/cpu:1"))
+    times["two devices, times as fast"] = per_unit(one / two)
+    return times
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ SIZES = {"16 MB": 16 << 20, "1 GB": 1 << 30}
 
 
 def main(tf: Any) -> dict[str, float]:
-    found = {}
+    times = {}
     rng = np.random.default_rng(0)
     for label, size in SIZES.items():
         with tf.Graph().as_default(), tf.Session() as session:
@@ -27,8 +27,8 @@ def main(tf: Any) -> dict[str, float]:
             train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
             session.run(tf.global_variables_initializer())
             feeds = [rng.integers(0, rows, ROWS).astype(np.int32) for _ in range(64)]
-            found[label] = step_time(session, train, indices, feeds)
-    return found
+            times[label] = step_time(session, train, indices, feeds)
+    return times
 
 
 def step_time(session: Any, train: Any, indices: Any, feeds: list[np.ndarray]) -> float:

@@ -39,7 +39,7 @@ def null_nodes() -> dict[str, float]:
     chain = ExecutorGraph([NodeSpec("n", inputs=[(i - 1, 0)] if i else []) for i in range(NODES)])
     wide = ExecutorGraph([NodeSpec("n") for _ in range(NODES)])
     sources = [[rng.randrange(max(0, i - 50), i) for _ in range(3 if i else 0)] for i in range(NODES)]
-    tangled = ExecutorGraph([NodeSpec("n", inputs=[(source, 0) for source in found]) for found in sources])
+    tangled = ExecutorGraph([NodeSpec("n", inputs=[(source, 0) for source in inputs]) for inputs in sources])
     specs = [
         NodeSpec("enter", Kind.ENTER, 0, [Known(0)], child=1),
         NodeSpec("merge", Kind.MERGE, 1, [(0, 0), (6, 0)]),

@@ -26,9 +26,9 @@ def initial() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = {"embedding": (WORDS, UNITS), "softmax": (UNITS, WORDS)}
     shapes |= {f"kernel{i}": (2 * UNITS, 4 * UNITS) for i in range(LAYERS)}
-    found = {name: rng.uniform(-0.05, 0.05, shape).astype(np.float32) for name, shape in shapes.items()}
-    found |= {f"bias{i}": np.zeros(4 * UNITS, np.float32) for i in range(LAYERS)}
-    return found | {"softmax_bias": np.zeros(WORDS, np.float32)}
+    weights = {name: rng.uniform(-0.05, 0.05, shape).astype(np.float32) for name, shape in shapes.items()}
+    weights |= {f"bias{i}": np.zeros(4 * UNITS, np.float32) for i in range(LAYERS)}
+    return weights | {"softmax_bias": np.zeros(WORDS, np.float32)}
 
 
 def batch() -> tuple[np.ndarray, np.ndarray]:
@@ -104,8 +104,8 @@ def jax_steps() -> dict[str, Step]:
         for i in range(LAYERS):
             outputs = layer(values[f"kernel{i}"], values[f"bias{i}"], outputs)
         logits = outputs.reshape(-1, UNITS) @ values["softmax"] + values["softmax_bias"]
-        found = jnp.take_along_axis(jax.nn.log_softmax(logits), following.T.reshape(-1, 1), axis=1)
-        return -jnp.mean(found)
+        likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), following.T.reshape(-1, 1), axis=1)
+        return -jnp.mean(likelihoods)
 
     def step(values: Any, words: Any, following: Any) -> Any:
         loss, grads = jax.value_and_grad(loss_of)(values, words, following)

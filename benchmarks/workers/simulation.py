@@ -31,7 +31,7 @@ def main() -> dict[str, float]:
     addresses = {"ps": [f"localhost:{free_port()}"], "worker": [f"localhost:{free_port()}" for _ in range(WORKERS)]}
     command = [sys.executable, __file__, json.dumps(addresses)]
     started = [_start(command, "ps", 0)]
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     try:
         started += [_start(command, "worker", index) for index in range(WORKERS)]
         for process in started:
@@ -49,15 +49,15 @@ def main() -> dict[str, float]:
                     rate = sum(row["steps"] / row["seconds"] for row in said)
                     worker = sum(row["processor"] for row in said) / steps
                     served = (_processor(server.pid) - busy) / steps
-                    if rate > found.get(f"{run}: steps/s", 0.0):
-                        found |= {f"{run}: steps/s": rate, f"{run}: processors": rate * (worker + served)}
-                    _keep(found, f"{run}: worker", worker)
-                    _keep(found, f"{run}: server", served)
+                    if rate > rates.get(f"{run}: steps/s", 0.0):
+                        rates |= {f"{run}: steps/s": rate, f"{run}: processors": rate * (worker + served)}
+                    _keep(rates, f"{run}: worker", worker)
+                    _keep(rates, f"{run}: server", served)
     finally:
         for process in started:
             process.kill()
             process.wait()
-    return found
+    return rates
 
 
 def _start(command: list[str], job: str, index: int) -> subprocess.Popen[str]:
@@ -84,9 +84,9 @@ def _processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _keep(found: dict[str, float], name: str, value: float) -> None:
+def _keep(rates: dict[str, float], name: str, value: float) -> None:
     """Keeps what the round gave that was disturbed least."""
-    found[name] = min(found.get(name, value), value)
+    rates[name] = min(rates.get(name, value), value)
 
 
 def serve(tf: Any, addresses: dict[str, list[str]], job: str, index: int) -> None:

@@ -89,11 +89,11 @@ def main(arguments: list[str] | None = None) -> None:
     curves = {}
     for what, delay in DELAYS.items():
         print(f"stragglers take {what} on average (in units of the usual step)")
-        found = compared(delay, usual, chosen.steps, seed=7)
-        for name, (median, late, speed) in found.items():
+        times = compared(delay, usual, chosen.steps, seed=7)
+        for name, (median, late, speed) in times.items():
             print(f"  {name:22} median {median:5.2f}  90% within {late:5.2f}  speed-up for its machines {speed:5.2f}")
-        curves[f"proactive, {what}"] = [(b, found[f"proactive, {b} backups"][0]) for b in BACKUPS]
-        best = min(found[f"reactive after {a:.0%}"][0] for a in STARTED_AGAIN_AFTER)
+        curves[f"proactive, {what}"] = [(b, times[f"proactive, {b} backups"][0]) for b in BACKUPS]
+        best = min(times[f"reactive after {a:.0%}"][0] for a in STARTED_AGAIN_AFTER)
         curves[f"reactive, {what}"] = [(b, best) for b in BACKUPS]
     if chosen.draw:
         draw_curves(chosen.draw, curves, "backup tasks of 50", "median step (usual steps)", "backup tasks")

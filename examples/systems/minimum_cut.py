@@ -46,19 +46,19 @@ def minimum_cut(capacity: dict[tuple[str, str], float], source: str, sink: str) 
         left[b][a] += 0.0
     flow = 0.0
     while True:
-        came: dict[str, str] = {source: source}
+        previous: dict[str, str] = {source: source}
         waiting = deque([source])
-        while waiting and sink not in came:
+        while waiting and sink not in previous:
             a = waiting.popleft()
             for b, most in left[a].items():
-                if most > 1e-12 and b not in came:
-                    came[b] = a
+                if most > 1e-12 and b not in previous:
+                    previous[b] = a
                     waiting.append(b)
-        if sink not in came:
-            return flow, set(came)
+        if sink not in previous:
+            return flow, set(previous)
         path = [sink]
         while path[-1] != source:
-            path.append(came[path[-1]])
+            path.append(previous[path[-1]])
         edges = list(zip(path[1:], path[:-1], strict=True))
         more = min(left[a][b] for a, b in edges)
         for a, b in edges:

@@ -49,16 +49,16 @@ def ranked(tasks: tuple[str, ...]) -> tuple[Any, Any]:
             following = tf.concat(parts, 0)
             return following, tf.reduce_sum(tf.abs(following - ranks)), count + 1, factor
 
-    def outer(number: Any, ranks: Any, found: Any, counts: Any) -> Any:
+    def outer(number: Any, ranks: Any, results: Any, counts: Any) -> Any:
         begin = (ranks, tf.constant(1.0), tf.constant(0), factors[number])
         ranks, _, count, _ = tf.while_loop(lambda ranks, change, count, factor: change > 1e-5, iterate, begin)
-        return number + 1, ranks, found.write(number, ranks), counts.write(number, count)
+        return number + 1, ranks, results.write(number, ranks), counts.write(number, count)
 
     with tf.device(tasks[0]):
         arrays = [tf.TensorArray(dtype, size=len(DAMPING)) for dtype in (tf.float32, tf.int32)]
         start = (tf.constant(0), tf.fill([PAGES], 1.0 / PAGES), *arrays)
-        _, _, found, counts = tf.while_loop(lambda number, *_: number < len(DAMPING), outer, start)
-        return found.stack(), counts.stack()
+        _, _, results, counts = tf.while_loop(lambda number, *_: number < len(DAMPING), outer, start)
+        return results.stack(), counts.stack()
 
 
 def main(arguments: list[str] | None = None) -> None:

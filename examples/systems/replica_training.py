@@ -67,8 +67,8 @@ class Worker:
             self.train = self.optimizer.minimize(loss, self.step)
             self.shared_value = self.shared.read_value()
 
-    def run(self, steps: int, told: Callable[[int, Any], None], ended: threading.Barrier) -> None:
-        """Trains; `told` gets the shared weights every twenty steps. Nobody leaves before all have `ended`."""
+    def run(self, steps: int, on_step: Callable[[int, Any], None], ended: threading.Barrier) -> None:
+        """Trains; `on_step` gets the shared weights every twenty steps. Nobody leaves before all have `ended`."""
         chief = self.index == 0
         hook = self.optimizer.make_session_run_hook(chief)
         config = tf.ConfigProto(operation_timeout_in_ms=60_000)
@@ -80,7 +80,7 @@ class Worker:
             for step, (x, y) in zip(range(steps), batches(self.index), strict=False):
                 session.run(self.train, {self.x: x, self.y: y})
                 if (step + 1) % 20 == 0:
-                    told(
+                    on_step(
                         step + 1, session.run_step_fn(lambda step_context: step_context.session.run(self.shared_value))
                     )
             ended.wait(60)
@@ -93,14 +93,14 @@ def trained(make: Callable[[], Any], steps: int) -> tuple[list[tuple[float, floa
     )
     losses = list[tuple[float, float]]()
 
-    def told(step: int, weights: Any) -> None:
+    def on_step(step: int, weights: Any) -> None:
         losses.append((step, float(np.mean(np.square(x @ weights - y)))))
 
     with local_cluster(ps=1, worker=WORKERS) as cluster:
         workers = [Worker(cluster, index, make) for index in range(WORKERS)]
         ended = threading.Barrier(WORKERS)
         threads = [
-            threading.Thread(target=worker.run, args=(steps, told if worker.index == 0 else lambda *_: None, ended))
+            threading.Thread(target=worker.run, args=(steps, on_step if worker.index == 0 else lambda *_: None, ended))
             for worker in workers
         ]
         for thread in threads:

@@ -68,12 +68,12 @@ def tf_decorator(
 def unwrap(maybe_tf_decorator: Callable[..., Any]) -> tuple[list[TFDecorator], Callable[..., Any]]:
     """The decorators of a callable, the outermost first, and what they decorate in the end."""
     decorators: list[TFDecorator] = []
-    found = maybe_tf_decorator
+    target = maybe_tf_decorator
     # what `update_wrapper` copies from a decorated target is the target's mark, not the wrapper's own
-    while isinstance(mark := getattr(found, _MARK, None), TFDecorator) and mark.decorated_target is not found:
+    while isinstance(mark := getattr(target, _MARK, None), TFDecorator) and mark.decorated_target is not target:
         decorators.append(mark)
-        found = mark.decorated_target
-    return decorators, found
+        target = mark.decorated_target
+    return decorators, target
 
 
 def contextmanager(target: Callable[..., Any]) -> Callable[..., Any]:

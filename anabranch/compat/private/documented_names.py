@@ -20,9 +20,9 @@ def make_all(module_name: str, doc_string_modules: Iterable[ModuleType] | None =
     """
     module = sys.modules[module_name]
     documented = {
-        found.group(1)
+        reference.group(1)
         for source in doc_string_modules or [module]
-        for found in _REFERENCE.finditer(source.__doc__ or "")
+        for reference in _REFERENCE.finditer(source.__doc__ or "")
     }
     return sorted(name for name in documented if hasattr(module, name))
 

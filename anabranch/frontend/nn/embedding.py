@@ -93,8 +93,8 @@ def is_elsewhere(parts: Sequence[TensorLike], ids: Tensor) -> bool:
     asked = [DeviceSpec.from_string(getattr(part, "device", "") or "") for part in parts]
     if all(spec.job is None for spec in asked):
         return False
-    here = DeviceSpec.from_string(raw.Shape(ids).op.device or "")
-    return any((spec.job, spec.task) != (here.job, here.task) for spec in asked)
+    current = DeviceSpec.from_string(raw.Shape(ids).op.device or "")
+    return any((spec.job, spec.task) != (current.job, current.task) for spec in asked)
 
 
 def _tensors(*values: TensorLike) -> list[Any]:

@@ -199,8 +199,8 @@ def _(op: Operation, grad: Tensor) -> Any:
     adj_x, adj_y = op.attrs["adj_x"], op.attrs["adj_y"]
 
     def product(a: Tensor, b: Tensor, adj_a: bool, adj_b: bool) -> Tensor:
-        found: Tensor = BatchMatMulV3(a, b, Tout=grad.dtype, adj_x=adj_a, adj_y=adj_b)
-        return found
+        gradient: Tensor = BatchMatMulV3(a, b, Tout=grad.dtype, adj_x=adj_a, adj_y=adj_b)
+        return gradient
 
     grad_x = product(y, grad, adj_y, True) if adj_x else product(grad, y, False, not adj_y)
     grad_y = product(grad, x, True, adj_x) if adj_y else product(x, grad, not adj_x, False)

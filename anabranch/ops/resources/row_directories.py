@@ -119,10 +119,10 @@ def _(
     ctx: StepHostContext,
 ) -> Any:
     table: RowDirectory = object_behind(ctx, directory, _KIND)
-    found = table.find(np.ravel(keys), float(now), counts)
+    lookup = table.find(np.ravel(keys), float(now), counts)
     ctx.extend(table.capacity, _everything(table, rows_of, _fresh(ctx, f)))
     shape = np.shape(keys)
-    return [found.rows.reshape(shape), found.targets.reshape(shape), _held(found.hold)]
+    return [lookup.rows.reshape(shape), lookup.targets.reshape(shape), _held(lookup.hold)]
 
 
 GatherFoundRows = define_op(

@@ -238,11 +238,11 @@ DecodeBase64.not_differentiable()
 @DecodeBase64.host_kernel
 def _(input: Array, *, ctx: OperationContext) -> Any:
     def decode(text: bytes) -> Any:
-        found = _WEB_SAFE.fullmatch(text)
-        bare = b"" if found is None else found["bare"]
+        match = _WEB_SAFE.fullmatch(text)
+        bare = b"" if match is None else match["bare"]
         padded = len(text) > len(bare)
         ctx.check(
-            found is not None and len(bare) % 4 != 1 and not (padded and len(text) % 4),
+            match is not None and len(bare) % 4 != 1 and not (padded and len(text) % 4),
             f"not web-safe base64: {shown(text)!r}",
         )
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))

@@ -34,12 +34,12 @@ def status(arguments: Sequence[str]) -> int:
     folder = chosen(options.name)
     state = folder.state()
     serving = [task["address"] for task in state["tasks"] if task["state"] == "running"]
-    found = answering(serving, options.within)
-    silent = [task["name"] for task in state["tasks"] if is_silent(task, found)]
+    answering_tasks = answering(serving, options.within)
+    silent = [task["name"] for task in state["tasks"] if is_silent(task, answering_tasks)]
     if options.json:
         print(json.dumps(state | {"silent": silent}, indent=2))
     else:
-        Console().print(cluster_table(state, found))
+        Console().print(cluster_table(state, answering_tasks))
         for name in silent:
             print(
                 f"{name} runs, but has not answered within {options.within:g} s: look at `anabranch cluster logs "

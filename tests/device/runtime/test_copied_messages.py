@@ -149,5 +149,5 @@ def test_a_closed_session_holds_nothing_on_its_task(transport: CopiedMessages) -
     assert step.run([])
     master.close()
     assert not served.partitions, "they hold the session's variables"
-    with pytest.raises(tf.errors.CancelledError, match="was closed"):
+    with pytest.raises(tf.errors.CancelledError, match="session was closed"):
         step.run([])
