@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import ResourceExhaustedError
 from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import plan_of_island
+from anabranch.runtime import trace_clock
 from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.host_call import HostKernelCall
@@ -264,7 +264,7 @@ class BoundPartition:
             run_alone(call.op, work, timeout, deadline, self._active)
             return
         # without a thread of its own: nothing else of the step could run meanwhile, so that this one may wait
-        started = 0.0 if record is None else time.time()
+        started = 0.0 if record is None else trace_clock.now()
         pending = call.start(frame)
         if pending is not None:
             if not pending.is_settled:

@@ -13,7 +13,6 @@ not wait for user functions, which may not.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -23,6 +22,7 @@ from anabranch.core.interrupts import admit
 from anabranch.core.pending import Pending
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
+from anabranch.runtime import trace_clock
 from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import SEND, ExecutorGraph
 from anabranch.runtime.item_call import Recorder
@@ -234,7 +234,7 @@ class StepRun(StepWaiting):
 
     def _start(self, instance: Instance) -> list[Instance]:
         node, iteration = instance
-        started = time.time()
+        started = trace_clock.now()
         pending = node.payload.start(iteration)
         if pending is None:
             return self._executor.finished(instance)
@@ -256,7 +256,7 @@ class StepRun(StepWaiting):
 
         worker_threads.submit(run)
         # not before it is sure to run: `_give_up` waits for it
-        self._apart[instance] = node.payload.op, time.time()
+        self._apart[instance] = node.payload.op, trace_clock.now()
 
     def _brief(self) -> set[Instance]:
         """What runs on other threads and is known to end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 
 from anabranch.graph.step_nodes import StepNode
+from anabranch.runtime import trace_clock
 from anabranch.runtime.step_frame import StepFrame
 
 
@@ -84,7 +84,7 @@ class ItemCall(ABC):
 
     def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
         """As `__call__`; then waits for the outputs, and tells of it."""
-        start = time.time()
+        start = trace_clock.now()
         self(frame)
         # a device may still compute when the call returns; what is told is when the outputs are there
         jax.block_until_ready(self.outputs_in(frame))  # type: ignore[no-untyped-call]
@@ -96,4 +96,4 @@ class ItemCall(ABC):
         size = sum(getattr(value, "nbytes", 0) for value in self.outputs_in(frame))
         sources = tuple(dict.fromkeys(self.sources))
         thread = threading.get_ident()
-        return ItemEvent(names[-1], self.kind, names, sources, start, time.time(), thread, size, self.device)
+        return ItemEvent(names[-1], self.kind, names, sources, start, trace_clock.now(), thread, size, self.device)

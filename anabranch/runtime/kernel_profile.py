@@ -12,7 +12,6 @@ import contextlib
 import re
 import tempfile
 import threading
-import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 import jax
 
 from anabranch.proto import profile_pb2
+from anabranch.runtime import trace_clock
 
 _CLOCK: Final = "anabranch: clock"
 _MARKS: Final = 5
@@ -82,7 +82,7 @@ def _set_clock_marks() -> list[float]:
     """Leaves marks in the profile, by which its clock is read; returns when each was set (seconds since the epoch)."""
     began = []
     for _ in range(_MARKS):
-        began.append(time.time())
+        began.append(trace_clock.now())
         with jax.profiler.TraceAnnotation(_CLOCK):
             pass
     return began

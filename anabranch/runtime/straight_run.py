@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.pending import Pending
 from anabranch.errors import OpError
+from anabranch.runtime import trace_clock
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.rendezvous import Exchange
@@ -137,7 +137,7 @@ class StraightRun(StepWaiting):
         if call.op.op_def.blocking:  # nothing can take the thread away from a function that holds it
             self._run(call)
             return False
-        started = time.time()
+        started = trace_clock.now()
         pending = call.start(self._frame)
         if pending is None or pending.is_settled:
             self._finish(call, pending, started)

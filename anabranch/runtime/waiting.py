@@ -18,6 +18,7 @@ from anabranch.core.interrupts import admitted
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OpError
 from anabranch.graph.step_nodes import StepNode
+from anabranch.runtime import trace_clock
 from anabranch.runtime.worker_threads import worker_threads
 
 _log = logging.getLogger(__name__)
@@ -268,7 +269,7 @@ class StepWaiting:
 
     def who_waits(self) -> str:
         """Names the operations that wait or run on threads, where they were created, and what they wait for."""
-        now = time.time()
+        now = trace_clock.now()
         waits = []
         for op, pending, started in list(self._pending.values()):
             what = pending.waiting_for or "a result from outside of the step"
@@ -311,7 +312,7 @@ def wait_for(
     """
     waiting = StepWaiting(timeout, deadline, active)
     waiting.number = number
-    waiting._pending[pending] = op, pending, time.time()
+    waiting._pending[pending] = op, pending, trace_clock.now()
     pending.when_settled(lambda settled: waiting._events.put((settled, settled)))
     try:
         waiting._only_event()
@@ -336,7 +337,7 @@ def run_alone(
         BaseException: what it raises, or an interrupt of this thread.
     """
     waiting = StepWaiting(timeout, deadline, active)
-    waiting._apart[op] = op, time.time()
+    waiting._apart[op] = op, trace_clock.now()
     if deadline is None:
         # nothing has to end the step before the work returns; a cancellation is looked at then
         with waiting.under_way():

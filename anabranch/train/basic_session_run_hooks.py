@@ -60,13 +60,13 @@ class SecondOrStepTimer:
         if self._last_triggered_step == step:
             return False
         if self._every_secs is not None:
-            return time.time() >= self._last_triggered_time + self._every_secs
+            return time.monotonic() >= self._last_triggered_time + self._every_secs
         assert self._every_steps is not None
         return step >= self._last_triggered_step + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
         """Notes that it was done at `step`; returns the seconds and steps since the time before, or (None, None)."""
-        now = time.time()
+        now = time.monotonic()
         elapsed: tuple[float | None, int | None] = (None, None)
         if self._last_triggered_time is not None and self._last_triggered_step is not None:
             elapsed = (now - self._last_triggered_time, step - self._last_triggered_step)

@@ -218,10 +218,10 @@ class ReplicaOptimizer(Optimizer):
         return pairs
 
     def _begin_anew(self) -> Operation:
-        return _assigned(self._clock, raw.Timestamp())
+        return _assigned(self._clock, raw._MonotonicSeconds())
 
     def _elapsed(self) -> Any:
-        return raw.Timestamp() - self._clock.read_value()
+        return raw._MonotonicSeconds() - self._clock.read_value()
 
     def _measure(self, steps: int, staleness: TensorLike, seconds: TensorLike, waits: TensorLike = -1) -> Operation:
         """Adds a step to this worker's row."""

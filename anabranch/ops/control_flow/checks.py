@@ -185,3 +185,14 @@ Timestamp.not_differentiable()
 @Timestamp.host_kernel
 def _() -> Any:
     return np.array(time.time(), np.float64)
+
+
+MonotonicSeconds = define_op("_MonotonicSeconds", "-> seconds: double", stateful=True)
+MonotonicSeconds.shape(shape_rules.scalar)
+MonotonicSeconds.not_differentiable()
+
+
+@MonotonicSeconds.host_kernel
+def _() -> Any:
+    """For what lasted how long: `Timestamp` jumps when somebody sets the machine's clock."""
+    return np.array(time.monotonic(), np.float64)

@@ -60,7 +60,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def time(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
