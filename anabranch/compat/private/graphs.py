@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,15 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import graph_of_values
 
 _uids = itertools.count(1)
+
+
+class _TensorLike(abc.ABC):
+    """What a graph computes: `isinstance` holds for tensors, sparse tensors and indexed slices."""
+
+
+_TensorLike.register(tf.Tensor)
+_TensorLike.register(tf.SparseTensor)
+_TensorLike.register(tf.IndexedSlices)
 
 
 def uid() -> int:
