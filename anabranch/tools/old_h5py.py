@@ -1,7 +1,7 @@
 """What h5py 3 does otherwise than h5py 2 with attributes, undone for the process that runs an older program.
 
-An attribute that was stored as ASCII, which is how `bytes` are stored, was read as `bytes`; h5py 3 decodes it. Keras and
-others call `.decode` on what they read. What was stored as `str` is `str` in both.
+An attribute that was stored as ASCII, which is how `bytes` are stored, was read as `bytes`; h5py 3 decodes it. Keras
+and others call `.decode` on what they read. What was stored as `str` is `str` in both.
 """
 
 from __future__ import annotations

@@ -35,7 +35,12 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
     "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
     "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
+    "python.keras.backend": (
+        "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
+        "anabranch.compat.private.keras_settings"
+    ),
     "python.keras.engine.input_spec": "anabranch.frontend.layers.base",
+    "python.keras.utils.tf_utils": "anabranch.compat.private.keras_rnn anabranch.frontend.layers.utils",
     "python.layers.base": "anabranch.frontend.layers.base tf.layers",
     "python.layers.convolutional": (
         "anabranch.frontend.layers.convolutional tf.layers Convolution1D=Conv1D Convolution2D=Conv2D "

@@ -75,7 +75,8 @@ def _jobs(library: Library, sources: Path | None, options: argparse.Namespace) -
 
 def _report(chosen: Sequence[Library], jobs: Sequence[Job], side_by_side: int) -> int:
     rows: dict[tuple[str, str], Result] = {}
-    failures = INSTALLED / "failures.txt"
+    named = "_".join(f"{one.name}-{one.version}" for one in chosen)
+    failures = INSTALLED / f"failures-{named}.txt"
     begin = time.monotonic()
     with ThreadPoolExecutor(side_by_side) as pool, failures.open("w", encoding="utf-8") as log:
         results = pool.map(lambda job: job[2](), jobs)

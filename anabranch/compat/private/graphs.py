@@ -15,7 +15,7 @@ from anabranch.frontend.framework import graph_of_values
 _uids = itertools.count(1)
 
 
-class _TensorLike(abc.ABC):
+class _TensorLike(abc.ABC):  # noqa: B024 (it is asked about, never derived from)
     """What a graph computes: `isinstance` holds for tensors, sparse tensors and indexed slices."""
 
 
