@@ -284,7 +284,8 @@ def binary_crossentropy(target: TensorLike, output: tf.Tensor, from_logits: bool
     if logits is not None:
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=logits)
     p = tf.clip_by_value(output, epsilon(), 1.0 - epsilon())
-    return -(target * tf.log(p + epsilon()) + (1 - target) * tf.log(1 - p + epsilon()))
+    losses: tf.Tensor = -(target * tf.log(p + epsilon()) + (1 - target) * tf.log(1 - p + epsilon()))
+    return losses
 
 
 def hard_sigmoid(x: tf.Tensor) -> tf.Tensor:
