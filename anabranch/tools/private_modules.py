@@ -96,7 +96,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.partitioned_variables": "tf",
     "python.ops.random_ops": "tf tf.random",
     "python.ops.resource_variable_ops": "tf ResourceVariable=Variable",
-    "python.ops.rnn": "tf.nn",
+    "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
     "python.ops.rnn_cell": "tf.nn.rnn_cell",
     "python.ops.rnn_cell_impl": "tf.nn.rnn_cell",
     "python.ops.script_ops": "tf",

@@ -69,4 +69,13 @@ LIBRARIES: Final = (
         tests_need=("tests",),
         leave_out=_KERAS_LEFT_OUT,
     ),
+    Library("tf-slim", "1.1.0", ("slim_network.py",), ("tf_slim/**/*_test.py",)),
+    Library(
+        "tflearn",
+        "0.5.0",
+        ("tflearn_dense.py", "tflearn_images.py", "tflearn_sequences.py"),
+        ("tests/test_*.py",),
+        tag="0.5.0",
+        tests_need=("tests",),
+    ),
 )
