@@ -6,66 +6,19 @@ and others call `.decode` on what they read. What was stored as `str` is `str` i
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-_ATTRIBUTES: Final = "h5py._hl.attrs"
+from anabranch.tools import after_import
 
 
-def restore() -> Callable[[], None]:
+def restore() -> Callable[[], object]:
     """Reads attributes as h5py 2 did, once h5py is imported; returns the function that undoes it."""
-    loaded = sys.modules.get(_ATTRIBUTES)
-    if loaded is not None:
-        return _read_bytes(loaded)
-    finder = _Finder()
-    sys.meta_path.insert(0, finder)
-
-    def undo() -> None:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
-        for one in finder.undo:
-            one()
-
-    return undo
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the module of attributes be found and loaded as ever, and changes it then."""
-
-    def __init__(self) -> None:
-        self.undo: list[Callable[[], None]] = []
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _ATTRIBUTES:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self.undo)
-        return spec
-
-
-class _Loader(importlib.abc.Loader):
-    """Another loader, after which the class of attributes is changed."""
-
-    def __init__(self, loader: Any, undo: list[Callable[[], None]]) -> None:
-        self._loader = loader
-        self._undo = undo
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._undo.append(_read_bytes(module))
+    return after_import.change("h5py._hl.attrs", _read_bytes)
 
 
 def _read_bytes(module: ModuleType) -> Callable[[], None]:

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.compat.private.inspection import ArgSpec
-from anabranch.tools import old_h5py
+from anabranch.tools import after_import, old_h5py
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -72,6 +72,11 @@ def _of_numpy() -> dict[str, object]:
     return {**kinds, **scalars, **numbers, **functions, **others}
 
 
+def _of_pillow(image: ModuleType) -> dict[str, object]:
+    """The resampling filter that has another name since Pillow 10."""
+    return {"ANTIALIAS": image.Resampling.LANCZOS}
+
+
 def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
     return [
         (np, _of_numpy()),
@@ -105,6 +110,7 @@ def restore() -> Callable[[], None]:
     teller = _Teller()
     undo = [_answer_for(module, names, teller) for module, names in _table()]
     undo.append(old_h5py.restore())
+    undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     if not hasattr(threading.Thread, "isAlive"):
         undo.append(_restore_is_alive(teller))
     if importlib.util.find_spec("imp") is None:

@@ -1,4 +1,4 @@
-"""Trains a convolutional network of TFLearn's on made images, with preprocessing and changed images; saves and loads it."""
+"""Trains a convolutional network of TFLearn's on made images, normalized and shifted; saves and loads it."""
 
 from __future__ import annotations
 
