@@ -7,7 +7,6 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
 
 Undo = Callable[[], object]
 
@@ -59,7 +58,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Loader(importlib.abc.Loader):
     """Another loader, and a function that is called when it is done."""
 
-    def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, done: Callable[[ModuleType], None]) -> None:
         self._loader = loader
         self._done = done
 

@@ -16,8 +16,10 @@ import numpy as np
 import anabranch as tf
 from anabranch.compat.private.keras_settings import epsilon, floatx
 from anabranch.core.dtypes import DTypeLike
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike, TensorValue
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 
 _uids: weakref.WeakKeyDictionary[tf.Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()
 _phases: weakref.WeakKeyDictionary[tf.Graph, int | tf.Tensor] = weakref.WeakKeyDictionary()
@@ -119,7 +121,9 @@ def _initialize(session: tf.Session) -> None:
         session.run(tf.variables_initializer(without))
 
 
-def variable(value: Any, dtype: DTypeLike | None = None, name: str | None = None, constraint: Any = None) -> Any:
+def variable(
+    value: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, constraint: PassedOn = None
+) -> Any:
     """A variable with that value (an array, a tensor or a number); a SparseTensor for a sparse matrix of SciPy's."""
     if hasattr(value, "tocoo"):
         matrix = value.tocoo()
@@ -136,7 +140,7 @@ def constant(
 
 
 def placeholder(
-    shape: Any = None,
+    shape: ShapeLike = None,
     ndim: int | None = None,
     dtype: DTypeLike | None = None,
     sparse: bool = False,
@@ -154,7 +158,7 @@ def batch_get_value(tensors: Sequence[Any]) -> list[Any]:
     return list(get_session().run(list(tensors))) if tensors else []
 
 
-def set_value(x: Any, value: Any) -> None:
+def set_value(x: tf.Variable, value: TensorValue) -> None:
     """Assigns an array or a number to a variable."""
     batch_set_value([(x, value)])
 
@@ -175,7 +179,13 @@ def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
         get_session().run(assignments, feed_dict=feed)
 
 
-def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any) -> Function:
+def function(
+    inputs: Structure,
+    outputs: Structure,
+    updates: Sequence[PassedOn] | None = None,
+    name: str | None = None,
+    **kwargs: PassedOn,
+) -> Function:
     """A function of arrays that computes `outputs` from `inputs` and then makes the updates.
 
     Args:
@@ -200,14 +210,14 @@ class Function:
 
     def __init__(
         self,
-        inputs: Any,
-        outputs: Any,
+        inputs: Structure,
+        outputs: Structure,
         updates: Sequence[Any],
         name: str | None = None,
         feed_dict: dict[Any, Any] | None = None,
-        fetches: Any = (),
-        options: Any = None,
-        run_metadata: Any = None,
+        fetches: Structure = (),
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
     ) -> None:
         self.inputs = tf.nest.flatten(inputs)
         self.outputs_structure = outputs
@@ -221,7 +231,7 @@ class Function:
             assigned = [tf.assign(u[0], u[1]) if isinstance(u, tuple) else u for u in updates]
             self.updates_op = tf.group(*assigned, name=f"{name}_updates" if name else None)
 
-    def __call__(self, inputs: Any) -> Any:
+    def __call__(self, inputs: Structure) -> Any:
         """The values of the outputs for these values of the inputs, in the structure of `outputs`."""
         feed = dict(self.feed_dict)
         for tensor, value in zip(self.inputs, tf.nest.flatten(inputs), strict=True):
@@ -231,6 +241,9 @@ class Function:
                 value = tf.SparseTensorValue(indices, matrix.data, matrix.shape)
             feed[tensor] = value
         session = get_session(self.inputs or self.outputs)
+        symbolic = {t: v for t, v in feed.items() if isinstance(v, tf.Tensor | tf.Variable)}
+        if symbolic:  # a step cannot be fed with what it computes
+            feed.update(zip(symbolic, session.run(list(symbolic.values())), strict=True))
         asked = [self.outputs, self.fetches, self.updates_op]
         results, fetched, _ = session.run(asked, feed, options=self.run_options, run_metadata=self.run_metadata)
         for fetch, value in zip(self.fetches, fetched, strict=True):
@@ -298,20 +311,22 @@ def _seed(seed: int | None) -> int:
 
 
 def random_normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
+    shape: TensorLike, mean: float = 0.0, stddev: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
 ) -> tf.Tensor:
     """Normal numbers."""
     return tf.random_normal(shape, mean, stddev, dtype=dtype or floatx(), seed=_seed(seed))
 
 
 def random_uniform(
-    shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
+    shape: TensorLike, minval: float = 0.0, maxval: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
 ) -> tf.Tensor:
     """Evenly distributed numbers."""
     return tf.random_uniform(shape, minval, maxval, dtype=dtype or floatx(), seed=_seed(seed))
 
 
-def random_binomial(shape: Any, p: float = 0.0, dtype: DTypeLike | None = None, seed: int | None = None) -> tf.Tensor:
+def random_binomial(
+    shape: TensorLike, p: float = 0.0, dtype: DTypeLike | None = None, seed: int | None = None
+) -> tf.Tensor:
     """Ones with that probability, and zeros."""
     dtype = dtype or floatx()
     drawn = tf.random_uniform(shape, dtype=dtype, seed=_seed(seed))
@@ -320,7 +335,7 @@ def random_binomial(shape: Any, p: float = 0.0, dtype: DTypeLike | None = None, 
 
 
 def truncated_normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
+    shape: TensorLike, mean: float = 0.0, stddev: float = 1.0, dtype: DTypeLike | None = None, seed: int | None = None
 ) -> tf.Tensor:
     """Normal numbers within two standard deviations of the mean."""
     return tf.truncated_normal(shape, mean, stddev, dtype=dtype or floatx(), seed=_seed(seed))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import anabranch as tf
+from anabranch.core.values import TensorLike
 
 #: of one step: the input (batch, ...) and the states; returns the output and the new states
 Step = Callable[[tf.Tensor, Any], tuple[tf.Tensor, Sequence[tf.Tensor]]]
@@ -21,7 +22,7 @@ def rnn(
     mask: tf.Tensor | None = None,
     constants: Sequence[tf.Tensor] | None = None,
     unroll: bool = False,
-    input_length: Any = None,
+    input_length: TensorLike | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Goes through the time of a batch of sequences.
 
