@@ -7,6 +7,7 @@ unless a mode was given, and made where there was none; h5py 3 opens it for read
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -18,7 +19,7 @@ from anabranch.core.values import PassedOn
 from anabranch.tools import after_import
 
 
-class _Attributes(Protocol):
+class _AttributeManager(Protocol):
     """h5py's attributes of one group or data set."""
 
     def get_id(self, name: str) -> Any: ...
@@ -43,7 +44,7 @@ def _read_bytes(module: ModuleType) -> Callable[[], None]:
     manager: Any = module.AttributeManager
     read = manager.__getitem__
 
-    def read_bytes(attributes: _Attributes, name: str) -> object:
+    def read_bytes(attributes: _AttributeManager, name: str) -> object:
         value = read(attributes, name)
         if isinstance(value, str) and _is_ascii(attributes, name):
             return value.encode("utf-8", "surrogateescape")
@@ -60,7 +61,7 @@ def _read_bytes(module: ModuleType) -> Callable[[], None]:
     return undo
 
 
-def _is_ascii(attributes: _Attributes, name: str) -> bool:
+def _is_ascii(attributes: _AttributeManager, name: str) -> bool:
     """Whether an attribute was stored as ASCII text of any length."""
     h5t = sys.modules["h5py"].h5t
     stored = h5t.check_string_dtype(attributes.get_id(name).dtype)
@@ -75,7 +76,7 @@ def _open_for_writing(module: ModuleType) -> Callable[[], None]:
     def initialize_for_writing(
         self: object, name: PassedOn, mode: str | None = None, *args: PassedOn, **kwargs: PassedOn
     ) -> None:
-        if mode is not None or isinstance(name, module.HLObject):
+        if mode is not None or not isinstance(name, str | bytes | os.PathLike):
             initialize(self, name, mode or "r", *args, **kwargs)
             return
         try:

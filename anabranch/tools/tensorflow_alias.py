@@ -24,6 +24,7 @@ from anabranch.core import absent_names
 from anabranch.core.registry import find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
+from anabranch.tools import keras_package
 from anabranch.tools.private_modules import PRIVATE_MODULES
 
 ROOT: Final = "tensorflow"
@@ -158,6 +159,8 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
     if path in PRIVATE_MODULES:
         sources, renamed = _read_entry(PRIVATE_MODULES[path])
         return (sources, renamed) if sources else None
+    if (keras := keras_package.find_module(path)) is not None:
+        return [keras], {}
     if _GENERATED.fullmatch(path):
         return [_GeneratedWrappers()], {}
     if path in _PACKAGES:

@@ -65,7 +65,7 @@ LIBRARIES: Final = (
     Library(
         "keras",
         "2.3.1",
-        ("keras_dense.py", "keras_images.py", "keras_sequences.py"),
+        ("keras_dense.py", "keras_in_tensorflow.py", "keras_images.py", "keras_sequences.py"),
         _KERAS_TESTS,
         tag="2.3.1",
         tests_need=("tests",),
