@@ -21,7 +21,6 @@ _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop whe
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
     "autograph": _GRAPH_CODE,
-    "compat.v2": "programs of graphs use tf.compat.v1, which is there",
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "data.experimental": "dir(tf.data.experimental) lists what is there",
     "distribute.cluster_resolver": "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the "

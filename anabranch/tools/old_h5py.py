@@ -85,8 +85,10 @@ def _open_for_writing(module: ModuleType) -> Callable[[], None]:
             initialize(self, name, "r", *args, **kwargs)
 
     file.__init__ = initialize_for_writing
+    file.fid = property(lambda self: self.id)  # the identifier's name until h5py 2
 
     def undo() -> None:
         file.__init__ = initialize
+        del file.fid
 
     return undo

@@ -24,7 +24,7 @@ from anabranch.core import absent_names
 from anabranch.core.registry import find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
-from anabranch.tools import keras_package
+from anabranch.tools import deferred_modules, keras_package
 from anabranch.tools.private_modules import PRIVATE_MODULES
 
 ROOT: Final = "tensorflow"
@@ -159,8 +159,14 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
     if path in PRIVATE_MODULES:
         sources, renamed = _read_entry(PRIVATE_MODULES[path])
         return (sources, renamed) if sources else None
-    if (keras := keras_package.find_module(path)) is not None:
-        return [keras], {}
+    if path.startswith("compat.v2."):
+        changed = getattr(tf.compat.v2, path.split(".")[2], None)
+        inside = ".".join(path.split(".")[2:])
+        is_changed = isinstance(changed, ModuleType) and "." not in inside
+        return ([changed], {}) if is_changed else counterpart(f"{ROOT}.{inside}")
+    module = keras_package.find_module(path) or deferred_modules.find_module(path)
+    if module is not None:
+        return [module], {}
     if _GENERATED.fullmatch(path):
         return [_GeneratedWrappers()], {}
     if path in _PACKAGES:
