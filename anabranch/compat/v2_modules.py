@@ -24,6 +24,8 @@ _ARGUMENTS: Final = {
     "gather_nd": "params indices batch_dims name",
     "l2_normalize": "x axis epsilon name",
     "norm": "tensor ord axis keepdims name",
+    "size": "input out_type name",
+    "shape": "input out_type name",
     "pad": "tensor paddings mode constant_values name",
     "reduce_sum": "input_tensor axis keepdims name",
 }

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from anabranch.core.values import PassedOn
 
-#: of TensorFlow, each with what is in it; TensorFlow Probability imports both
-_DEFERRED: Final = ("python.autograph", "python.ops.linalg")
+#: of TensorFlow, each with what is in it; TensorFlow Probability imports them all
+_DEFERRED: Final = ("python.autograph", "python.framework.type_spec", "python.ops.linalg")
 
 
 class _Absent(type):
@@ -27,6 +27,16 @@ class _Absent(type):
         absent = next(base for base in cls.__mro__ if "_path" in vars(base))
         raise NotImplementedError(f"anabranch has no tensorflow.{vars(absent)['_path']}, which {cls.__name__} needs")
 
+    def __getattr__(cls, name: str) -> Any:
+        """A class of that name: what is absent may have been a module."""
+        if name.startswith("__") or "_path" not in vars(cls):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return _absent(f"{vars(cls)['_path']}.{name}")
+
+
+def _absent(path: str) -> _Absent:
+    return _Absent(path.rpartition(".")[2], (), {"_path": path, "__doc__": f"Stands for `tensorflow.{path}`."})
+
 
 class DeferredModule(ModuleType):
     """Has every name, as a class that cannot be called."""
@@ -34,8 +44,7 @@ class DeferredModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        path = f"{self.__name__}.{name}"
-        value = self.__dict__[name] = _Absent(name, (), {"_path": path, "__doc__": f"Stands for `{path}`."})
+        value = self.__dict__[name] = _absent(f"{self.__name__}.{name}")
         return value
 
 

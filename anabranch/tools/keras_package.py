@@ -27,7 +27,11 @@ def is_installed() -> bool:
 
 
 def find_module(path: str) -> ModuleType | None:
-    """The package's module for a public one, "keras.layers"; None without such a module or package."""
+    """The package's module for a public one, "keras.layers"; None without such a module or package.
+
+    TensorFlow's private modules, "python.keras.utils.generic_utils", have the names that the package has.
+    """
+    path = path.removeprefix("python.")
     if path.split(".")[0] != PACKAGE or not is_installed():
         return None
     try:

@@ -18,6 +18,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.eager.backprop": "tf anabranch.autodiff.tape",
     "python.eager.context": "anabranch.compat.private.switches",
     "python.framework.common_shapes": "anabranch.core.shapes",
+    "python.framework.composite_tensor": "anabranch.compat.private.graphs",
     "python.framework.constant_op": "tf",
     "python.framework.device": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.device_spec": "anabranch.core.device DeviceSpecV1=DeviceSpec",
@@ -108,6 +109,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.summary_ops": "tf.summary",
     "python.ops.template": "tf",
     "python.ops.tensor_array_ops": "tf",
+    "python.ops.unconnected_gradients": "tf",
     "python.ops.variable_scope": "tf anabranch.frontend.variables.scope variable=Variable",
     "python.ops.variables": (
         "tf anabranch.frontend.variables.variables anabranch.frontend.variables.partitioned VariableV1=Variable"
@@ -172,7 +174,8 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.util.all_util": "anabranch.compat.private.documented_names",
     "python.util.compat": "tf.compat",
     "python.util.deprecation": "anabranch.compat.private.deprecation",
-    "python.util.nest": "anabranch.core.nest",
+    "python.util.lazy_loader": "anabranch.compat.private.lazy_loader",
+    "python.util.nest": "anabranch.core.nest anabranch.compat.private.nests",
     "python.util.tf_contextlib": "anabranch.compat.private.decorators",
     "python.util.tf_decorator": "anabranch.compat.private.decorators",
     "python.util.tf_inspect": "anabranch.compat.private.inspection inspect",

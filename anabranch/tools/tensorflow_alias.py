@@ -34,7 +34,7 @@ API_VERSION: Final = "1.15.5"
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
 
 #: modules of generated wrappers: functions named after operation types
-_GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops")
+_GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops|python\.training\.(?:gen_)?training_ops")
 _PACKAGES: Final = frozenset(
     path.rsplit(".", count)[0] for path in PRIVATE_MODULES for count in range(1, path.count(".") + 1)
 )
@@ -163,6 +163,8 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
         changed = getattr(tf.compat.v2, path.split(".")[2], None)
         inside = ".".join(path.split(".")[2:])
         is_changed = isinstance(changed, ModuleType) and "." not in inside
+        if inside.split(".")[0] == "optimizers":  # those of Keras, in version 2
+            inside = f"keras.{inside}"
         return ([changed], {}) if is_changed else counterpart(f"{ROOT}.{inside}")
     module = keras_package.find_module(path) or deferred_modules.find_module(path)
     if module is not None:

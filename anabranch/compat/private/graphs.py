@@ -19,6 +19,12 @@ class _TensorLike(abc.ABC):  # noqa: B024 (it is asked about, never derived from
     """What a graph computes: `isinstance` holds for tensors, sparse tensors and indexed slices."""
 
 
+class CompositeTensor(abc.ABC):  # noqa: B024 (libraries derive from it)
+    """What is made of several tensors: `isinstance` holds for sparse tensors and indexed slices."""
+
+
+CompositeTensor.register(tf.SparseTensor)
+CompositeTensor.register(tf.IndexedSlices)
 _TensorLike.register(tf.Tensor)
 _TensorLike.register(tf.SparseTensor)
 _TensorLike.register(tf.IndexedSlices)

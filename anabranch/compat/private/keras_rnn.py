@@ -143,3 +143,16 @@ def get_reachable_from_inputs(inputs: Iterable[Any], targets: Iterable[Any] | No
         if wanted and wanted <= reached:
             break
     return reached
+
+
+_registered: set[type] = set()
+
+
+def register_symbolic_tensor_type(cls_type: type) -> None:
+    """Lets `is_symbolic_tensor` hold for a type that is converted to tensors."""
+    _registered.add(cls_type)
+
+
+def is_symbolic_tensor(tensor: object) -> bool:
+    """Whether a value stands for what a graph computes."""
+    return isinstance(tensor, (tf.Tensor, tf.SparseTensor, tf.Variable, *_registered))
