@@ -29,6 +29,7 @@ from anabranch.api import (
     random as random,
     resource_loader as resource_loader,
     saved_model as saved_model,
+    sets as sets,
     signal as signal,
     sparse as sparse,
     spectral as spectral,

@@ -91,7 +91,7 @@ def _with_arguments(function: Callable[..., Any], names: str) -> Callable[..., A
         return function(**signature.bind(*args, **kwargs).arguments)
 
     functools.update_wrapper(narrowed, function)
-    del narrowed.__wrapped__
+    vars(narrowed).pop("__wrapped__")
     narrowed.__annotations__ = {}
     narrowed.__signature__ = signature  # type: ignore[attr-defined]
     return narrowed

@@ -44,7 +44,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
-    "sets": "tf.sparse has sparse tensors; sets of Python can be used in tf.py_func",
     "sysconfig": "there is nothing to compile against",
     "tpu": "tf.device places work, on what accelerators JAX finds",
     "xla": "every step is compiled by XLA already",
