@@ -28,9 +28,10 @@ from rich.table import Table
 
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
-from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
+from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.restarts import RestartRule
-from anabranch.distributed.supervisor import ClusterSupervisor, LocalPlan, task_key, task_program
+from anabranch.distributed.supervisor import ClusterSupervisor, task_key, task_program
+from anabranch.distributed.task_engine import TaskProgram, TaskStatus, shown_state
 
 WORKER = Path(__file__).with_name("asynchronous_digits.py")
 #: for all to start, and for one to join again, on a machine that is busy

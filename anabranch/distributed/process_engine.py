@@ -20,80 +20,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from anabranch.distributed import dies_with_parent
-from anabranch.distributed.restarts import (
-    ENDED,
-    Kill,
-    RestartInstruction,
-    RestartLimits,
-    RestartRule,
-    Restarts,
-    Start,
-    TaskState,
-    Terminate,
+from anabranch.distributed.restarts import Kill, RestartInstruction, RestartLimits, Restarts, Start, Terminate
+from anabranch.distributed.task_engine import (
+    READY_VARIABLE,
+    OutputReader,
+    TaskProgram,
+    TaskStatus,
+    TaskStatuses,
+    log_name,
 )
-from anabranch.errors import DeadlineExceededError, NotFoundError
+from anabranch.errors import NotFoundError
 
-#: the environment variable with the number of the descriptor on which a task says that it can be reached
-READY_VARIABLE: Final = "ANABRANCH_READY_DESCRIPTOR"
 #: what a shell returns for a command that cannot be run
 _NO_COMMAND: Final = 127
 _CHUNK: Final = 1 << 16
 #: a line of output longer than this is handed on in parts
 _MAX_LINE: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class TaskProgram:
-    """What a task's process runs.
-
-    Attributes:
-        name: the task's, such as "ps/0".
-        command: what is run, and its arguments.
-        environment: what its environment has beside this process's own.
-        rule: after which ends it is started again.
-        announces: whether it says on `READY_VARIABLE`'s descriptor when it can be reached.
-    """
-
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    rule: RestartRule = RestartRule.ALWAYS
-    announces: bool = False
-
-
-@dataclass(frozen=True)
-class TaskStatus:
-    """How a task is.
-
-    Attributes:
-        name: the task's.
-        state: see `restarts.TaskState`.
-        is_ready: whether its process has announced itself, or does not do that.
-        pid: of its process; None: it has none.
-        started: when its process started, in seconds since 1970.
-        restarts: how often it was started again.
-        status: what its last process that ended returned, or the negative number of its signal.
-    """
-
-    name: str
-    state: TaskState
-    is_ready: bool
-    pid: int | None
-    started: float | None
-    restarts: int
-    status: int | None
-
-
-class OutputReader(Protocol):
-    """Is handed what tasks write, line by line, on the engine's thread."""
-
-    def __call__(self, task: str, line: bytes, /) -> None: ...
 
 
 @dataclass
@@ -133,15 +81,13 @@ class ProcessEngine:
         self._logs = logs
         self._machine = Restarts(limits or RestartLimits())
         self._output = output
-        self._changed = changed
         self._running: dict[str, _Running] = {}
         self._selector = selectors.DefaultSelector()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_up, self._woken = os.pipe()
         os.set_blocking(self._wake_up, False)
         self._selector.register(self._wake_up, selectors.EVENT_READ, self._be_asked)
-        self._news = threading.Condition()
-        self._statuses: list[TaskStatus] = []
+        self._statuses = TaskStatuses(changed)
         self._is_closing = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="process engine", daemon=True)
@@ -154,8 +100,7 @@ class ProcessEngine:
 
     def statuses(self) -> list[TaskStatus]:
         """How each task is."""
-        with self._news:
-            return list(self._statuses)
+        return self._statuses.latest()
 
     def stop_task(self, task: str) -> None:
         """Lets a task end, and not be started again.
@@ -183,11 +128,7 @@ class ProcessEngine:
         Raises:
             DeadlineExceededError: it does not within `timeout` seconds.
         """
-        with self._news:
-            if not self._news.wait_for(lambda: bool(self._statuses) and condition(self._statuses), timeout):
-                shown = ", ".join(f"{each.name} {shown_state(each)}" for each in self._statuses)
-                raise DeadlineExceededError(None, None, f"waited {timeout} s for {what}: {shown}")
-            return list(self._statuses)
+        return self._statuses.wait(condition, timeout, what)
 
     def close(self) -> None:
         """Ends all tasks, those that do not end within the grace by force; returns when none is left. Idempotent."""
@@ -226,7 +167,7 @@ class ProcessEngine:
             for key, _ in self._selector.select(self._time_left()):
                 key.data()
             self._follow(self._machine.time_passed(time.monotonic()))
-            self._tell()
+            self._statuses.put([self._status(task) for task in self._machine.tasks()])
         for key in list(self._selector.get_map().values()):
             # output of processes that have left their group, and outlive the task
             if key.fd != self._wake_up:
@@ -335,17 +276,6 @@ class ProcessEngine:
         self._selector.unregister(descriptor)
         os.close(descriptor)
 
-    def _tell(self) -> None:
-        statuses = [self._status(task) for task in self._machine.tasks()]
-        if statuses == self._statuses:
-            return
-        if self._changed is not None:
-            # first: who waits for a state finds it noted
-            self._changed(statuses)
-        with self._news:
-            self._statuses = statuses
-            self._news.notify_all()
-
     def _status(self, task: str) -> TaskStatus:
         running = self._running.get(task)
         return TaskStatus(
@@ -357,30 +287,6 @@ class ProcessEngine:
             restarts=self._machine.restarts(task),
             status=self._machine.status(task),
         )
-
-
-def log_name(task: str) -> str:
-    """The name of the file with a task's output."""
-    return f"{task.replace('/', '-')}.log"
-
-
-def shown_state(status: TaskStatus) -> str:
-    """A task's state as a reader is told of it: how it ended, whether it is only starting."""
-    if status.state is TaskState.RUNNING and not status.is_ready:
-        return "starting"
-    if status.state in ENDED - {TaskState.STOPPED} and status.status is not None:
-        return f"{status.state.value} ({shown_end(status.status)})"
-    return status.state.value
-
-
-def shown_end(status: int) -> str:
-    """What ended a process: its exit status, or the signal's name."""
-    if status >= 0:
-        return f"status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
 
 
 def _pipe_for_child(stack: contextlib.ExitStack) -> tuple[int, list[int]]:

@@ -1,4 +1,4 @@
-"""A cluster on this machine: its processes, the folder where others find it, and what they may ask of it."""
+"""A cluster that is supervised from here: its tasks, the folder where others find it, and what they may ask of it."""
 
 from __future__ import annotations
 
@@ -10,70 +10,25 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from anabranch.distributed.addresses import Address
 from anabranch.distributed.cluster_control import ControlSocket, Request
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
-from anabranch.distributed.held_ports import HeldPorts
-from anabranch.distributed.process_engine import (
+from anabranch.distributed.restarts import ENDED, RestartLimits, TaskState
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
+from anabranch.distributed.task_engine import (
+    ClusterPlan,
     OutputReader,
-    ProcessEngine,
     TaskProgram,
     TaskStatus,
     log_name,
     shown_state,
 )
-from anabranch.distributed.restarts import ENDED, RestartLimits, TaskState
-from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
 from anabranch.errors import InvalidArgumentError, NotFoundError
-
-_HOST: Final = "localhost"
-
-
-@dataclass(frozen=True)
-class LocalPlan:
-    """The tasks of a cluster on this machine; a context, which keeps their ports free.
-
-    Attributes:
-        spec: their addresses.
-        held: keeps their ports free; None: they were given.
-    """
-
-    spec: ClusterSpec
-    held: HeldPorts | None
-
-    @staticmethod
-    def of(counts: Mapping[str, int], first_port: int | None = None) -> LocalPlan:
-        """So many tasks of each job, at free ports, or at those from `first_port`.
-
-        Raises:
-            InvalidArgumentError: there are none, or not as many ports.
-            UnavailableError: the machine has no free ports.
-        """
-        total = sum(counts.values())
-        if total < 1 or min(counts.values()) < 0:
-            raise InvalidArgumentError(None, None, "a cluster has at least one task")
-        if first_port is not None and not 0 < first_port <= 65536 - total:
-            raise InvalidArgumentError(None, None, f"there are no {total} ports from {first_port}")
-        held = HeldPorts(total) if first_port is None else None
-        ports = iter(held.ports if held is not None else range(first_port or 0, (first_port or 0) + total))
-        jobs = {job: [str(Address(_HOST, next(ports))) for _ in range(n)] for job, n in counts.items() if n}
-        return LocalPlan(ClusterSpec(jobs), held)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.held is not None:
-            self.held.close()
 
 
 def task_key(job: str, index: int) -> str:
@@ -108,7 +63,7 @@ class ClusterSupervisor:
 
     Args:
         folder: the cluster's.
-        plan: the addresses of the tasks.
+        plan: the addresses of the tasks, and who runs them.
         programs: what they run.
         limits: how often and when they are started again.
         output: is handed what they write, too.
@@ -123,7 +78,7 @@ class ClusterSupervisor:
     def __init__(
         self,
         folder: ClusterFolder,
-        plan: LocalPlan,
+        plan: ClusterPlan,
         programs: Sequence[TaskProgram],
         limits: RestartLimits | None = None,
         output: OutputReader | None = None,
@@ -136,7 +91,7 @@ class ClusterSupervisor:
             stack.enter_context(folder.take())
             stack.callback(folder.forget)
             folder.write(folder.description.name, {"cluster": plan.spec.as_dict()})
-            self.engine = ProcessEngine(programs, folder.path, limits, output, self._changed)
+            self.engine = plan.engine(programs, folder.path, limits, output, self._changed)
             stack.callback(self.engine.close)
             stack.callback(ControlSocket(folder.control, self._answer).close)
             self.engine.start()

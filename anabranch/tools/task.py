@@ -15,9 +15,9 @@ from typing import NoReturn
 from anabranch.distributed.cluster_files import read_cluster
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.keys import FILE_VARIABLE
-from anabranch.distributed.process_engine import READY_VARIABLE
 from anabranch.distributed.server import Server
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
+from anabranch.distributed.task_engine import READY_VARIABLE
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE, read_tf_config
 from anabranch.errors import InvalidArgumentError, OpError
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.distributed.held_ports import HeldPorts
-from anabranch.distributed.process_engine import ProcessEngine, TaskProgram, TaskStatus
+from anabranch.distributed.process_engine import ProcessEngine
 from anabranch.distributed.restarts import RestartLimits, RestartRule, TaskState
+from anabranch.distributed.task_engine import TaskProgram, TaskStatus
 from anabranch.errors import DeadlineExceededError, NotFoundError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -173,7 +174,8 @@ def test_what_a_task_started_ends_with_it(tmp_path: Path) -> None:
 _SUPERVISOR = f"""
 import pathlib, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from anabranch.distributed.process_engine import ProcessEngine, TaskProgram
+from anabranch.distributed.process_engine import ProcessEngine
+from anabranch.distributed.task_engine import TaskProgram
 programs = [TaskProgram(f"a/{{i}}", [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]) for i in (0, 1)]
 engine = ProcessEngine(programs, pathlib.Path(sys.argv[1]))
 engine.start()

@@ -12,16 +12,16 @@ from typing import Final
 
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
-from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
+from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
 from anabranch.distributed.supervisor import (
     ClusterSupervisor,
-    LocalPlan,
     checkpoints_at,
     task_key,
     task_program,
     tf_config,
 )
+from anabranch.distributed.task_engine import TaskProgram, TaskStatus, shown_state
 from anabranch.tools.cluster.start import ended_by_signals
 
 _PS: Final = "ps"

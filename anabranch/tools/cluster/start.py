@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.live import Live
 
 from anabranch.distributed.cluster_files import ClusterFolder
-from anabranch.distributed.process_engine import TaskStatus, shown_state
-from anabranch.distributed.supervisor import ClusterSupervisor, LocalPlan, all_ready, task_program
+from anabranch.distributed.local_plan import LocalPlan
+from anabranch.distributed.supervisor import ClusterSupervisor, all_ready, task_program
+from anabranch.distributed.task_engine import TaskStatus, shown_state
 from anabranch.errors import UnavailableError, UnimplementedError
 from anabranch.tools.cluster.names import DEFAULT_NAME
 from anabranch.tools.cluster.tables import cluster_table
