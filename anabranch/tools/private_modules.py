@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.tools.private_contrib import PRIVATE_CONTRIB_MODULES
+
 #: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames.
 PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.client.device_lib": "anabranch.tools.device_lib",
@@ -202,4 +204,5 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "core.protobuf.saver_pb2": "anabranch.proto.training_pb2",
     "core.protobuf.tensorflow_server_pb2": "anabranch.proto.config_pb2",
     "core.util.event_pb2": "anabranch.proto.summary_pb2",
+    **PRIVATE_CONTRIB_MODULES,
 }
