@@ -2,9 +2,11 @@ from anabranch.frontend.arithmetic.spectral import (
     fft as fft,
     fft2d as fft2d,
     fft3d as fft3d,
+    fftshift as fftshift,
     ifft as ifft,
     ifft2d as ifft2d,
     ifft3d as ifft3d,
+    ifftshift as ifftshift,
     irfft as irfft,
     irfft2d as irfft2d,
     irfft3d as irfft3d,
@@ -12,3 +14,15 @@ from anabranch.frontend.arithmetic.spectral import (
     rfft2d as rfft2d,
     rfft3d as rfft3d,
 )
+from anabranch.frontend.signal.cosine_transforms import dct as dct, idct as idct
+from anabranch.frontend.signal.frames import frame as frame, overlap_and_add as overlap_and_add
+from anabranch.frontend.signal.mel import (
+    linear_to_mel_weight_matrix as linear_to_mel_weight_matrix,
+    mfccs_from_log_mel_spectrograms as mfccs_from_log_mel_spectrograms,
+)
+from anabranch.frontend.signal.short_time import (
+    inverse_stft as inverse_stft,
+    inverse_stft_window_fn as inverse_stft_window_fn,
+    stft as stft,
+)
+from anabranch.frontend.signal.windows import hamming_window as hamming_window, hann_window as hann_window

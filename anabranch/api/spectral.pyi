@@ -12,3 +12,4 @@ from anabranch.frontend.arithmetic.spectral import (
     rfft2d as rfft2d,
     rfft3d as rfft3d,
 )
+from anabranch.frontend.signal.cosine_transforms import dct as dct, idct as idct

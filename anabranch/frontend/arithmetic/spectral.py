@@ -97,3 +97,44 @@ rfft3d = _real_transform("rfft3d", ops.RFFT3D, 3, False)
 irfft = _real_transform("irfft", ops.IRFFT, 1, True)
 irfft2d = _real_transform("irfft2d", ops.IRFFT2D, 2, True)
 irfft3d = _real_transform("irfft3d", ops.IRFFT3D, 3, True)
+
+
+def fftshift(x: TensorLike, axes: TensorLike | None = None, name: str | None = None) -> Tensor:
+    """Moves the frequency zero to the middle of a spectrum: the halves of dimensions trade places.
+
+    Args:
+        x: of any type.
+        axes: the dimensions, an integer or several; default: all.
+
+    Returns:
+        A tensor of the shape and type of `x`.
+
+    Example:
+        >>> sess.run(tf.signal.fftshift([0, 1, 2, -2, -1]))
+        array([-2, -1,  0,  1,  2], dtype=int32)
+    """
+    return _shifted(x, axes, 1, name or "fftshift")
+
+
+def ifftshift(x: TensorLike, axes: TensorLike | None = None, name: str | None = None) -> Tensor:
+    """The inverse of `fftshift`; arguments and result as there.
+
+    Example:
+        >>> sess.run(tf.signal.ifftshift([-2, -1, 0, 1, 2]))
+        array([ 0,  1,  2, -2, -1], dtype=int32)
+    """
+    return _shifted(x, axes, -1, name or "ifftshift")
+
+
+def _shifted(x: TensorLike, axes: TensorLike | None, sign: int, name: str) -> Tensor:
+    with name_scope(name, name, [x]) as scope:
+        value = convert_to_tensor(x, name="x")
+        sizes = raw.Shape(value)
+        if axes is None:
+            along = raw.Range(0, raw.Size(sizes), 1)
+        else:
+            along = raw.Reshape(convert_to_tensor(axes, dtypes.int32, name="axes"), [-1])
+        sizes = raw.GatherV2(sizes, raw.FloorMod(along, raw.Size(sizes)), 0)
+        # odd sizes: one element more comes before the middle than after it, which the inverse undoes
+        result: Tensor = raw.Roll(value, sign * raw.FloorDiv(sizes, 2), along, name=scope)
+        return result

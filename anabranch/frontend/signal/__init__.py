@@ -1,0 +1,1 @@
+"""Signals: windows, frames, short-time Fourier and cosine transforms, mel scales."""
