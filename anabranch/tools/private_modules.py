@@ -31,7 +31,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.graph_util": "tf.graph_util",
     "python.framework.graph_util_impl": "tf.graph_util",
     "python.framework.importer": "tf",
-    "python.framework.ops": "tf anabranch.frontend.framework anabranch.compat.private.graphs",
+    "python.framework.ops": (
+        "tf anabranch.frontend.framework anabranch.compat.private.graphs anabranch.train.meta_graph"
+    ),
     "python.framework.random_seed": "anabranch.frontend.framework",
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
