@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import CollectionNames, DeviceLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
@@ -276,7 +276,7 @@ def is_tensor(x: object) -> bool:
     return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x)
 
 
-def get_static_value(tensor: TensorLike, partial: bool = False) -> Any:
+def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:
     """The value of `tensor` (an array) where it is known while the graph is built, else None.
 
     Args:
