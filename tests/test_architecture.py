@@ -50,6 +50,7 @@ ROOMS = (
     "__init__",
     "compat",
     "contrib",
+    "feature_column",
     "onnx",
     "tools",
     "__main__",
@@ -106,6 +107,7 @@ TYPED_ROOMS = {
     "api": "",
     "compat": "",
     "contrib": "",
+    "feature_column": "",
     "onnx": "",
     "tools": "",
 }

@@ -52,7 +52,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
     "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
     "estimator": "build the graph that model_fn built, and run it in tf.train.MonitoredTrainingSession",
-    "feature_column": "tf.io.parse_example, tf.one_hot and tf.nn.embedding_lookup do what feature columns stand for",
     "function": _GRAPH_CODE,
     "keras": "tf.layers, tf.losses and tf.train build and train networks; `anabranch run` serves it with the package "
     "keras 2.3.1 where that is installed",

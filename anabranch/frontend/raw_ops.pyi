@@ -263,6 +263,11 @@ class _SparseConcat(NamedTuple):
     output_values: Tensor
     output_shape: Tensor
 
+class _SparseCross(NamedTuple):
+    output_indices: Tensor
+    output_values: Tensor
+    output_shape: Tensor
+
 class _SparseFillEmptyRows(NamedTuple):
     output_indices: Tensor
     output_values: Tensor
@@ -3262,6 +3267,19 @@ def SparseConditionalAccumulator(
     reduction_type: str | bytes = "MEAN",
     name: str | None = None,
 ) -> Tensor: ...
+def SparseCross(
+    *,
+    indices: Sequence[TensorLike],
+    values: Sequence[TensorLike],
+    shapes: Sequence[TensorLike],
+    dense_inputs: Sequence[TensorLike],
+    hashed_output: bool,
+    num_buckets: int,
+    hash_key: int,
+    out_type: DTypeLike,
+    internal_type: DTypeLike,
+    name: str | None = None,
+) -> _SparseCross: ...
 def SparseDenseCwiseAdd(
     *, sp_indices: TensorLike, sp_values: TensorLike, sp_shape: TensorLike, dense: TensorLike, name: str | None = None
 ) -> Tensor: ...

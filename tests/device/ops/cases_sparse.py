@@ -371,4 +371,34 @@ def _sets() -> list[OpCase]:
     ]
 
 
-CASES = [*_sets(), *_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]
+def _crosses() -> list[OpCase]:
+    """What TensorFlow gives for three columns, of which one is dense."""
+    words = np.array([b"a", b"bb", b"c"], np.object_)
+    places = (np.array([[0, 0], [0, 1], [1, 0]]), np.array([[0, 0], [1, 0], [1, 1]]))
+    dense_words = np.array([[b"x", b"y"], [b"z", b""]], np.object_)
+    given = (list(places), [words, np.array([3, -4, 5])], [np.array([2, 2])] * 2, [dense_words])
+    hashed = {"hashed_output": True, "hash_key": 0xDECAFCAFFE, "out_type": "int64", "internal_type": "int64"}
+    joined = {**hashed, "hashed_output": False, "out_type": "string", "internal_type": "string", "num_buckets": 0}
+    at, shape = np.array([(row, i) for row in range(2) for i in range(4)]), np.array([2, 4])
+    fingerprints = [
+        *(8321422957646178926, 7327361521195565352, 8250855295844151589, 5419836943176075305),
+        *(4465796773755896564, 3666051384007652828, 5410618872957272730, 1638513214555607113),
+    ]
+    texts = [b"a_X_3_X_x", b"a_X_3_X_y", b"bb_X_3_X_x", b"bb_X_3_X_y"]
+    texts += [b"c_X_-4_X_z", b"c_X_-4_X_", b"c_X_5_X_z", b"c_X_5_X_"]
+    uneven = (given[0], given[1], [np.array([2, 2]), np.array([3, 2])], [])
+    return [
+        OpCase("SparseCross", given, {**hashed, "num_buckets": 0}, expected=(at, np.array(fingerprints), shape)),
+        OpCase(
+            "SparseCross",
+            given,
+            {**hashed, "num_buckets": 10},
+            expected=(at, np.array([3, 9, 9, 5, 4, 5, 0, 0]), shape),
+            label="10 buckets",
+        ),
+        OpCase("SparseCross", given, joined, expected=(at, np.array(texts, np.object_), shape), label="strings"),
+        OpCase("SparseCross", uneven, {**hashed, "num_buckets": 5}, error=InvalidArgumentError, label="rows differ"),
+    ]
+
+
+CASES = [*_sets(), *_crosses(), *_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]
