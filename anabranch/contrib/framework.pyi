@@ -1,6 +1,7 @@
 from anabranch.api import nest as nest
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
 from anabranch.frontend.framework import is_tensor as is_tensor
+from anabranch.frontend.layers.utils import smart_cond as smart_cond
 from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
 from anabranch.tools.contributed_names import framework
 from anabranch.train.checkpoint_utils import (

@@ -1,5 +1,6 @@
 from anabranch.contrib.rnn_extras import (
     LayerNormBasicLSTMCell as LayerNormBasicLSTMCell,
+    LSTMBlockCell as LSTMBlockCell,
     stack_bidirectional_dynamic_rnn as stack_bidirectional_dynamic_rnn,
     stack_bidirectional_rnn as stack_bidirectional_rnn,
     transpose_batch_time as transpose_batch_time,

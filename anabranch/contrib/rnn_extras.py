@@ -195,3 +195,43 @@ def transpose_batch_time(x: TensorLike) -> tf.nest.Structure:
     if rank is None:
         raise ValueError(f"the rank of {x.name} must be known")
     return x if rank < 2 else tf.transpose(x, [1, 0, *range(2, rank)])
+
+
+class LSTMBlockCell(tf.nn.rnn_cell.LSTMCell):
+    """An LSTM that TensorFlow computes with one operation; here `LSTMCell`, of which a step is compiled as a whole.
+
+    Args:
+        num_units: size of c and h.
+        forget_bias: added to the forget gate's input.
+        cell_clip: c is cut off at this value on both sides; None or a negative number for none.
+        use_peephole: whether the gates see c.
+        dtype: of the variables; default: that of the first inputs.
+        reuse: whether the variables exist already.
+        name: of the cell, under which its variables stand.
+
+    Example:
+        >>> cell = tf.contrib.rnn.LSTMBlockCell(4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape, state.c.shape
+        (TensorShape([Dimension(2), Dimension(4)]), TensorShape([Dimension(2), Dimension(4)]))
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        dtype: DTypeLike | None = None,
+        reuse: bool | None = None,
+        name: str = "lstm_cell",
+    ) -> None:
+        super().__init__(
+            num_units,
+            use_peepholes=use_peephole,
+            cell_clip=cell_clip if cell_clip is not None and cell_clip > 0 else None,
+            forget_bias=forget_bias,
+            reuse=reuse,
+            name=name,
+            dtype=dtype,
+        )

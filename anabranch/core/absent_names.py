@@ -53,8 +53,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
     "estimator": "build the graph that model_fn built, and run it in tf.train.MonitoredTrainingSession",
     "function": _GRAPH_CODE,
-    "keras": "`anabranch run` serves it with the package keras 2.3.1 where that is installed; tf.layers, tf.losses and "
-    "tf.train build and train networks too",
+    "keras": "tf.layers, tf.losses and tf.train build and train networks; `anabranch run` serves it with the package "
+    "keras 2.3.1 where that is installed",
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs",

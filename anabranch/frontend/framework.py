@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
-import numpy.typing as npt
-
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import CollectionNames, DeviceLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
@@ -278,14 +276,14 @@ def is_tensor(x: object) -> bool:
     return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x)
 
 
-def get_static_value(tensor: TensorLike, partial: bool = False) -> npt.NDArray[Any] | None:
-    """The value of `tensor` where it is known while the graph is built, else None.
+def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:
+    """The value of `tensor` (an array) where it is known while the graph is built, else None.
 
     Args:
-        tensor: a tensor.
+        tensor: a tensor; what is none, a number or an array, is its own value.
         partial: accepted for compatibility: only values known in full are returned.
     """
-    return constant_value(tensor)
+    return constant_value(tensor) if is_tensor(tensor) else tensor
 
 
 def convert_to_tensor_or_indexed_slices(

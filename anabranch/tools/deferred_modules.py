@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from anabranch.core.values import PassedOn
 
-#: of TensorFlow, each with what is in it; TensorFlow Probability imports them all
-_DEFERRED: Final = ("python.autograph", "python.framework.type_spec", "python.ops.linalg")
+#: of TensorFlow, each with what is in it; Sonnet imports the first, TensorFlow Probability the others
+DEFERRED: Final = ("contrib.eager.python", "python.autograph", "python.framework.type_spec", "python.ops.linalg")
 
 
 class _Absent(type):
@@ -50,6 +50,6 @@ class DeferredModule(ModuleType):
 
 def find_module(path: str) -> ModuleType | None:
     """The module for a path below `tensorflow`; None where it is not deferred."""
-    if any(path == one or path.startswith(f"{one}.") for one in _DEFERRED):
+    if any(path == one or path.startswith(f"{one}.") for one in DEFERRED):
         return DeferredModule(path)
     return None

@@ -80,6 +80,7 @@ def _of_pillow(image: ModuleType) -> dict[str, object]:
 def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
     return [
         (np, _of_numpy()),
+        (np.lib, {"pad": np.pad}),
         (collections, {name: getattr(collections.abc, name) for name in _ABSTRACT.split()}),
         (inspect, {"getargspec": _getargspec, "ArgSpec": ArgSpec}),
         # the processor's time, as it was outside Windows

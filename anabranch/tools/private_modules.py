@@ -31,7 +31,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.graph_util": "tf.graph_util",
     "python.framework.graph_util_impl": "tf.graph_util",
     "python.framework.importer": "tf",
-    "python.framework.ops": "tf anabranch.frontend.framework anabranch.compat.private.graphs",
+    "python.framework.ops": (
+        "tf anabranch.frontend.framework anabranch.compat.private.graphs anabranch.train.meta_graph"
+    ),
     "python.framework.random_seed": "anabranch.frontend.framework",
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
@@ -81,7 +83,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.gradients_impl": "tf gradients_v2=gradients",
     "python.ops.histogram_ops": "tf",
     "python.ops.image_ops": "tf.image",
-    "python.ops.init_ops": "tf tf.initializers",
+    "python.ops.init_ops": "tf tf.initializers anabranch.frontend.variables.initializers",
     "python.ops.io_ops": "tf",
     "python.ops.linalg_ops": "tf tf.linalg",
     "python.ops.logging_ops": "tf tf.summary",
@@ -101,7 +103,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.resource_variable_ops": "tf ResourceVariable=Variable",
     "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
     "python.ops.rnn_cell": "tf.nn.rnn_cell",
-    "python.ops.rnn_cell_impl": "tf.nn.rnn_cell",
+    "python.ops.rnn_cell_impl": "tf.nn.rnn_cell anabranch.compat.private.rnn_cells",
     "python.ops.script_ops": "tf",
     "python.ops.sparse_ops": "tf tf.sparse",
     "python.ops.special_math_ops": "tf",

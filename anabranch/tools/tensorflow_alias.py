@@ -37,7 +37,9 @@ _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
 #: modules of generated wrappers: functions named after operation types
 _GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops|python\.training\.(?:gen_)?training_ops")
 _PACKAGES: Final = frozenset(
-    path.rsplit(".", count)[0] for path in PRIVATE_MODULES for count in range(1, path.count(".") + 1)
+    path.rsplit(".", count)[0]
+    for path in (*PRIVATE_MODULES, *deferred_modules.DEFERRED)
+    for count in range(1, path.count(".") + 1)
 )
 
 

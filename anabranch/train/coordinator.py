@@ -152,7 +152,8 @@ class Coordinator:
         self._wait_for_request_or_end(waited_for)
         deadline = time.monotonic() + stop_grace_period_secs
         for thread in waited_for:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():  # a thread that was not started yet cannot be joined
+                thread.join(max(0.0, deadline - time.monotonic()))
         stragglers = sorted(t.name for t in waited_for if t.is_alive())
         with self._lock:
             self._joined = True

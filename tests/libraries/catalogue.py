@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ class Library:
         tests: patterns of its own test files, relative to the installed package or to its sources.
         tag: of the version in its repository, when the tests are not in the package; "" when they are.
         tests_need: folders and files of its repository that the tests read, beside themselves.
+        environment: variables that its processes get.
         leave_out: files that need what is not there by nature: a network, another backend.
     """
 
@@ -30,6 +32,7 @@ class Library:
     tag: str = ""
     tests_need: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -51,6 +54,8 @@ _KERAS_LEFT_OUT: Final = (
     "tests/keras/utils/multi_gpu_test.py",
     "tests/keras/layers/cudnn_recurrent_test.py",
 )
+
+_PROBABILITY_FOLDERS: Final = ("bijectors", "distributions", "internal", "math", "mcmc", "stats", "util", "vi")
 
 LIBRARIES: Final = (
     Library(
@@ -79,5 +84,23 @@ LIBRARIES: Final = (
         ("tests/test_*.py",),
         tag="0.5.0",
         tests_need=("tests",),
+    ),
+    Library(
+        "tensorflow-probability",
+        "0.8.0",
+        ("probability.py",),
+        tuple(f"tensorflow_probability/python/{folder}/**/*_test.py" for folder in _PROBABILITY_FOLDERS),
+        tag="0.8.0",
+        tests_need=("tensorflow_probability/python",),
+    ),
+    Library(
+        "dm-sonnet",
+        "1.36",
+        ("sonnet_modules.py",),
+        ("sonnet/python/**/*_test.py",),
+        tag="v1.36",
+        tests_need=("sonnet/python",),
+        # its messages were generated for an older protobuf
+        environment={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
     ),
 )

@@ -178,4 +178,8 @@ def _lines(outcomes: Path) -> Iterator[list[object]]:
 def _environment(library: Library, work: Path) -> dict[str, str]:
     """The library's folder is first in the path; settings of the user's home are not read."""
     path = [str(folder_of(library)), str(ROOT), str(_PLUGIN)]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path), "KERAS_HOME": str(work), "KERAS_BACKEND": "tensorflow"}
+    return (
+        os.environ
+        | dict(library.environment)
+        | {"PYTHONPATH": os.pathsep.join(path), "KERAS_HOME": str(work), "KERAS_BACKEND": "tensorflow"}
+    )

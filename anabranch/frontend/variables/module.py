@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ class Module:
         return self._name
 
     @property
-    def name_scope(self) -> Any:
+    def name_scope(self) -> contextlib.AbstractContextManager[str]:
         """A block in which operations and variables are named after the module."""
         return name_scope(self._scope_name)
 

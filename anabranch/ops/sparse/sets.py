@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import Dimension, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.ops.sparse.form import check_sparse, row_major
 
@@ -41,7 +41,7 @@ for _op in (DenseToDenseSetOperation, DenseToSparseSetOperation, SparseToSparseS
     _op.not_differentiable()
 
 
-def _result_shapes(rank: Any) -> tuple[TensorShape, TensorShape, TensorShape]:
+def _result_shapes(rank: int | Dimension | None) -> tuple[TensorShape, TensorShape, TensorShape]:
     return TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
 
 

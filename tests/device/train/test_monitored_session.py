@@ -512,6 +512,12 @@ def test_join_returns_when_all_threads_have_ended_by_themselves() -> None:
     assert not coord.should_stop()  # TFLearn joins the threads of one evaluation after another
 
 
+def test_join_does_not_wait_for_threads_that_were_never_started() -> None:
+    coord = Coordinator()
+    coord.join([threading.Thread(target=lambda: None)])
+    assert coord.joined
+
+
 def test_join_raises_the_first_exception() -> None:
     coord = Coordinator()
 
