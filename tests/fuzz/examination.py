@@ -9,20 +9,21 @@ their rounding; what then still differs is a disagreement.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections, rounded
+from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections
 from tests.fuzz.corners import CORNERS
 from tests.fuzz.differences import Disagreement
-from tests.fuzz.outcomes import Examined, Graph, Outcome, refused_type
-from tests.fuzz.programs import Node, blocks, needed, producer, used
+from tests.fuzz.given_values import GivenValues
+from tests.fuzz.outcomes import Examined, Graph, Outcome, compatible, names_of, refused_type
+from tests.fuzz.programs import Node, names_within, needed, producer, used, within
 from tests.fuzz.sides import Side, SideDiedError
 from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, undefined
-from tests.fuzz.wire import Array, decode_array, encode_array
+from tests.fuzz.unneeded import needing, refused_within
+from tests.fuzz.wire import Array, decode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
 _REFUSALS = 8
@@ -51,8 +52,11 @@ _PROPER = {
 _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 
-#: inputs to which TensorFlow passes nothing back (docs/differences.md)
-_UNTOLD = (("PadV2", "constant_values"), ("ResizeBilinearGrad", "grads"))
+#: operations whose results TensorFlow rounds as a number near 1, however small they are (docs/differences.md)
+_ROUNDED_AS_ONE = {"Elu", "Erfinv", "Selu"}
+
+#: inputs to which TensorFlow passes nothing back (docs/differences.md), and with them those of which it takes the shape
+_UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
 
 
 class _NoKernelError(Exception):
@@ -68,8 +72,9 @@ class Examination:
         self.genuine = genuine
         self.result = Examined()
         self.nodes: dict[str, Node] = {node["id"]: node for node in program["nodes"]}
-        self.parents = {inner: node["id"] for node in program["nodes"] for inner in _names_in(node)}
+        self.parents = {inner: node["id"] for node in program["nodes"] for inner in names_within(node)}
         self.random = np.random.default_rng(program["index"])
+        self.given = GivenValues(program, self.random)
 
     # ------------------------------------------------------------------ the whole
     def run(self) -> Examined:
@@ -117,8 +122,8 @@ class Examination:
                 )
                 return
         self._compare_built(mine, theirs)
-        here = Graph(self.ours, mine["graph"], mine["initializer"], _names(mine), genuine=False)
-        there = Graph(self.genuine, theirs["graph"], theirs["initializer"], _names(theirs), genuine=True)
+        here = Graph(self.ours, mine["graph"], mine["initializer"], names_of(mine), genuine=False)
+        there = Graph(self.genuine, theirs["graph"], theirs["initializer"], names_of(theirs), genuine=True)
         if set(mine["refusals"]) != set(theirs["refusals"]):
             self._refused_by_one(here, mine["refusals"], there, theirs["refusals"])
             return
@@ -184,7 +189,7 @@ class Examination:
         built = self.ours.ask("build", program=self.program)
         if "error" in built:
             return None
-        here = Graph(self.ours, built["graph"], built["initializer"], _names(built), genuine=False)
+        here = Graph(self.ours, built["graph"], built["initializer"], names_of(built), genuine=False)
         found = self._steps(here, [r for r in here.names if not self._is_fed(r)])
         return None if found.undecided else found.values
 
@@ -221,7 +226,7 @@ class Examination:
         self.result.counts["static shapes compared"] += 1
         if ours["dtype"] != other["dtype"]:
             self._disagree("dtype", producer(ref), f"{ours['dtype']}, expected {other['dtype']}", "program")
-        elif not _compatible(ours["shape"], other["shape"]):
+        elif not compatible(ours["shape"], other["shape"]):
             message = f"static shape {ours['shape']}, expected {other['shape']}"
             self._disagree("static shape", producer(ref), message, "program", ours["dtype"])
 
@@ -258,17 +263,17 @@ class Examination:
         made = self.nodes[producer(source)]
         if made["kind"] in {"cond", "while"} or made.get("op") == "RGBToHSV":
             return f", with respect to {made.get('op') or made['kind'].upper()}"
-        for op, name in _UNTOLD:
-            nodes = [_without(n, name) if n.get("op") == op else n for n in self.program["nodes"]]
+        for op, names in _UNTOLD:
+            nodes = [_without(n, names) if n.get("op") == op else n for n in self.program["nodes"]]
             if nodes != self.program["nodes"] and producer(source) not in needed(
                 {"nodes": nodes}, set(self.nodes[node]["ys"])
             ):
-                return f", used as {op}.{name}"
+                return f", used as {op}.{names[0]}"
         uses = [n for n in self.program["nodes"] if n["kind"] != "gradients" and source in used(n)]
         if len(uses) != 1 or uses[0]["kind"] != "op":
             return ""
-        names = [name for name, given in uses[0]["inputs"].items() if source == given]
-        return f", used as {uses[0]['op']}.{names[0]}" if len(names) == 1 else ""
+        taken = [name for name, given in uses[0]["inputs"].items() if source == given]
+        return f", used as {uses[0]['op']}.{taken[0]}" if len(taken) == 1 else ""
 
     def _flow(self) -> str:
         return f"{'second' if self.program['control_flow_v2'] else 'first'} control flow"
@@ -357,16 +362,43 @@ class Examination:
         for node, message in there.items():
             if node in here or self._spoiled(node, here) or self._refused_when_fetched(ours, node):
                 continue
+            if self._of_refused(node, ours, genuine, where) or self._refused_if_needed(node, message):
+                continue
             if self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
+
+    def _of_refused(self, node: str, ours: Graph, genuine: Graph, where: str) -> bool:
+        """Whether it is a gradient of what TensorFlow refuses as well: that is compared instead."""
+        if self.nodes[node]["kind"] != "gradients":
+            return False
+        behind = needed(self.program, set(self.nodes[node]["ys"]))
+        refused = self._steps(genuine, [r for r in genuine.names if producer(r) in behind and not self._is_fed(r)])
+        for name, message in refused.refusals.items():
+            if not self._refused_when_fetched(ours, name):
+                self._disagree("refused there only", name, message, where, self._dtype_of(name))
+        return bool(refused.refusals)
+
+    def _refused_if_needed(self, node: str, message: str) -> bool:
+        """Whether what a refusal names, in a branch or a body, is refused here once the outputs wait for it."""
+        inner = refused_within(self.nodes[node], message)
+        if inner is None:
+            return False
+        nodes = [n for n in self.program["nodes"] if n["id"] in needed(self.program, {f"{node}:0"})]
+        built = self.ours.ask("build", program=needing({**self.program, "nodes": nodes}, node, inner))
+        if "error" in built:
+            return False
+        graph = Graph(self.ours, built["graph"], built["initializer"], names_of(built), genuine=False)
+        found = node in built["refusals"] or self._refused_when_fetched(graph, node)
+        self.result.counts["refusals of what no output needs"] += found
+        return found
 
     def _without_factor(self, ours: Graph, genuine: Graph, node: str) -> str:
         """Says of a decomposition that is refused here if TensorFlow finds no factor either, given our values."""
         if self.nodes[node].get("op") not in MAY_LACK_FACTOR:
             return ""
         full = self._steps(ours, [ref for ref in ours.names if not self._is_fed(ref)])
-        answers = [self._given_ours(genuine, full, f"{node}:0", step) for step in range(len(full.values))]
+        answers = [self.given.answers(genuine, full, f"{node}:0", step) for step in range(len(full.values))]
         found = any(lacks_factor(value) for given in answers if not isinstance(given, str) for value in given)
         return "; there it has no factor" if found else ""
 
@@ -426,7 +458,7 @@ class Examination:
         for ref, step in different[:_ASKED_AGAIN]:
             if full.undecided or ref not in full.values[step]:
                 continue
-            answer = self._given_ours(there, full, ref, step)
+            answer = self.given.answers(there, full, ref, step)
             if isinstance(answer, str) and answer.endswith(" may not be fed."):
                 self.result.counts["nodes that cannot be asked again"] += 1
                 continue
@@ -439,7 +471,7 @@ class Examination:
                 continue
             comparable, *answers = (self._comparable(ref, value, full.values[step]) for value in (got, *answer))
             inputs = self._inputs(ref, full.values[step], step)
-            ignored = self._undefined(ref, inputs, comparable)
+            ignored = self._undefined(ref, inputs, comparable, answers[0])
             ignored = ignored | self._open(ref, full.values[step], step, answers[0])
             floor = self._least(ref, inputs, comparable.dtype.name)
             tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
@@ -480,10 +512,10 @@ class Examination:
             return repeated([key["bytes"] for name in ("sparse_keys", "dense_keys") for key in node["attrs"][name]])
         return False
 
-    def _undefined(self, ref: str, inputs: list[Array], result: Array) -> Array:
+    def _undefined(self, ref: str, inputs: list[Array], result: Array, there: Array) -> Array:
         """The elements of which the operation says nothing (docs/differences.md)."""
         node, output = self.nodes[producer(ref)], int(ref.rpartition(":")[2])
-        return undefined(node.get("op", ""), node.get("attrs", {}), output, inputs, result)
+        return undefined(node.get("op", ""), node.get("attrs", {}), output, inputs, result, there)
 
     def _open(self, ref: str, ours: dict[str, Array], step: int, answer: Array) -> Array:
         """The elements of a gradient that TensorFlow leaves open, or has another opinion of (`CORNERS`)."""
@@ -506,12 +538,16 @@ class Examination:
 
     def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
         """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
-        if self.nodes[producer(ref)].get("op") == "Erfinv":
-            return ROUNDING[dtype]  # (x + 1) / 2 is rounded there (docs/differences.md)
+        if dtype in ROUNDING and self._operations(producer(ref)) & _ROUNDED_AS_ONE:
+            return (1 if self.nodes[producer(ref)]["kind"] == "op" else 8) * ROUNDING[dtype]
         if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
             return 0.0
         sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
         return 8 * ROUNDING[dtype] * float(max(sizes, default=0.0))  # it is a sum of a few of them
+
+    def _operations(self, name: str) -> set[str]:
+        """The operation types of a node, those within its blocks included."""
+        return {inner["op"] for inner in within(self.nodes[name]) if inner["kind"] == "op"}
 
     def _tolerance(self, ref: str, inputs: list[Array], dtype: str) -> float | None:
         """Of a gradient that of the lowest precision among what it is of and with respect to; else the dtype's own."""
@@ -527,71 +563,11 @@ class Examination:
             return decode_array(self.program["feeds"][step][source["id"]])
         return ours.get(ref)
 
-    def _given_ours(self, there: Graph, full: Outcome, ref: str, step: int) -> list[Array] | str:
-        """The tensor on the other side, given our values; then, thrice, given these values rounded otherwise."""
-        answers = []
-        for trial in range(4):
-            session = there.side.ask("open", graph=there.number)["session"]
-            there.side.ask("run", session=session, fetches=[there.initializer], feeds={})
-            for k in range(step + 1):
-                # what a variable holds comes of rounded values in the steps before as well
-                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0))
-                fetched = [there.names[r] for r in [*([ref] if k == step else []), *self._changes(there)]]
-                answer = there.side.ask("run", session=session, fetches=fetched, feeds=feeds)
-            if "error" in answer:
-                return ": ".join(answer["error"])
-            answers.append(decode_array(answer["values"][0]))
-        return answers
 
-    def _changes(self, there: Graph) -> list[str]:
-        return [
-            f"{name}:0" for name, node in self.nodes.items() if node["kind"] == "update" and f"{name}:0" in there.names
-        ]
-
-    def _given(
-        self, there: Graph, values: dict[str, Array], step: int, ref: str | None, vary: bool
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Feeds: what the program feeds, and our values of all that comes before the node and changes of state."""
-        asked = set() if ref is None else {ref}
-        before = needed(self.program, {*asked, *self._changes(there)}) - {producer(r) for r in asked}
-        for name, value in self.program["feeds"][step].items():
-            if f"{name}:0" in there.names:
-                yield (
-                    there.names[f"{name}:0"],
-                    encode_array(rounded(decode_array(value), self.random)) if vary else value,
-                )
-        for other, value in values.items():
-            node = self.nodes[producer(other)]
-            if (
-                producer(other) in before
-                and node["kind"] not in {"update", "variable", "placeholder"}
-                and other in there.names
-            ):
-                yield there.names[other], encode_array(rounded(value, self.random) if vary else value)
-
-
-def _without(node: Node, name: str) -> Node:
-    return {**node, "inputs": {key: value for key, value in node["inputs"].items() if key != name}}
+def _without(node: Node, names: tuple[str, ...]) -> Node:
+    return {**node, "inputs": {key: value for key, value in node["inputs"].items() if key not in names}}
 
 
 def _example(serialized: bytes) -> bytes:
     """An example with its lists packed and its features in order, however it was written."""
     return bytes(Example.FromString(serialized).SerializeToString(deterministic=True))
-
-
-def _names(built: dict[str, Any]) -> dict[str, str]:
-    return {ref: tensor["name"] for ref, tensor in built["tensors"].items() if tensor is not None}
-
-
-def _names_in(node: Node) -> Iterator[str]:
-    for block in blocks(node):
-        yield from block["parameters"]
-        for inner in block["nodes"]:
-            yield inner["id"]
-            yield from _names_in(inner)
-
-
-def _compatible(ours: list[int | None] | None, other: list[int | None] | None) -> bool:
-    if ours is None or other is None:
-        return True
-    return len(ours) == len(other) and all(a is None or b is None or a == b for a, b in zip(ours, other, strict=True))

@@ -216,6 +216,22 @@ def blocks(node: Node) -> Iterator[dict[str, Any]]:
             yield node[key]
 
 
+def within(node: Node) -> Iterator[Node]:
+    """The node, and all that stand in its blocks."""
+    yield node
+    for block in blocks(node):
+        for inner in block["nodes"]:
+            yield from within(inner)
+
+
+def names_within(node: Node) -> Iterator[str]:
+    """The ids of the nodes and parameters in a node's blocks."""
+    for inner in within(node):
+        for block in blocks(inner):
+            yield from block["parameters"]
+            yield from (n["id"] for n in block["nodes"])
+
+
 def used(node: Node) -> set[str]:
     """References to what a node takes from outside: inputs, and what its blocks use of their surroundings."""
     found: set[str] = set()

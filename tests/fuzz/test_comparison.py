@@ -52,6 +52,15 @@ def test_nan_of_a_convolution_is_left_out_where_something_is_not_finite() -> Non
         assert differs("Conv2D", [image, np.ones((2, 2, 1, 1), np.float32)], wrong, right) is seen
 
 
+def test_nan_of_a_convolution_is_left_out_on_either_side() -> None:
+    ours, theirs = np.zeros((1, 2, 2, 1), np.float32), np.zeros((1, 2, 2, 1), np.float32)
+    theirs[0, 0, 0, 0] = np.nan
+    filter = np.ones((2, 2, 1, 1), np.float32)
+    for value, left_out in ((np.inf, True), (1.0, False)):
+        inputs = [np.full_like(ours, value), filter]
+        assert undefined("Conv2D", {}, 0, inputs, ours, theirs).any() == left_out
+
+
 def test_pivots_are_compared_where_both_measures_choose_one() -> None:
     """|3 + 3i| < |5|, but 3 + 3 > 5; in the second matrix the first pivot leaves a choice for the next."""
     clear = np.array([[5, 1, 0], [1, 4, 1], [0, 1, 3]], np.complex64)

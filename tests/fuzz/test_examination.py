@@ -12,6 +12,7 @@ from tests.fuzz.examination import Examination
 from tests.fuzz.outcomes import Graph, Outcome, refused_type
 from tests.fuzz.programs import Node
 from tests.fuzz.sides import Side
+from tests.fuzz.unneeded import needing, refused_within
 from tests.fuzz.wire import encode_array
 
 
@@ -182,8 +183,67 @@ def test_a_node_is_asked_again_with_our_values_for_what_changes_the_state() -> N
     found, side = examination(*nodes), RefusingSide()
     there = graph(found, side, "v", "n1", "n2", "n4", "u")
     values = {f"{name}:0": np.float32(1) for name in ("n1", "n2", "n4", "u", "v")}
-    for asked, given in (("n2", {"x:0", "n1:0"}), ("n1", {"x:0"})):
-        side.runs.clear()
-        found._given_ours(there, Outcome([values, values]), f"{asked}:0", 1)
-        assert side.runs[1] == (["u:0"], {"x:0", "n1:0"})
-        assert side.runs[2] == ([f"{asked}:0", "u:0"], given)
+    found.given.answers(there, Outcome([values, values]), "n2:0", 1)
+    assert side.runs[1] == (["n2:0"], {"x:0", "v:0"})
+    side.runs.clear()
+    found.given.answers(there, Outcome([values, values]), "u:0", 1)
+    assert side.runs[1] == (["u:0"], {"x:0", "n1:0"})
+    assert side.runs[2] == (["u:0", "u:0"], {"x:0", "n1:0"})
+
+
+def test_a_change_that_is_refused_is_not_asked_for_again() -> None:
+    nodes: list[Node] = [
+        {"id": "v", "kind": "variable", "value": encode_array(np.float32(1)), "resource": True},
+        {"id": "u", "kind": "update", "variable": "v", "method": "assign", "inputs": ["x:0"], "control": ["v"]},
+        {"id": "w", "kind": "update", "variable": "v", "method": "assign", "inputs": ["x:0"], "control": ["u"]},
+    ]
+    found, side = examination(*nodes), RefusingSide("u:0")
+    there = graph(found, side, "v", "u", "w")
+    values = {f"{name}:0": np.float32(1) for name in ("v", "w")}
+    assert not isinstance(found.given.answers(there, Outcome([values, values]), "w:0", 1), str)
+
+
+def test_a_gradient_of_what_is_refused_is_compared_by_that() -> None:
+    found = examination(operation("n1", "Neg", x="x:0"), operation("n2", "Neg", x="n1:0"), GRADIENTS)
+    for refused_here, disagreements in (("other:0", ["n1"]), ("n1:0", [])):
+        found.result.disagreements.clear()
+        ours, there = (graph(found, RefusingSide(*r), "n1", "n2", "n3") for r in ((refused_here,), ("n1:0", "n3:0")))
+        outcomes = Outcome([], {}), Outcome([], {"n3": "InvalidArgumentError: no"})
+        found._compare_refusals({}, {}, *outcomes, "program", ours, there)
+        assert [d.node for d in found.result.disagreements] == disagreements
+    found._compare_refusals({}, {}, *outcomes, "program", ours, graph(found, RefusingSide("n3:0"), "n1", "n2", "n3"))
+    assert [d.node for d in found.result.disagreements] == ["n3"]
+
+
+def test_what_no_output_of_a_branch_needs_is_asked_for() -> None:
+    """The outputs wait for it then, through every block around it."""
+    inner: Node = {**operation("n5", "Neg", x="x:0")}
+    loop: Node = {
+        "id": "n4",
+        "kind": "fold",
+        "elements": "x:0",
+        "start": "x:0",
+        "body": {"parameters": ["n6", "n7"], "nodes": [inner], "outputs": ["n6:0"]},
+    }
+    node: Node = {
+        "id": "n3",
+        "kind": "cond",
+        "predicate": "x:0",
+        "then": {"parameters": [], "nodes": [], "outputs": ["x:0"]},
+        "else": {"parameters": [], "nodes": [loop], "outputs": ["x:0"]},
+    }
+    assert refused_within(node, "InvalidArgumentError: no\n\t [[{{node n3/n4/while/n5}}]]") == "n5"
+    assert refused_within(node, "InvalidArgumentError: no\n\t [[{{node n3/Switch}}]]") is None
+    (changed,) = needing({"nodes": [node]}, "n3", "n5")["nodes"]
+    assert changed["then"] == node["then"]
+    (within_loop, waiting) = changed["else"]["nodes"]
+    assert waiting["control"] == ["n4"]
+    assert changed["else"]["outputs"] == [f"{waiting['id']}:0"]
+    assert within_loop["body"]["nodes"][1]["control"] == ["n5"]
+
+
+def test_numbers_near_0_are_compared_to_the_rounding_of_1_where_tensorflow_adds_1_to_them() -> None:
+    branch = {"parameters": [], "nodes": [operation("n5", "Selu", features="x:0")], "outputs": ["n5:0"]}
+    found = examination({"id": "n1", "kind": "cond", "predicate": "x:0", "then": branch, "else": branch})
+    assert found._least("n1:0", [], "float32") == 8 * 2.0**-24
+    assert found._least("n1:0", [], "int32") == 0

@@ -71,8 +71,14 @@ _OF_NINE_TERMS = {"Zeta", "Polygamma"}
 MAY_LACK_FACTOR = {"Cholesky"}
 
 
-def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
-    """Which elements of an output are left out: an array of bools that broadcasts against the output, `result`."""
+def undefined(
+    operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array, there: Array | None = None
+) -> Array:
+    """Which elements of an output are left out: an array of bools that broadcasts against the output, `result`.
+
+    Args:
+        there: what TensorFlow gave, where that is known; of the shape of `result`.
+    """
     shape = result.shape
     if operation == "Cast" and result.dtype.kind in "iu":
         return _unrepresentable(inputs[0], np.iinfo(result.dtype))
@@ -89,7 +95,7 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
         several = _pivots_differ(inputs[0])
         return several.reshape(several.shape + (1,) * (result.ndim - several.ndim))
     if _PADDED.match(operation) and any(_not_finite(v).any() for v in inputs if v.dtype.name in TOLERANCE):
-        return np.isnan(result)
+        return np.isnan(result) if there is None or there.shape != shape else np.isnan(result) | np.isnan(there)
     rule = _RULES.get(operation)
     if rule is None:
         return np.array(False)

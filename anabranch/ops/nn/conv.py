@@ -51,6 +51,8 @@ def _forward_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, depthwise: boo
     dims, kernel = data.dims_tuple or (None,) * layout.rank, filter.dims_tuple or (None,) * layout.rank
     channels, depth, out = dims[layout.channel], kernel[-2], kernel[-1]
     _check_channels(channels, depth, depthwise)
+    if not depthwise:
+        _check_groups(channels, depth, out)
     if depthwise:
         known = depth if channels is None else channels
         out = None if known is None or out is None else known * out
@@ -88,6 +90,20 @@ def _check_channels(channels: int | None, depth: int | None, depthwise: bool) ->
         raise ValueError(f"the filter is for {depth} channels, but the input has {channels}")
     if depth == 0 or channels % depth:
         raise ValueError(f"the input has {channels} channels, no multiple of the filter's {depth}")
+
+
+def _check_groups(channels: int | None, depth: int | None, out: int | None) -> None:
+    """A filter for fewer channels than the input has belongs to groups of them, each with as many of the outputs."""
+    if channels is None or depth is None:
+        return
+    groups = channels // depth
+    if groups == 0:
+        raise ValueError(f"the filter is for {depth} channels, but the input has none")
+    if out is not None and out % groups:
+        raise ValueError(
+            f"the filter gives {out} channels, no multiple of the {groups} groups that an input of {channels} channels "
+            f"and a filter for {depth} make"
+        )
 
 
 def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext, early: bool) -> TensorShape:

@@ -275,3 +275,31 @@ def test_estimates_choose_what_was_measured_to_win(dtype: str) -> None:
             if chosen != wanted:
                 differing.append((name, shape, filter_shape, stride, padding, chosen, wanted))
     assert not differing[:5], f"{len(differing)} differ"
+
+
+@pytest.mark.parametrize("name", ["Conv2D", "Conv3D", "DepthwiseConv2dNative"])
+def test_channels_that_make_no_groups_are_refused_when_built_and_no_others(name: str) -> None:
+    """What the shapes tell is refused before the operation runs, as TensorFlow does it."""
+    op = getattr(raw, name)
+    rank = 5 if name == "Conv3D" else 4
+    attrs = {"strides": [1] * rank, "padding": "SAME"}
+    refused = 0
+    for channels, depth, out in itertools.product((0, 1, 2, 3, 4, 6), (1, 2, 3, 6), (0, 1, 3, 4, 6)):
+        data, filter = (
+            np.ones([*(1,) * (rank - len(dims)), *dims], np.float32) for dims in ((channels,), (depth, out))
+        )
+        runs = True
+        with tf.Graph().as_default(), tf.Session() as session:
+            fed = [tf.placeholder(tf.float32) for _ in range(2)]
+            try:
+                session.run(op(*fed, **attrs), dict(zip(fed, (data, filter), strict=True)))
+            except tf.errors.InvalidArgumentError:
+                runs = False
+            known = [tf.placeholder(tf.float32, array.shape) for array in (data, filter)]
+            if runs:
+                op(*known, **attrs)
+            else:
+                refused += 1
+                with pytest.raises(ValueError, match="channels"):
+                    op(*known, **attrs)
+    assert refused

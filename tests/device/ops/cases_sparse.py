@@ -336,6 +336,41 @@ def _softmax() -> list[OpCase]:
     ]
 
 
+def _sets() -> list[OpCase]:
+    a, b = np.array([[1, 2, 2], [3, 4, 5]]), np.array([[2, 0], [5, 9]])
+    a_minus_b = (np.array([[0, 0], [1, 0], [1, 1]]), np.array([1, 3, 4]), np.array([2, 2]))
+    b_minus_a = (np.array([[0, 0], [1, 0]]), np.array([0, 9]), np.array([2, 1]))
+    common = (np.array([[0, 0], [1, 0]]), np.array([2, 5]), np.array([2, 1]))
+    sparse_b = (np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([2, 0, 5, 9]), np.array([2, 2]))
+    swapped = (sparse_b[0][::-1], sparse_b[1], sparse_b[2])
+    words = (np.array([[b"b", b"a"]], np.object_), np.array([[b"c", b"b"]], np.object_))
+    both = (np.array([[0, 0], [0, 1], [0, 2]]), np.array([b"a", b"b", b"c"], np.object_), np.array([1, 3]))
+    dense, sparse, pair = "DenseToDenseSetOperation", "DenseToSparseSetOperation", "SparseToSparseSetOperation"
+    return [
+        OpCase(dense, (a, b), {"set_operation": "a-b"}, expected=a_minus_b),
+        OpCase(dense, (a, b), {"set_operation": "b-a"}, expected=b_minus_a, label="the other way"),
+        OpCase(dense, words, {"set_operation": "union"}, expected=both, label="strings"),
+        OpCase(dense, (a, b[:1]), {"set_operation": "union"}, error=InvalidArgumentError, label="other groups"),
+        OpCase(dense, (a, b), {"set_operation": "sum"}, error=InvalidArgumentError, label="no such operation"),
+        OpCase(sparse, (a, *sparse_b), {"set_operation": "intersection"}, expected=common),
+        OpCase(sparse, (a, *swapped), {"set_operation": "union"}, error=InvalidArgumentError, label="order"),
+        OpCase(
+            sparse,
+            (a, *swapped),
+            {"set_operation": "intersection", "validate_indices": False},
+            expected=(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.array([2, 0])),
+            label="any order",
+        ),
+        OpCase(
+            pair,
+            (*sparse_b, *sparse_b),
+            {"set_operation": "a-b"},
+            expected=(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.array([2, 0])),
+        ),
+        OpCase("SetSize", (sparse_b[0], np.array([7, 7, 5, 9]), sparse_b[2]), expected=np.array([1, 2], np.int32)),
+    ]
+
+
 def _crosses() -> list[OpCase]:
     """What TensorFlow gives for three columns, of which one is dense."""
     words = np.array([b"a", b"bb", b"c"], np.object_)
@@ -366,4 +401,4 @@ def _crosses() -> list[OpCase]:
     ]
 
 
-CASES = [*_crosses(), *_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]
+CASES = [*_sets(), *_crosses(), *_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]
