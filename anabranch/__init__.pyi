@@ -1,4 +1,4 @@
-from anabranch import compat as compat, contrib as contrib, feature_column as feature_column
+from anabranch import compat as compat, contrib as contrib, estimator as estimator, feature_column as feature_column
 from anabranch.api import (
     app as app,
     bitwise as bitwise,

@@ -51,6 +51,7 @@ ROOMS = (
     "compat",
     "contrib",
     "feature_column",
+    "estimator",
     "onnx",
     "tools",
     "__main__",
@@ -108,6 +109,7 @@ TYPED_ROOMS = {
     "compat": "",
     "contrib": "",
     "feature_column": "",
+    "estimator": "",
     "onnx": "",
     "tools": "",
 }

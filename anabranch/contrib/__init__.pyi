@@ -1,5 +1,6 @@
 from anabranch.contrib import (
     data as data,
+    feature_column as feature_column,
     framework as framework,
     layers as layers,
     legacy_seq2seq as legacy_seq2seq,

@@ -19,9 +19,9 @@ _STRATEGIES: Final = (
 )
 _TPU: Final = (
     "the same graph runs in tf.Session or tf.train.MonitoredTrainingSession on what devices JAX finds, with an "
-    "ordinary optimizer instead of CrossShardOptimizer"
+    "ordinary optimizer instead of CrossShardOptimizer; tf.estimator.Estimator takes the model_fn of a TPUEstimator"
 )
-_COLUMNS: Final = "tf.io.parse_example, tf.one_hot and tf.nn.embedding_lookup do what feature columns stand for"
+_COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
@@ -36,7 +36,7 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.layers.create_feature_spec": _COLUMNS,
     "contrib.layers.real_valued_column": _COLUMNS,
     "contrib.layers.sparse_column": _COLUMNS,
-    "contrib.learn": "tf.train.MonitoredTrainingSession runs a graph as the estimators of this module did",
+    "contrib.learn": "tf.estimator has what became of the estimators of this module",
     "contrib.lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
     "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
@@ -51,7 +51,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "enable_tensor_equality": "tensors compare by identity; tf.equal compares values",
     "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
     "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
-    "estimator": "build the graph that model_fn built, and run it in tf.train.MonitoredTrainingSession",
+    "estimator.tpu": "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds",
+    "estimator": "dir(tf.estimator) lists what is there; tf.estimator.Estimator takes a model_fn of your own",
     "function": _GRAPH_CODE,
     "keras": "tf.layers, tf.losses and tf.train build and train networks; `anabranch run` serves it with the package "
     "keras 2.3.1 where that is installed",

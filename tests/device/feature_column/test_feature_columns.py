@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.feature_column.sequences import sequence_input_layer
 from tests.oracles.feature_column_cases import DENSE, LINEAR, SPECS, features, result, spec
 
 RECORDED = json.loads(
@@ -119,7 +118,9 @@ def test_sequences() -> None:
         "word": tf.SparseTensor(indices, tf.constant(["b", "a", "b"]), [3, 2]),
     }
     word = fc.sequence_categorical_column_with_vocabulary_list("word", ["a", "b"])
-    steps, lengths = sequence_input_layer(given, [fc.sequence_numeric_column("number"), fc.indicator_column(word)])
+    steps, lengths = tf.contrib.feature_column.sequence_input_layer(
+        given, [fc.sequence_numeric_column("number"), fc.indicator_column(word)]
+    )
     with tf.Session() as session:
         session.run(tf.tables_initializer())
         values, counts = session.run([steps, lengths])

@@ -1,0 +1,1 @@
+from anabranch.feature_column.sequences import sequence_input_layer as sequence_input_layer

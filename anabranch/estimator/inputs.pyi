@@ -1,0 +1,1 @@
+from anabranch.estimator.array_inputs import numpy_input_fn as numpy_input_fn, pandas_input_fn as pandas_input_fn
