@@ -285,7 +285,9 @@ def test_channels_that_make_no_groups_are_refused_when_built_and_no_others(name:
     attrs = {"strides": [1] * rank, "padding": "SAME"}
     refused = 0
     for channels, depth, out in itertools.product((0, 1, 2, 3, 4, 6), (1, 2, 3, 6), (0, 1, 3, 4, 6)):
-        data, filter = (np.ones([*(1,) * (rank - len(dims)), *dims], np.float32) for dims in ((channels,), (depth, out)))
+        data, filter = (
+            np.ones([*(1,) * (rank - len(dims)), *dims], np.float32) for dims in ((channels,), (depth, out))
+        )
         runs = True
         with tf.Graph().as_default(), tf.Session() as session:
             fed = [tf.placeholder(tf.float32) for _ in range(2)]
