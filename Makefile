@@ -15,7 +15,7 @@ SEED ?= 1
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz onnx protos stubs names lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz onnx libraries protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,9 @@ fuzz: venv bench-env ## run random graphs beside genuine TensorFlow: SECONDS=360
 onnx: venv ## the onnx package's backend tests, a line for each operator (needs the extra onnx): PEERS=--peers
 	$(BIN)/python -m tests.onnx_backend $(PEERS)
 	$(BIN)/python -m tests.onnx_backend --kind light $(PEERS)
+
+libraries: venv ## libraries of TensorFlow 1's time, each installed alone, and a table: LIBRARIES='keras tflearn' SOURCES='keras=FOLDER'
+	$(BIN)/python -m tests.libraries $(LIBRARIES) $(foreach source,$(SOURCES),--sources $(source))
 
 protos: venv ## regenerate the protocol-buffer classes
 	$(BIN)/python -m grpc_tools.protoc -I. --plugin=$(BIN)/protoc-gen-mypy --python_out=. --mypy_out=. $(PROTOS)

@@ -1,4 +1,4 @@
-from anabranch import compat as compat, contrib as contrib
+from anabranch import compat as compat, contrib as contrib, feature_column as feature_column
 from anabranch.api import (
     app as app,
     bitwise as bitwise,
@@ -29,6 +29,7 @@ from anabranch.api import (
     random as random,
     resource_loader as resource_loader,
     saved_model as saved_model,
+    sets as sets,
     signal as signal,
     sparse as sparse,
     spectral as spectral,
@@ -576,6 +577,7 @@ from anabranch.frontend.variables.initializers import (
     variance_scaling_initializer as variance_scaling_initializer,
     zeros_initializer as zeros_initializer,
 )
+from anabranch.frontend.variables.module import Module as Module
 from anabranch.frontend.variables.older_functions import (
     create_partitioned_variables as create_partitioned_variables,
     variable_op_scope as variable_op_scope,

@@ -212,6 +212,8 @@ class BaseSession:
         step = mapping.steps.get(tensors)
         if step is None:
             step = self._prepared_once(mapping, tensors)
+        if run_metadata is not None:
+            run_metadata.Clear()
         if options is None:
             return mapping.arrange(self._run(step, values, None, self._timeout))
         timeout = _seconds(options.timeout_in_ms) or self._timeout

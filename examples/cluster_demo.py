@@ -177,7 +177,7 @@ def main() -> None:
     watch = Watch([task_key("worker", index) for index in range(options.workers)])
     try:
         with LocalPlan.of({"ps": options.ps, "worker": options.workers}) as plan:
-            programs = [task_program("ps", index, folder.description) for index in range(options.ps)]
+            programs = [task_program(plan.spec, "ps", index) for index in range(options.ps)]
             programs += [worker_program(plan.spec, index) for index in range(options.workers)]
             supervisor = ClusterSupervisor(folder, plan, programs, output=watch)
             with supervisor, Live(console=console, auto_refresh=False) as live:

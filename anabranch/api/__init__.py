@@ -3,8 +3,9 @@
 A stub holds imports, ``from anabranch.frontend.arithmetic.elementwise import add as add``, and other names for what it
 imports, ``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said
 ``as`` itself. Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name
-is imported from where it stands when somebody first asks for it, so that a program loads what it uses. The modules
-themselves hold a docstring.
+is imported from where it stands when somebody first asks for it, so that a program loads what it uses. The line
+``__getattr__ = layers`` names a function that is asked for further names, where an optional package has some. The
+modules themselves hold a docstring.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ class _PublicModule(ModuleType):
     Attributes:
         _homes: public name -> the module that it is imported from, and its name there.
         _path: what users write after `tf.`; None until they come by that way.
+        _others: the module and name of a function, `__getattr__` in the stub, that is asked for names that the stub
+            does not list; None: there is none.
     """
 
     _homes: dict[str, tuple[str, str]]
     _path: str | None
+    _others: tuple[str, str] | None
     __all__: list[str]
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
-            raise self._no_attribute(name)
+            if self._others is None or name.startswith("_"):
+                raise self._no_attribute(name)
+            try:
+                return imported(*self._others)(name)
+            except AttributeError:
+                raise self._no_attribute(name) from None
         module, original = self._homes[name]
         own = module == self.__name__  # a module below this package
         value = self.__dict__[name] = (
@@ -87,11 +96,12 @@ def publish(name: str, path: str | None = None) -> None:
     assert module.__file__ is not None
     with open(f"{module.__file__}i", encoding="utf-8") as stub:
         homes = names_of_stub(stub.read())
+    others = homes.pop("__getattr__", None)
     held = vars(module)
     for public in homes:
         if public in held and _is_folder(name, public, held[public]):
             del held[public]
-    held.update(_homes=homes, _path=path, __all__=sorted(homes))
+    held.update(_homes=homes, _path=path, _others=others, __all__=sorted(homes))
     module.__class__ = _PublicModule
 
 

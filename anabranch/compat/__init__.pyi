@@ -1,4 +1,4 @@
-from anabranch.compat import v1 as v1
+from anabranch.compat import v1 as v1, v2 as v2
 from anabranch.core.compat import (
     as_bytes as as_bytes,
     as_str as as_str,

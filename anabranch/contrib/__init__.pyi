@@ -1,11 +1,17 @@
 from anabranch.contrib import (
     data as data,
+    framework as framework,
     layers as layers,
     legacy_seq2seq as legacy_seq2seq,
     lookup as lookup,
+    losses as losses,
+    metrics as metrics,
+    nn as nn,
     rnn as rnn,
     seq2seq as seq2seq,
     slim as slim,
     staging as staging,
+    stateless as stateless,
     training as training,
+    util as util,
 )

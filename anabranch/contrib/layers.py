@@ -1,4 +1,4 @@
-"""`tf.contrib.layers`: initializers, regularizers, flatten."""
+"""`tf.contrib.layers`: layers of networks, by the package tf-slim; some that do not need it."""
 
 from __future__ import annotations
 

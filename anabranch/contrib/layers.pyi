@@ -10,5 +10,8 @@ from anabranch.contrib.regularizers import (
     l2_regularizer as l2_regularizer,
     sum_regularizer as sum_regularizer,
 )
+from anabranch.tools.contributed_names import layers
 
 xavier_initializer_conv2d = xavier_initializer
+
+__getattr__ = layers

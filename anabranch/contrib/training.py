@@ -1,4 +1,4 @@
-"""`tf.contrib.training`: hyperparameters, buckets, and how variables are spread over parameter servers."""
+"""`tf.contrib.training`: hyperparameters, buckets, how variables are spread; training loops by the package tf-slim."""
 
 from __future__ import annotations
 

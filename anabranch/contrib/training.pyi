@@ -4,7 +4,10 @@ from anabranch.contrib.load_balancing import (
     RandomStrategy as RandomStrategy,
     byte_size_load_fn as byte_size_load_fn,
 )
+from anabranch.tools.contributed_names import training
 from anabranch.train.bucketing import (
     bucket as bucket,
     bucket_by_sequence_length as bucket_by_sequence_length,
 )
+
+__getattr__ = training

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 from collections.abc import Iterable
 from importlib import resources
 from typing import Final
@@ -16,13 +17,31 @@ _STRATEGIES: Final = (
     "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
     "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
 )
+_TPU: Final = (
+    "the same graph runs in tf.Session or tf.train.MonitoredTrainingSession on what devices JAX finds, with an "
+    "ordinary optimizer instead of CrossShardOptimizer"
+)
+_COLUMNS: Final = "tf.io.parse_example, tf.one_hot and tf.nn.embedding_lookup do what feature columns stand for"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
     "autograph": _GRAPH_CODE,
-    "compat.v2": "programs of graphs use tf.compat.v1, which is there",
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
+    "contrib.autograph": _GRAPH_CODE,
+    "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
+    "contrib.cluster_resolver.TPUClusterResolver": _TPU,
+    "contrib.distribute": _STRATEGIES,
+    "contrib.eager": "build operations and run them with tf.Session",
+    "contrib.layers.create_feature_spec": _COLUMNS,
+    "contrib.layers.real_valued_column": _COLUMNS,
+    "contrib.layers.sparse_column": _COLUMNS,
+    "contrib.learn": "tf.train.MonitoredTrainingSession runs a graph as the estimators of this module did",
+    "contrib.lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
+    "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
+    "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
+    "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
+    "contrib.tpu": _TPU,
     "data.experimental": "dir(tf.data.experimental) lists what is there",
     "distribute.cluster_resolver": "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the "
     "program finds out, TFConfigClusterResolver one from the environment",
@@ -33,10 +52,9 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
     "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
     "estimator": "build the graph that model_fn built, and run it in tf.train.MonitoredTrainingSession",
-    "feature_column": "tf.io.parse_example, tf.one_hot and tf.nn.embedding_lookup do what feature columns stand for",
     "function": _GRAPH_CODE,
-    "keras": "tf.layers, tf.losses and tf.train build and train networks; graphs of Keras models come in by "
-    "tf.import_graph_def",
+    "keras": "`anabranch run` serves it with the package keras 2.3.1 where that is installed; tf.layers, tf.losses and "
+    "tf.train build and train networks too",
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs",
@@ -45,10 +63,15 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
-    "sets": "tf.sparse has sparse tensors; sets of Python can be used in tf.py_func",
     "sysconfig": "there is nothing to compile against",
     "tpu": "tf.device places work, on what accelerators JAX finds",
     "xla": "every step is compiled by XLA already",
+}
+
+#: by the beginning of a name: what serves the names, its module, and the extra that brings it
+_PACKAGES: Final = {
+    f"contrib.{module}": ("tf-slim", "tf_slim", "contrib")
+    for module in ("framework", "layers", "losses", "metrics", "slim", "training")
 }
 
 
@@ -70,6 +93,9 @@ def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
         present: the names that the module has here, among which a similar one may serve.
     """
     path = f"{module}.{name}" if module else name
+    if package := _package_to_install(path):
+        distribution, _, extra = package
+        return f"tf.{path} needs the package {distribution}, which is not installed: pip install 'anabranch[{extra}]'"
     beginnings = [beginning for beginning in _WAYS_OUT if path.startswith(beginning)]
     if beginnings:
         way_out = _WAYS_OUT[max(beginnings, key=len)]
@@ -86,3 +112,11 @@ def names() -> dict[str, frozenset[str]]:
     text = resources.files(__package__).joinpath(_LISTED).read_text(encoding="utf-8")
     lines = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {module: frozenset(names.split()) for module, _, names in lines}
+
+
+def _package_to_install(path: str) -> tuple[str, str, str] | None:
+    """The package that may serve a name and is not installed."""
+    for beginning, package in _PACKAGES.items():
+        if f"{path}.".startswith(f"{beginning}.") and importlib.util.find_spec(package[1]) is None:
+            return package
+    return None

@@ -279,6 +279,11 @@ class TensorShape:
         return None if self.dims_tuple is None else [Dimension(d) for d in self.dims_tuple]
 
     @property
+    def _dims(self) -> list[Dimension] | None:
+        """TensorFlow's own name for `dims`, which Keras reads."""
+        return self.dims
+
+    @property
     def rank(self) -> int | None:
         """The number of dimensions, or None if it is unknown."""
         return None if self.dims_tuple is None else len(self.dims_tuple)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,7 +14,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class HeldPorts:
-    """Ports of the loopback interface, chosen by the system.
+    """Ports of an interface, the loopback one if no other is named, chosen by the system.
 
     A port that was only looked up may be given to somebody else before its task listens there, or while the task is
     started again. So a socket is kept bound to each, which does not listen: Linux then gives the port to nobody who
@@ -22,19 +23,21 @@ class HeldPorts:
 
     Args:
         count: how many.
+        host: the interface whose ports they are; "": all.
+        wanted: which ports; none: the system chooses.
 
     Attributes:
         ports: their numbers.
 
     Raises:
-        UnavailableError: the system has none.
+        UnavailableError: the system has none, or those that are wanted are taken.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, host: str = _LOOPBACK, wanted: Sequence[int] = ()) -> None:
         self._sockets: list[socket.socket] = []
         try:
-            for _ in range(count):
-                self._sockets.append(_bound())
+            for port in wanted or [0] * count:
+                self._sockets.append(_bound(host, port))
         except OSError as error:
             self.close()
             raise UnavailableError(None, None, f"no free port of this machine can be had: {error}") from error
@@ -56,11 +59,11 @@ class HeldPorts:
         self.close()
 
 
-def _bound() -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((_LOOPBACK, 0))
+        held.bind((host, port))
     except OSError:
         held.close()
         raise

@@ -13,7 +13,7 @@ from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.held_ports import HeldPorts
 from anabranch.distributed.process_engine import ProcessEngine
 from anabranch.distributed.restarts import RestartLimits
-from anabranch.distributed.task_engine import OutputReader, TaskProgram, TaskStatus
+from anabranch.distributed.task_engine import OutputReader, PlanWishes, TaskProgram, TaskStatus
 from anabranch.errors import InvalidArgumentError
 
 _HOST: Final = "localhost"
@@ -68,3 +68,15 @@ class LocalPlan:
     ) -> None:
         if self.held is not None:
             self.held.close()
+
+
+def cluster_plan(counts: Mapping[str, int], wishes: PlanWishes) -> LocalPlan:
+    """So many tasks of each job on this machine.
+
+    Raises:
+        InvalidArgumentError: see `LocalPlan.of`; or something else than a port is wished for.
+        UnavailableError: the machine has no free ports.
+    """
+    if wishes != PlanWishes(wishes.port):
+        raise InvalidArgumentError(None, None, "--address, --cpus and --gpus are for clusters on Ray")
+    return LocalPlan.of(counts, wishes.port)

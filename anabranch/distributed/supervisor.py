@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,15 +35,18 @@ def task_key(job: str, index: int) -> str:
     return f"{job}/{index}"
 
 
-def task_program(job: str, index: int, description: Path, checkpoints: str | None = None) -> TaskProgram:
+def task_program(spec: ClusterSpec, job: str, index: int, checkpoints: str | None = None) -> TaskProgram:
     """A task that only serves.
 
     Args:
+        spec: the cluster's.
+        job: the task's.
+        index: its number in the job.
         checkpoints: the directory where it finds its variables when it comes back.
     """
-    command = [sys.executable, "-m", "anabranch.tools.task"]
-    command += ["--job", job, "--index", str(index), "--cluster", os.fspath(description)]
-    return TaskProgram(task_key(job, index), command, checkpoints_at(checkpoints), announces=True)
+    command = [sys.executable, "-m", "anabranch.tools.task", "--job", job, "--index", str(index)]
+    environment = tf_config(spec, job, index) | checkpoints_at(checkpoints)
+    return TaskProgram(task_key(job, index), command, environment, announces=True)
 
 
 def checkpoints_at(directory: str | None) -> dict[str, str]:

@@ -105,6 +105,23 @@ class TaskEngine(Protocol):
         """Ends all tasks; returns when none is left. Idempotent."""
 
 
+@dataclass(frozen=True)
+class PlanWishes:
+    """What a user says of the places of tasks; None where nothing was said.
+
+    Attributes:
+        port: the first of the ports where tasks listen.
+        address: of what places them, such as the head of a Ray cluster.
+        cpus: processors that a task reserves.
+        gpus: graphics processors of a task that is no parameter server.
+    """
+
+    port: int | None = None
+    address: str | None = None
+    cpus: float | None = None
+    gpus: float | None = None
+
+
 class ClusterPlan(Protocol):
     """Where the tasks of a cluster are, and what runs them there.
 

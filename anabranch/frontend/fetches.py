@@ -22,9 +22,16 @@ _feed_functions: list[tuple[type, FeedFunction]] = []
 
 
 def register_session_run_conversion_functions(
-    tensor_type: type, fetch_function: FetchFunction, feed_function: FeedFunction | None = None
+    tensor_type: type,
+    fetch_function: FetchFunction,
+    feed_function: FeedFunction | None = None,
+    feed_function_for_partial_run: Callable[[Any], list[Any]] | None = None,
 ) -> None:
     """Lets `Session.run` fetch, and feed, values of a type made of several tensors.
+
+    Args:
+        feed_function_for_partial_run: gives the tensors that a value of the type stands for; not called, since
+            `Session.partial_run_setup` is given tensors.
 
     Raises:
         ValueError: the type is registered already.

@@ -55,6 +55,16 @@ class _ComputeAccidentalHits(NamedTuple):
     ids: Tensor
     weights: Tensor
 
+class _DenseToDenseSetOperation(NamedTuple):
+    result_indices: Tensor
+    result_values: Tensor
+    result_shape: Tensor
+
+class _DenseToSparseSetOperation(NamedTuple):
+    result_indices: Tensor
+    result_values: Tensor
+    result_shape: Tensor
+
 class _DeserializeManySparse(NamedTuple):
     sparse_indices: Tensor
     sparse_values: Tensor
@@ -253,6 +263,11 @@ class _SparseConcat(NamedTuple):
     output_values: Tensor
     output_shape: Tensor
 
+class _SparseCross(NamedTuple):
+    output_indices: Tensor
+    output_values: Tensor
+    output_shape: Tensor
+
 class _SparseFillEmptyRows(NamedTuple):
     output_indices: Tensor
     output_values: Tensor
@@ -302,6 +317,11 @@ class _SparseSplit(NamedTuple):
     output_indices: list[Tensor]
     output_values: list[Tensor]
     output_shape: list[Tensor]
+
+class _SparseToSparseSetOperation(NamedTuple):
+    result_indices: Tensor
+    result_values: Tensor
+    result_shape: Tensor
 
 class _StringSplit(NamedTuple):
     indices: Tensor
@@ -867,6 +887,14 @@ def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DenseToDenseSetOperation(
+    *,
+    set1: TensorLike,
+    set2: TensorLike,
+    set_operation: str | bytes,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> _DenseToDenseSetOperation: ...
 def DenseToSparseBatchDataset(
     *,
     input_dataset: TensorLike,
@@ -876,6 +904,16 @@ def DenseToSparseBatchDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def DenseToSparseSetOperation(
+    *,
+    set1: TensorLike,
+    set2_indices: TensorLike,
+    set2_values: TensorLike,
+    set2_shape: TensorLike,
+    set_operation: str | bytes,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> _DenseToSparseSetOperation: ...
 def DepthToSpace(
     *, input: TensorLike, block_size: int, data_format: str | bytes = "NHWC", name: str | None = None
 ) -> Tensor: ...
@@ -3103,6 +3141,14 @@ def SerializeSparse(
     name: str | None = None,
 ) -> Tensor: ...
 def SerializeTensor(*, tensor: TensorLike, name: str | None = None) -> Tensor: ...
+def SetSize(
+    *,
+    set_indices: TensorLike,
+    set_values: TensorLike,
+    set_shape: TensorLike,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def Shape(*, input: TensorLike, out_type: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ShapeN(*, input: Sequence[TensorLike], out_type: DTypeLike = ..., name: str | None = None) -> list[Tensor]: ...
 def ShardDataset(
@@ -3221,6 +3267,19 @@ def SparseConditionalAccumulator(
     reduction_type: str | bytes = "MEAN",
     name: str | None = None,
 ) -> Tensor: ...
+def SparseCross(
+    *,
+    indices: Sequence[TensorLike],
+    values: Sequence[TensorLike],
+    shapes: Sequence[TensorLike],
+    dense_inputs: Sequence[TensorLike],
+    hashed_output: bool,
+    num_buckets: int,
+    hash_key: int,
+    out_type: DTypeLike,
+    internal_type: DTypeLike,
+    name: str | None = None,
+) -> _SparseCross: ...
 def SparseDenseCwiseAdd(
     *, sp_indices: TensorLike, sp_values: TensorLike, sp_shape: TensorLike, dense: TensorLike, name: str | None = None
 ) -> Tensor: ...
@@ -3397,6 +3456,18 @@ def SparseToDense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def SparseToSparseSetOperation(
+    *,
+    set1_indices: TensorLike,
+    set1_values: TensorLike,
+    set1_shape: TensorLike,
+    set2_indices: TensorLike,
+    set2_values: TensorLike,
+    set2_shape: TensorLike,
+    set_operation: str | bytes,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> _SparseToSparseSetOperation: ...
 def Split(*, axis: TensorLike, value: TensorLike, num_split: int, name: str | None = None) -> list[Tensor]: ...
 def SplitV(
     *, value: TensorLike, size_splits: TensorLike, axis: TensorLike, num_split: int, name: str | None = None

@@ -73,6 +73,8 @@ class Tensor:
     )
     __array_priority__ = 100
 
+    #: the methods behind operators, which libraries give to classes that act like tensors
+    OVERLOADABLE_OPERATORS: ClassVar[set[str]] = {"__abs__", "__eq__", "__getitem__", "__invert__", "__ne__", "__neg__"}
     #: operator name -> function, filled in by `frontend.operators`
     OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: functions of the session layer behind `eval`, filled in by `session`
@@ -307,8 +309,10 @@ def _attach_operators() -> None:
 
     for name in BINARY_OPERATORS:
         setattr(Tensor, f"__{name}__", forward(name))
+        Tensor.OVERLOADABLE_OPERATORS.add(f"__{name}__")
         if name not in {"lt", "le", "gt", "ge"}:
             setattr(Tensor, f"__r{name}__", backward(name))
+            Tensor.OVERLOADABLE_OPERATORS.add(f"__r{name}__")
 
 
 _attach_operators()

@@ -1,7 +1,8 @@
 """Names that Python and NumPy have removed since TensorFlow 1 programs were written, for the process that runs one.
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
-still there is left alone. The first use of one is told on the standard error stream, once in the process.
+still there is left alone. The first use of one is told on the standard error stream, once in the process. What h5py
+reads otherwise than it did (`old_h5py`) is restored without a word.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.compat.private.inspection import ArgSpec
+from anabranch.tools import after_import, old_h5py
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -70,6 +72,11 @@ def _of_numpy() -> dict[str, object]:
     return {**kinds, **scalars, **numbers, **functions, **others}
 
 
+def _of_pillow(image: ModuleType) -> dict[str, object]:
+    """The resampling filter that has another name since Pillow 10."""
+    return {"ANTIALIAS": image.Resampling.LANCZOS}
+
+
 def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
     return [
         (np, _of_numpy()),
@@ -102,6 +109,8 @@ def restore() -> Callable[[], None]:
     """Restores what is missing, in this process; returns the function that undoes it."""
     teller = _Teller()
     undo = [_answer_for(module, names, teller) for module, names in _table()]
+    undo.append(old_h5py.restore())
+    undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     if not hasattr(threading.Thread, "isAlive"):
         undo.append(_restore_is_alive(teller))
     if importlib.util.find_spec("imp") is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.tools.private_contrib import PRIVATE_CONTRIB_MODULES
+
 #: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames.
 PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.client.device_lib": "anabranch.tools.device_lib",
@@ -18,6 +20,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.eager.backprop": "tf anabranch.autodiff.tape",
     "python.eager.context": "anabranch.compat.private.switches",
     "python.framework.common_shapes": "anabranch.core.shapes",
+    "python.framework.composite_tensor": "anabranch.compat.private.graphs",
     "python.framework.constant_op": "tf",
     "python.framework.device": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.device_spec": "anabranch.core.device DeviceSpecV1=DeviceSpec",
@@ -35,7 +38,12 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
     "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
     "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
+    "python.keras.backend": (
+        "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
+        "anabranch.compat.private.keras_settings"
+    ),
     "python.keras.engine.input_spec": "anabranch.frontend.layers.base",
+    "python.keras.utils.tf_utils": "anabranch.compat.private.keras_rnn anabranch.frontend.layers.utils",
     "python.layers.base": "anabranch.frontend.layers.base tf.layers",
     "python.layers.convolutional": (
         "anabranch.frontend.layers.convolutional tf.layers Convolution1D=Conv1D Convolution2D=Conv2D "
@@ -91,7 +99,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.partitioned_variables": "tf",
     "python.ops.random_ops": "tf tf.random",
     "python.ops.resource_variable_ops": "tf ResourceVariable=Variable",
-    "python.ops.rnn": "tf.nn",
+    "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
     "python.ops.rnn_cell": "tf.nn.rnn_cell",
     "python.ops.rnn_cell_impl": "tf.nn.rnn_cell",
     "python.ops.script_ops": "tf",
@@ -103,6 +111,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.summary_ops": "tf.summary",
     "python.ops.template": "tf",
     "python.ops.tensor_array_ops": "tf",
+    "python.ops.unconnected_gradients": "tf",
     "python.ops.variable_scope": "tf anabranch.frontend.variables.scope variable=Variable",
     "python.ops.variables": (
         "tf anabranch.frontend.variables.variables anabranch.frontend.variables.partitioned VariableV1=Variable"
@@ -167,7 +176,8 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.util.all_util": "anabranch.compat.private.documented_names",
     "python.util.compat": "tf.compat",
     "python.util.deprecation": "anabranch.compat.private.deprecation",
-    "python.util.nest": "anabranch.core.nest",
+    "python.util.lazy_loader": "anabranch.compat.private.lazy_loader",
+    "python.util.nest": "anabranch.core.nest anabranch.compat.private.nests",
     "python.util.tf_contextlib": "anabranch.compat.private.decorators",
     "python.util.tf_decorator": "anabranch.compat.private.decorators",
     "python.util.tf_inspect": "anabranch.compat.private.inspection inspect",
@@ -194,4 +204,5 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "core.protobuf.saver_pb2": "anabranch.proto.training_pb2",
     "core.protobuf.tensorflow_server_pb2": "anabranch.proto.config_pb2",
     "core.util.event_pb2": "anabranch.proto.summary_pb2",
+    **PRIVATE_CONTRIB_MODULES,
 }

@@ -8,6 +8,7 @@ private module without a counterpart is a ModuleNotFoundError.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.abc
@@ -15,7 +16,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from anabranch.core import absent_names
 from anabranch.core.registry import find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
+from anabranch.tools import deferred_modules, keras_package, slim_package
 from anabranch.tools.private_modules import PRIVATE_MODULES
 
 ROOT: Final = "tensorflow"
@@ -33,7 +35,7 @@ API_VERSION: Final = "1.15.5"
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
 
 #: modules of generated wrappers: functions named after operation types
-_GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops")
+_GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops|python\.training\.(?:gen_)?training_ops")
 _PACKAGES: Final = frozenset(
     path.rsplit(".", count)[0] for path in PRIVATE_MODULES for count in range(1, path.count(".") + 1)
 )
@@ -158,12 +160,25 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
     if path in PRIVATE_MODULES:
         sources, renamed = _read_entry(PRIVATE_MODULES[path])
         return (sources, renamed) if sources else None
+    if path.startswith("compat.v2."):
+        return _counterpart_of_version_2(path.removeprefix("compat.v2."))
+    module = keras_package.find_module(path) or deferred_modules.find_module(path)
+    if module is not None:
+        return [module], {}
     if _GENERATED.fullmatch(path):
         return [_GeneratedWrappers()], {}
-    if path in _PACKAGES:
-        return [], {}
-    public = _public(path)
-    return None if public is None else ([public], {})
+    public = _public(path) or slim_package.private_module(path, standing_in)
+    if public is not None:
+        return [public], {}
+    return ([], {}) if path in _PACKAGES else None
+
+
+def _counterpart_of_version_2(path: str) -> tuple[list[Any], dict[str, str]] | None:
+    module = getattr(tf.compat.v2, path, None)
+    if isinstance(module, ModuleType):
+        return [module], {}
+    is_keras = path.split(".")[0] == "optimizers"  # version 1 has another `train`
+    return counterpart(f"{ROOT}.keras.{path}" if is_keras else f"{ROOT}.{path}")
 
 
 def _read_entry(entry: str) -> tuple[list[Any], dict[str, str]]:
@@ -176,6 +191,8 @@ def _read_entry(entry: str) -> tuple[list[Any], dict[str, str]]:
 def _source(path: str) -> Any:
     if path == "tf":
         return tf
+    if path.split(".")[0] == slim_package.PACKAGE:
+        return slim_package.find_module(path, standing_in)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
 
 
@@ -191,9 +208,9 @@ def _public(path: str) -> ModuleType | None:
     if path.split(".")[0] != "contrib":
         return None
     name = f"{tf.__name__}.{path}"
-    parent = name.rpartition(".")[0]
-    known = _public(parent.partition(".")[2]) is not None
-    return importlib.import_module(name) if known and importlib.util.find_spec(name) is not None else None
+    parent = _public(path.rpartition(".")[0])
+    is_package = parent is not None and hasattr(parent, "__path__")
+    return importlib.import_module(name) if is_package and importlib.util.find_spec(name) is not None else None
 
 
 class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -245,3 +262,31 @@ def uninstall() -> None:
     for name, module in list(sys.modules.items()):
         if isinstance(module, AliasModule):
             del sys.modules[name]
+
+
+@contextlib.contextmanager
+def standing_in(package: str, loaded: dict[str, ModuleType]) -> Iterator[None]:
+    """While the block runs, `import tensorflow` means anabranch, for a package that imports TensorFlow.
+
+    What the process has under these two names, genuine TensorFlow perhaps, is put aside and comes back afterwards.
+    Where the alias is installed for good, nothing is put aside: the package is imported like any other.
+
+    Args:
+        package: its name, "tf_slim".
+        loaded: its modules by full name, those of earlier blocks; those that the block imports are added.
+    """
+    if any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
+        yield
+        return
+    aside = {name: module for name, module in sys.modules.items() if name.split(".")[0] in {ROOT, package}}
+    for name in aside:
+        del sys.modules[name]
+    sys.modules.update(loaded)
+    install()
+    try:
+        yield
+    finally:
+        uninstall()
+        for name in [name for name in sys.modules if name.split(".")[0] == package]:
+            loaded[name] = sys.modules.pop(name)
+        sys.modules.update(aside)

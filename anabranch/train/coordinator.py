@@ -150,7 +150,6 @@ class Coordinator:
         with self._lock:
             waited_for = self._registered_threads | set(threads or ())
         self._wait_for_request_or_end(waited_for)
-        self.request_stop()
         deadline = time.monotonic() + stop_grace_period_secs
         for thread in waited_for:
             thread.join(max(0.0, deadline - time.monotonic()))

@@ -183,9 +183,11 @@ def test_keys_are_for_their_owner_and_are_not_overwritten(
     assert CurveKeys.load("other.keys") != keys
 
 
-def test_ray_is_not_there_yet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ray_is_an_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "anabranch.distributed.ray_cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     assert cluster("start", "ray", "1", "ps") == 1
-    assert "extra `cluster`" in capsys.readouterr().err
+    assert "pip install 'anabranch[cluster]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["1", "x ps", "1 ps 2 ps", "-1 ps", "1 p/s"])

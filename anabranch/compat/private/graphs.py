@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,21 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import graph_of_values
 
 _uids = itertools.count(1)
+
+
+class _TensorLike(abc.ABC):  # noqa: B024 (it is asked about, never derived from)
+    """What a graph computes: `isinstance` holds for tensors, sparse tensors and indexed slices."""
+
+
+class CompositeTensor(abc.ABC):  # noqa: B024 (libraries derive from it)
+    """What is made of several tensors: `isinstance` holds for sparse tensors and indexed slices."""
+
+
+CompositeTensor.register(tf.SparseTensor)
+CompositeTensor.register(tf.IndexedSlices)
+_TensorLike.register(tf.Tensor)
+_TensorLike.register(tf.SparseTensor)
+_TensorLike.register(tf.IndexedSlices)
 
 
 def uid() -> int:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import anabranch as tf
 from anabranch.compat.private.decorators import unwrap
 from anabranch.core.values import PassedOn
 
@@ -38,7 +39,11 @@ def getfullargspec(obj: Callable[..., Any]) -> inspect.FullArgSpec:
         target = type(target).__call__
     elif inspect.isclass(target):
         target = target.__init__
-    return inspect.getfullargspec(inspect.unwrap(target))
+    function = inspect.unwrap(target)
+    spec = inspect.getfullargspec(function)
+    if (getattr(function, "__module__", None) or "").split(".")[0] == tf.__name__:
+        return spec._replace(annotations={})  # TensorFlow's functions have none, and libraries compare them with theirs
+    return spec
 
 
 def getargspec(obj: Callable[..., Any]) -> ArgSpec:

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim`: what programs use of it that is not a layer."""
+"""`tf.contrib.slim`, by the package tf-slim; `prefetch_queue` is there without it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
 from anabranch.contrib.slim import prefetch_queue as prefetch_queue
+from anabranch.tools.contributed_names import slim
+
+__getattr__ = slim

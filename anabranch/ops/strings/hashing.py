@@ -1,16 +1,21 @@
 """The hash functions behind `StringToHashBucket...`: published algorithms, so that buckets match other systems'.
 
 * `fingerprint64`: FarmHash's platform-independent 64-bit fingerprint.
+* `joined_fingerprints`: one fingerprint of several, in their order.
 * `murmur64`: MurmurHash64A with TensorFlow's seed.
 * `siphash`: SipHash-2-4, keyed: without the key nobody can choose strings that collide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _MASK = (1 << 64) - 1
 _K0 = 0xC3A5C85C97CB3127
 _K1 = 0xB492B66FBE98F273
 _K2 = 0x9AE16A3B2F90404F
+#: of MurmurHash64A
+_MULTIPLIER = 0xC6A4A7935BD1E995
 
 
 def _fetch64(data: bytes, at: int) -> int:
@@ -44,6 +49,18 @@ def fingerprint64(data: bytes) -> int:
     if size <= 32:
         return _farm_17_to_32(data)
     return _farm_33_to_64(data) if size <= 64 else _farm_long(data)
+
+
+def joined_fingerprints(first: int, others: Iterable[int]) -> int:
+    """A fingerprint of a sequence of fingerprints, in [0, 2**64)."""
+    result = first
+    for other in others:
+        result ^= _MULTIPLIER
+        result ^= (_shift_mix((other * _MULTIPLIER) & _MASK) * _MULTIPLIER) & _MASK
+        result = (result * _MULTIPLIER) & _MASK
+        result = (_shift_mix(result) * _MULTIPLIER) & _MASK
+        result = _shift_mix(result)
+    return result
 
 
 def _farm_up_to_16(data: bytes) -> int:
@@ -136,7 +153,7 @@ def _farm_long(data: bytes) -> int:
 
 def murmur64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
     """MurmurHash64A, in [0, 2**64)."""
-    multiplier, shift = 0xC6A4A7935BD1E995, 47
+    multiplier, shift = _MULTIPLIER, 47
     value = (seed ^ (len(data) * multiplier)) & _MASK
     whole = len(data) - len(data) % 8
     for at in range(0, whole, 8):

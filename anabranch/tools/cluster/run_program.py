@@ -12,7 +12,6 @@ from typing import Final
 
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
-from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
 from anabranch.distributed.supervisor import (
     ClusterSupervisor,
@@ -21,7 +20,8 @@ from anabranch.distributed.supervisor import (
     task_program,
     tf_config,
 )
-from anabranch.distributed.task_engine import TaskProgram, TaskStatus, shown_state
+from anabranch.distributed.task_engine import ClusterPlan, TaskProgram, TaskStatus, shown_state
+from anabranch.tools.cluster.engines import LOCAL, RAY, add_ray_options, plan_of
 from anabranch.tools.cluster.start import ended_by_signals
 
 _PS: Final = "ps"
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         options.restarts = 0 if options.checkpoint is None else _RESTARTS
     folder = ClusterFolder(options.name or f"run-{os.getpid()}")
     try:
-        with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
+        with plan_of(RAY if options.ray else LOCAL, counts, options) as plan, ended_by_signals():
             return _run(folder, plan, program, options)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -54,11 +54,11 @@ def main(arguments: Sequence[str]) -> int:
             shutil.rmtree(folder.path, ignore_errors=True)
 
 
-def _run(folder: ClusterFolder, plan: LocalPlan, program: Sequence[str], options: argparse.Namespace) -> int:
+def _run(folder: ClusterFolder, plan: ClusterPlan, program: Sequence[str], options: argparse.Namespace) -> int:
     printer = _Printer(max(len(task_key(job, index)) for job, index, _ in plan.spec.tasks()))
     rule = RestartRule.ON_FAILURE if options.restarts else RestartRule.NEVER
     programs = [
-        task_program(job, index, folder.description, options.checkpoint)
+        task_program(plan.spec, job, index, options.checkpoint)
         if job == _PS and not options.ps_too
         else _program(
             plan.spec,
@@ -103,6 +103,8 @@ def _parser() -> argparse.ArgumentParser:
         "there",
     )
     parser.add_argument("--port", type=int, metavar="P", help="tasks listen at P, P + 1, ... (at free ports)")
+    parser.add_argument("--ray", action="store_true", help="on the machines of a Ray cluster, not on this one")
+    add_ray_options(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 

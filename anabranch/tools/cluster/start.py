@@ -16,16 +16,15 @@ from rich.console import Console
 from rich.live import Live
 
 from anabranch.distributed.cluster_files import ClusterFolder
-from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.supervisor import ClusterSupervisor, all_ready, task_program
 from anabranch.distributed.task_engine import TaskStatus, shown_state
-from anabranch.errors import UnavailableError, UnimplementedError
+from anabranch.errors import UnavailableError
+from anabranch.tools.cluster.engines import LOCAL, RAY, add_ray_options, plan_of
 from anabranch.tools.cluster.names import DEFAULT_NAME
 from anabranch.tools.cluster.tables import cluster_table
 
 #: how long (s) the tasks may take to start, all together, on a machine that is busy
 READY_WITHIN: Final = 120.0
-_ENGINES: Final = ("local", "ray")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,7 +34,9 @@ def main(arguments: Sequence[str]) -> int:
         description="Starts the tasks of a cluster, and starts those again that end. The tasks end with this command, "
         "whatever ends it.",
     )
-    parser.add_argument("engine", choices=_ENGINES, help="local: processes of this machine")
+    parser.add_argument(
+        "engine", choices=(LOCAL, RAY), help="local: processes of this machine; ray: of the machines of a Ray cluster"
+    )
     parser.add_argument("tasks", nargs="*", metavar="COUNT JOB", help="such as: 2 ps 3 workers (1 ps 2 workers)")
     parser.add_argument("--name", default=DEFAULT_NAME, help=f"the cluster's name ({DEFAULT_NAME})")
     parser.add_argument("--port", type=int, metavar="P", help="tasks listen at P, P + 1, ... (at free ports)")
@@ -43,15 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         "--checkpoint", metavar="DIR", help="where a training saves: tasks that are started again go on from there"
     )
     parser.add_argument("--detach", action="store_true", help="return when the tasks are ready, and let them run")
+    add_ray_options(parser)
     parser.add_argument("--announce", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.engine == "ray":
-        raise UnimplementedError(
-            None,
-            None,
-            "clusters on Ray, which will come with the extra `cluster`, are not there yet; use `start local`, or start "
-            "`anabranch task` on each machine",
-        )
     try:
         counts = parse_counts(options.tasks or ["1", "ps", "2", "workers"])
     except ValueError as error:
@@ -59,10 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.detach:
         return _detached(arguments, options.name)
     folder = ClusterFolder(options.name)
-    with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
-        programs = [
-            task_program(job, index, folder.description, options.checkpoint) for job, index, _ in plan.spec.tasks()
-        ]
+    with plan_of(options.engine, counts, options) as plan, ended_by_signals():
+        programs = [task_program(plan.spec, job, index, options.checkpoint) for job, index, _ in plan.spec.tasks()]
         _supervise(ClusterSupervisor(folder, plan, programs), options.announce)
     return 0
 

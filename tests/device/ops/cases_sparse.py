@@ -336,4 +336,69 @@ def _softmax() -> list[OpCase]:
     ]
 
 
-CASES = [*_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]
+def _sets() -> list[OpCase]:
+    a, b = np.array([[1, 2, 2], [3, 4, 5]]), np.array([[2, 0], [5, 9]])
+    a_minus_b = (np.array([[0, 0], [1, 0], [1, 1]]), np.array([1, 3, 4]), np.array([2, 2]))
+    b_minus_a = (np.array([[0, 0], [1, 0]]), np.array([0, 9]), np.array([2, 1]))
+    common = (np.array([[0, 0], [1, 0]]), np.array([2, 5]), np.array([2, 1]))
+    sparse_b = (np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([2, 0, 5, 9]), np.array([2, 2]))
+    swapped = (sparse_b[0][::-1], sparse_b[1], sparse_b[2])
+    words = (np.array([[b"b", b"a"]], np.object_), np.array([[b"c", b"b"]], np.object_))
+    both = (np.array([[0, 0], [0, 1], [0, 2]]), np.array([b"a", b"b", b"c"], np.object_), np.array([1, 3]))
+    dense, sparse, pair = "DenseToDenseSetOperation", "DenseToSparseSetOperation", "SparseToSparseSetOperation"
+    return [
+        OpCase(dense, (a, b), {"set_operation": "a-b"}, expected=a_minus_b),
+        OpCase(dense, (a, b), {"set_operation": "b-a"}, expected=b_minus_a, label="the other way"),
+        OpCase(dense, words, {"set_operation": "union"}, expected=both, label="strings"),
+        OpCase(dense, (a, b[:1]), {"set_operation": "union"}, error=InvalidArgumentError, label="other groups"),
+        OpCase(dense, (a, b), {"set_operation": "sum"}, error=InvalidArgumentError, label="no such operation"),
+        OpCase(sparse, (a, *sparse_b), {"set_operation": "intersection"}, expected=common),
+        OpCase(sparse, (a, *swapped), {"set_operation": "union"}, error=InvalidArgumentError, label="order"),
+        OpCase(
+            sparse,
+            (a, *swapped),
+            {"set_operation": "intersection", "validate_indices": False},
+            expected=(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.array([2, 0])),
+            label="any order",
+        ),
+        OpCase(
+            pair,
+            (*sparse_b, *sparse_b),
+            {"set_operation": "a-b"},
+            expected=(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.array([2, 0])),
+        ),
+        OpCase("SetSize", (sparse_b[0], np.array([7, 7, 5, 9]), sparse_b[2]), expected=np.array([1, 2], np.int32)),
+    ]
+
+
+def _crosses() -> list[OpCase]:
+    """What TensorFlow gives for three columns, of which one is dense."""
+    words = np.array([b"a", b"bb", b"c"], np.object_)
+    places = (np.array([[0, 0], [0, 1], [1, 0]]), np.array([[0, 0], [1, 0], [1, 1]]))
+    dense_words = np.array([[b"x", b"y"], [b"z", b""]], np.object_)
+    given = (list(places), [words, np.array([3, -4, 5])], [np.array([2, 2])] * 2, [dense_words])
+    hashed = {"hashed_output": True, "hash_key": 0xDECAFCAFFE, "out_type": "int64", "internal_type": "int64"}
+    joined = {**hashed, "hashed_output": False, "out_type": "string", "internal_type": "string", "num_buckets": 0}
+    at, shape = np.array([(row, i) for row in range(2) for i in range(4)]), np.array([2, 4])
+    fingerprints = [
+        *(8321422957646178926, 7327361521195565352, 8250855295844151589, 5419836943176075305),
+        *(4465796773755896564, 3666051384007652828, 5410618872957272730, 1638513214555607113),
+    ]
+    texts = [b"a_X_3_X_x", b"a_X_3_X_y", b"bb_X_3_X_x", b"bb_X_3_X_y"]
+    texts += [b"c_X_-4_X_z", b"c_X_-4_X_", b"c_X_5_X_z", b"c_X_5_X_"]
+    uneven = (given[0], given[1], [np.array([2, 2]), np.array([3, 2])], [])
+    return [
+        OpCase("SparseCross", given, {**hashed, "num_buckets": 0}, expected=(at, np.array(fingerprints), shape)),
+        OpCase(
+            "SparseCross",
+            given,
+            {**hashed, "num_buckets": 10},
+            expected=(at, np.array([3, 9, 9, 5, 4, 5, 0, 0]), shape),
+            label="10 buckets",
+        ),
+        OpCase("SparseCross", given, joined, expected=(at, np.array(texts, np.object_), shape), label="strings"),
+        OpCase("SparseCross", uneven, {**hashed, "num_buckets": 5}, error=InvalidArgumentError, label="rows differ"),
+    ]
+
+
+CASES = [*_sets(), *_crosses(), *_form(), *_products(), *_elementwise(), *_pairs(), *_reductions(), *_softmax()]

@@ -1,0 +1,19 @@
+from anabranch.api import nest as nest
+from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
+from anabranch.frontend.framework import is_tensor as is_tensor
+from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
+from anabranch.tools.contributed_names import framework
+from anabranch.train.checkpoint_utils import (
+    init_from_checkpoint as init_from_checkpoint,
+    list_variables as list_variables,
+    load_checkpoint as load_checkpoint,
+    load_variable as load_variable,
+)
+from anabranch.train.training_util import (
+    assert_global_step as assert_global_step,
+    create_global_step as create_global_step,
+    get_global_step as get_global_step,
+    get_or_create_global_step as get_or_create_global_step,
+)
+
+__getattr__ = framework

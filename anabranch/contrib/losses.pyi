@@ -1,0 +1,3 @@
+from anabranch.tools.contributed_names import losses
+
+__getattr__ = losses

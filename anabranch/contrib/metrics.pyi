@@ -1,0 +1,3 @@
+from anabranch.tools.contributed_names import metrics
+
+__getattr__ = metrics

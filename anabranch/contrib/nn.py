@@ -1,0 +1,7 @@
+"""`tf.contrib.nn`: cross entropies whose arguments are (logits, labels)."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

@@ -1,0 +1,9 @@
+from anabranch.contrib.flipped_losses import (
+    flipped_sigmoid_cross_entropy,
+    flipped_softmax_cross_entropy,
+    flipped_sparse_softmax_cross_entropy,
+)
+
+deprecated_flipped_sigmoid_cross_entropy_with_logits = flipped_sigmoid_cross_entropy
+deprecated_flipped_softmax_cross_entropy_with_logits = flipped_softmax_cross_entropy
+deprecated_flipped_sparse_softmax_cross_entropy_with_logits = flipped_sparse_softmax_cross_entropy

@@ -1,0 +1,7 @@
+"""`tf.contrib.util`: tensors and their messages."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

@@ -1,0 +1,581 @@
+"""Clusters on Ray: an actor for each task, which Ray places on a machine and which supervises the task's process there.
+
+Ray places, and starts actors again elsewhere in time; it never carries a step (D9). The actor runs the local engine for
+one task (`distributed.process_engine`): that learns of a killed process in milliseconds, starts it again with growing
+pauses, and the process ends with its actor. What is left for the engine here is the loss of an actor.
+
+| state of an actor | event | what follows |
+|---|---|---|
+| wanted | placed | it is told the program, and is asked for news |
+| asked | news | statuses and output are passed on, and it is asked for more |
+| asked, wanted | lost, its task was not over | WAITING, then another actor in the same place (`distributed.restarts`) |
+| asked | lost, its task was over | the task's last state stands |
+| WAITING | its place is not the task's address any more | as lost: those that run know no other address |
+
+Only this file knows Ray.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import queue
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from anabranch.distributed.addresses import Address, parse_address
+from anabranch.distributed.cluster_spec import ClusterSpec
+from anabranch.distributed.held_ports import HeldPorts
+from anabranch.distributed.keys import FILE_VARIABLE
+from anabranch.distributed.process_engine import ProcessEngine
+from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, Restarts, Start, TaskState
+from anabranch.distributed.task_engine import OutputReader, PlanWishes, TaskProgram, TaskStatus, TaskStatuses, log_name
+from anabranch.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    UnimplementedError,
+)
+
+# Ray reports its use to its makers unless this says that it may not
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+try:
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+    from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+except ImportError as error:
+    raise UnimplementedError(
+        None, None, "clusters on Ray need the extra `cluster`: pip install 'anabranch[cluster]'"
+    ) from error
+
+_log = logging.getLogger(__name__)
+_LOCALHOST: Final = "localhost"
+#: how long (s) an actor holds a question for news that there are none of
+_NEWS_WITHIN: Final = 30.0
+#: output that an actor keeps until it is asked for; what is more is in its machine's log only
+_MOST_OUTPUT: Final = 4 << 20
+#: how long (s) the head of a Ray cluster may take to take a connection
+_CONNECT_WITHIN: Final = 10.0
+#: between two messages about machines that are waited for (s)
+_TELL_EVERY: Final = 10.0
+#: how long (s) an actor may take beyond the grace of its task to end
+_END_WITHIN: Final = 10.0
+_KILLED: Final = -9
+#: for those of Ray's functions that have no types
+_untyped: Final[Any] = ray
+
+
+# ------------------------------------------------------------------------------------------------- on a task's machine
+@dataclass(frozen=True)
+class News:
+    """What an actor has to tell of its task.
+
+    Attributes:
+        status: how it is; None: nothing is known yet.
+        output: what it has written since the last news.
+    """
+
+    status: TaskStatus | None
+    output: bytes = b""
+
+
+class TaskKeeper:
+    """Runs one task on the machine where Ray has put it; an actor, whose methods run on several threads."""
+
+    def __init__(self) -> None:
+        self._logs = Path(tempfile.mkdtemp(prefix="anabranch-task-"))
+        self._ports: HeldPorts | None = None
+        self._engine: ProcessEngine | None = None
+        self._name = ""
+        self._has_news = threading.Condition()
+        self._told: TaskStatus | None = None
+        self._status: TaskStatus | None = None
+        self._output: collections.deque[bytes] = collections.deque()
+        self._size = 0
+
+    def place(self) -> tuple[str, str, int]:
+        """Where the task is to be: the machine's number in Ray, its address, and a port that is kept free."""
+        if self._ports is None:
+            self._ports = HeldPorts(1, host="")
+        return ray.get_runtime_context().get_node_id(), _untyped.util.get_node_ip_address(), self._ports.ports[0]
+
+    def begin(self, place: tuple[str, int], program: dict[str, Any], limits: dict[str, Any]) -> None:
+        """Starts the task's process, and keeps it running.
+
+        Args:
+            place: the machine's address and the port by which the other tasks know this one.
+            program: a `TaskProgram`, whose command is the machine's own Python where it says "python".
+            limits: `RestartLimits`.
+
+        Raises:
+            FailedPreconditionError: this is not the machine with the task's address.
+            UnavailableError: somebody else has the port.
+        """
+        (host, port), here = place, _untyped.util.get_node_ip_address()
+        if here != host:
+            raise FailedPreconditionError(
+                None, None, f"Ray offers the machine {here}, and the others know the task at {host}"
+            )
+        if self._ports is None:
+            self._ports = HeldPorts(1, host="", wanted=[port])
+        own = TaskProgram(**program | {"rule": RestartRule(program["rule"])})
+        if own.command[0] == "python":
+            own = replace(own, command=[sys.executable, *own.command[1:]])
+        self._name = own.name
+        self._engine = ProcessEngine([own], self._logs, RestartLimits(**limits), self._wrote, self._changed)
+        self._engine.start()
+
+    def news(self) -> News:
+        """Waits until there is something to tell, or for half a minute."""
+        with self._has_news:
+            self._has_news.wait_for(lambda: self._output or self._status != self._told, _NEWS_WITHIN)
+            output = b"".join(self._output)
+            self._output.clear()
+            self._size = 0
+            self._told = self._status
+            return News(self._told, output)
+
+    def stop_task(self) -> None:
+        """See `ProcessEngine`."""
+        if self._engine is not None:
+            self._engine.stop_task(self._name)
+
+    def restart_task(self) -> None:
+        """See `ProcessEngine`."""
+        if self._engine is not None:
+            self._engine.restart_task(self._name)
+
+    def close(self) -> None:
+        """Ends the task."""
+        if self._engine is not None:
+            self._engine.close()
+        if self._ports is not None:
+            self._ports.close()
+        shutil.rmtree(self._logs, ignore_errors=True)
+
+    def _changed(self, statuses: list[TaskStatus]) -> None:
+        with self._has_news:
+            (self._status,) = statuses
+            self._has_news.notify_all()
+
+    def _wrote(self, task: str, line: bytes, /) -> None:
+        with self._has_news:
+            self._output.append(line + b"\n")
+            self._size += len(line) + 1
+            while self._size > _MOST_OUTPUT:
+                self._size -= len(self._output.popleft())
+            self._has_news.notify_all()
+
+
+# ----------------------------------------------------------------------------------------------------- on the driver's
+@dataclass(frozen=True)
+class TaskResources:
+    """What each task reserves on its machine, as Ray counts it.
+
+    Attributes:
+        cpus: processors of a task.
+        gpus: graphics processors of a task that is no parameter server.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def of(self, job: str) -> dict[str, float]:
+        """A task's share, without what it has nothing of."""
+        shares = {"CPU": self.cpus, "GPU": 0.0 if job == "ps" else self.gpus}
+        return {name: share for name, share in shares.items() if share}
+
+
+class RayPlan:
+    """Tasks on the machines of a Ray cluster, one actor each, spread over them; a context, which ends the actors.
+
+    Args:
+        counts: how many tasks of which job.
+        address: of a Ray cluster that runs, or "auto" for the one of this machine; None: one is started here, for as
+            long as the plan lasts.
+        resources: what a task reserves.
+        within: how long (s) machines with room for the tasks are waited for; Ray's autoscaler may have to start them.
+
+    Attributes:
+        spec: the addresses of the tasks. If all are on this machine they are at localhost.
+        keepers: the actors of the tasks that have not begun, by the tasks' names.
+        places: the address of each task's machine, and its port.
+
+    Raises:
+        InvalidArgumentError: there are no tasks.
+        FailedPreconditionError: tasks are on several machines, and there are no keys.
+        UnavailableError: there is no such Ray cluster.
+        DeadlineExceededError: it had no room in time.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, int],
+        address: str | None = None,
+        resources: TaskResources | None = None,
+        within: float = 600.0,
+    ) -> None:
+        tasks = [(job, index) for job, count in counts.items() for index in range(count)]
+        if not tasks or min(counts.values()) < 0:
+            raise InvalidArgumentError(None, None, "a cluster has at least one task")
+        shares = [(resources or TaskResources()).of(job) for job, _ in tasks]
+        with contextlib.ExitStack() as stack:
+            _connect(address, sum(share.get("CPU", 0) for share in shares))
+            stack.callback(ray.shutdown)
+            self._shares = shares
+            self._group = _reserved([share or {"CPU": 0.001} for share in shares], within)
+            stack.callback(_given_back, self._group)
+            self._numbers = {f"{job}/{index}": number for number, (job, index) in enumerate(tasks)}
+            self.keepers: dict[str, Any] = {name: self.keeper(name) for name in self._numbers}
+            places = ray.get([keeper.place.remote() for keeper in self.keepers.values()], timeout=within)
+            self.places = {name: (host, port) for name, (_, host, port) in zip(self._numbers, places, strict=True)}
+            here = ray.get_runtime_context().get_node_id()
+            is_local = all(node == here for node, _, _ in places)
+            if not is_local and FILE_VARIABLE not in os.environ:
+                raise FailedPreconditionError(
+                    None,
+                    None,
+                    "tasks on several machines need keys: `anabranch cluster keys` makes them; copy the file to the "
+                    f"same path on each machine, and let {FILE_VARIABLE} name it",
+                )
+            jobs: dict[str, list[str]] = {}
+            for (job, _), (_, host, port) in zip(tasks, places, strict=True):
+                jobs.setdefault(job, []).append(str(Address(_LOCALHOST if is_local else host, port)))
+            self.spec = ClusterSpec(jobs)
+            self._ending = stack.pop_all()
+
+    def keeper(self, name: str) -> Any:
+        """Another actor in a task's place."""
+        number = self._numbers[name]
+        share = self._shares[number]
+        keys = {FILE_VARIABLE: os.environ[FILE_VARIABLE]} if FILE_VARIABLE in os.environ else {}
+        actor = ray.remote(TaskKeeper).options(
+            num_cpus=share.get("CPU", 0),
+            num_gpus=share.get("GPU", 0),
+            max_concurrency=4,
+            max_restarts=0,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=number),
+            runtime_env={"env_vars": keys} if keys else None,
+        )
+        return actor.remote()
+
+    def engine(
+        self,
+        programs: Sequence[TaskProgram],
+        logs: Path,
+        limits: RestartLimits | None = None,
+        output: OutputReader | None = None,
+        changed: Callable[[list[TaskStatus]], None] | None = None,
+    ) -> RayEngine:
+        """What runs the tasks."""
+        return RayEngine(self, programs, logs, limits, output, changed)
+
+    def close(self) -> None:
+        """Ends the actors, and what was started of Ray. Idempotent."""
+        self._ending.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class _Kept:
+    """A task as the engine knows it.
+
+    #: `generation` counts its actors: what an earlier one says is too late. `earlier` counts restarts that earlier
+    #: actors have made.
+    """
+
+    program: TaskProgram
+    keeper: Any = None
+    generation: int = 0
+    status: TaskStatus | None = None
+    earlier: int = 0
+
+
+class RayEngine:
+    """Keeps the tasks of a plan running. Thread-safe; `close` it.
+
+    One thread does all of it: it waits for what actors answer, for what others ask, and for the end of pauses.
+
+    Args:
+        plan: where the tasks are.
+        programs: what they run.
+        logs: the folder where each task's output goes, `ps-0.log` for ps/0, appended.
+        limits: how often and when tasks, and their actors, are started again.
+        output: is handed each line that tasks write, too.
+        changed: see `TaskStatuses`.
+    """
+
+    def __init__(
+        self,
+        plan: RayPlan,
+        programs: Sequence[TaskProgram],
+        logs: Path,
+        limits: RestartLimits | None = None,
+        output: OutputReader | None = None,
+        changed: Callable[[list[TaskStatus]], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._logs = logs
+        self._limits = limits or RestartLimits()
+        # a lost actor comes back even where a task that fails does not
+        self._actors = Restarts(RestartLimits(restarts=max(self._limits.restarts, RestartLimits().restarts)))
+        self._tasks = {program.name: _Kept(program) for program in programs}
+        self._output = output
+        self._statuses = TaskStatuses(changed)
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_closing = False
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="ray engine", daemon=True)
+
+    # ------------------------------------------------------------------------------------------- for any thread
+    def start(self) -> None:
+        """Starts all tasks; returns before they are ready."""
+        self._events.put(self._add_all)
+        self._thread.start()
+
+    def statuses(self) -> list[TaskStatus]:
+        """How each task is."""
+        return self._statuses.latest()
+
+    def stop_task(self, task: str) -> None:
+        """Lets a task end, and not be started again.
+
+        Raises:
+            NotFoundError: there is no such task.
+        """
+        kept = self._named(task)
+        self._events.put(lambda: self._stop(kept))
+
+    def restart_task(self, task: str) -> None:
+        """Lets a task end and be started again.
+
+        Raises:
+            NotFoundError: there is no such task.
+        """
+        kept = self._named(task)
+        self._events.put(lambda: self._restart(kept))
+
+    def wait(
+        self, condition: Callable[[list[TaskStatus]], bool], timeout: float | None = None, what: str = "the tasks"
+    ) -> list[TaskStatus]:
+        """Waits until a condition of the tasks' state holds; returns that state.
+
+        Raises:
+            DeadlineExceededError: it does not within `timeout` seconds.
+        """
+        return self._statuses.wait(condition, timeout, what)
+
+    def close(self) -> None:
+        """Ends all tasks; returns when none is left. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._events.put(self._end)
+        if self._thread.ident:
+            self._thread.join()
+        keepers = [kept.keeper for kept in self._tasks.values() if kept.keeper is not None]
+        endings = [keeper.close.remote() for keeper in keepers]
+        if endings:
+            ray.wait(endings, num_returns=len(endings), timeout=self._limits.grace + _END_WITHIN)
+        for keeper in keepers:
+            ray.kill(keeper)
+
+    def _named(self, task: str) -> _Kept:
+        if task not in self._tasks:
+            raise NotFoundError(None, None, f"there is no task {task}; there are {', '.join(self._tasks)}")
+        return self._tasks[task]
+
+    # ------------------------------------------------------------------------------------- on the engine's thread
+    def _run(self) -> None:
+        while not self._is_closing:
+            until = self._actors.next_time()
+            with contextlib.suppress(queue.Empty):
+                self._events.get(timeout=None if until is None else max(0.0, until - time.monotonic()))()
+            self._follow(self._actors.time_passed(time.monotonic()))
+            self._statuses.put([self._status(kept) for kept in self._tasks.values()])
+
+    def _end(self) -> None:
+        self._is_closing = True
+
+    def _add_all(self) -> None:
+        for name in self._tasks:
+            self._follow(self._actors.add(name, RestartRule.ALWAYS))
+
+    def _follow(self, instructions: Sequence[object]) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                self._begin(self._tasks[instruction.task])
+
+    def _begin(self, kept: _Kept) -> None:
+        name = kept.program.name
+        kept.keeper = self._plan.keepers.pop(name, None) or self._plan.keeper(name)
+        kept.generation += 1
+        if kept.status is not None:
+            kept.earlier += kept.status.restarts
+            kept.status = None
+        program = asdict(kept.program) | {"rule": kept.program.rule.value}
+        if program["command"][0] == sys.executable:
+            program["command"] = ["python", *program["command"][1:]]  # that of its machine
+        begun = kept.keeper.begin.remote(self._plan.places[name], program, asdict(self._limits))
+        self._when_answered(kept, begun, lambda _: self._ask(kept))
+
+    def _ask(self, kept: _Kept) -> None:
+        self._when_answered(kept, kept.keeper.news.remote(), lambda news: self._heard(kept, news))
+
+    def _when_answered(self, kept: _Kept, answer: ray.ObjectRef[Any], then: Callable[[Any], None]) -> None:
+        generation = kept.generation
+
+        def handle(future: Future[Any]) -> None:
+            def on_thread() -> None:
+                if kept.generation != generation or kept.keeper is None:
+                    return
+                error = future.exception()
+                if error is None:
+                    then(future.result())
+                else:
+                    self._lost(kept, error)
+
+            self._events.put(on_thread)
+
+        answer.future().add_done_callback(handle)
+
+    def _heard(self, kept: _Kept, news: News) -> None:
+        kept.status = news.status or kept.status
+        if news.output:
+            self._write(kept, news.output)
+        self._ask(kept)
+
+    def _write(self, kept: _Kept, data: bytes) -> None:
+        # a full disk does not end the task
+        with contextlib.suppress(OSError), (self._logs / log_name(kept.program.name)).open("ab") as log:
+            log.write(data)
+        if self._output is not None:
+            for line in data.split(b"\n")[:-1]:
+                self._output(kept.program.name, line)
+
+    def _lost(self, kept: _Kept, error: BaseException) -> None:
+        reason = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
+        self._write(kept, f"the actor of {kept.program.name} was lost: {reason}\n".encode())
+        kept.keeper = None
+        name = kept.program.name
+        if self._is_over(kept):
+            self._actors.ask_stop(name, time.monotonic())
+        self._follow(self._actors.exited(name, _KILLED, time.monotonic()))
+
+    def _stop(self, kept: _Kept) -> None:
+        if kept.keeper is not None:
+            kept.keeper.stop_task.remote()
+        else:
+            self._actors.ask_stop(kept.program.name, time.monotonic())
+
+    def _restart(self, kept: _Kept) -> None:
+        if kept.keeper is not None:
+            kept.keeper.restart_task.remote()
+        else:
+            self._follow(self._actors.ask_restart(kept.program.name, time.monotonic()))
+
+    def _is_over(self, kept: _Kept) -> bool:
+        return kept.status is not None and kept.status.state in ENDED
+
+    def _status(self, kept: _Kept) -> TaskStatus:
+        name = kept.program.name
+        restarts = kept.earlier + self._actors.restarts(name)
+        if kept.status is not None and (kept.keeper is not None or self._is_over(kept)):
+            return replace(kept.status, restarts=kept.status.restarts + restarts)
+        state = self._actors.state(name)
+        restarts += 0 if kept.status is None else kept.status.restarts
+        status = self._actors.status(name) if state is TaskState.FAILED else None
+        return TaskStatus(name, state, restarts=restarts, status=status)
+
+
+def cluster_plan(counts: Mapping[str, int], wishes: PlanWishes) -> RayPlan:
+    """So many tasks of each job on machines that Ray has.
+
+    Raises:
+        InvalidArgumentError: a port is wished for.
+        OpError: see `RayPlan`.
+    """
+    if wishes.port is not None:
+        raise InvalidArgumentError(None, None, "tasks on Ray listen at free ports of their machines: leave out --port")
+    cpus = 1.0 if wishes.cpus is None else wishes.cpus
+    return RayPlan(counts, wishes.address, TaskResources(cpus, wishes.gpus or 0.0))
+
+
+def _connect(address: str | None, cpus: float) -> None:
+    if ray.is_initialized():
+        raise FailedPreconditionError(None, None, "this process is connected to Ray already")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if address is None:
+            # as many as are asked for: tasks of one machine share its processors, as they do without Ray
+            most = max(os.cpu_count() or 1, int(cpus + 1))
+            ray.init("local", num_cpus=most, include_dashboard=False, **quiet)
+        else:
+            if address != "auto":
+                _look(parse_address(address))
+            ray.init(address=address, **quiet)
+    except (OSError, RayError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        where = address or "this machine"
+        raise UnavailableError(None, None, f"there is no Ray cluster at {where}: {reason}") from error
+
+
+def _look(address: Address) -> None:
+    """Ray tries for minutes to reach a head, deaf to interrupts."""
+    socket.create_connection((address.host, address.port), _CONNECT_WITHIN).close()
+
+
+def _reserved(shares: Sequence[Mapping[str, float]], within: float) -> PlacementGroup:
+    """Room for the tasks, spread over the machines.
+
+    Raises:
+        DeadlineExceededError: there was none within `within` seconds.
+    """
+    group: PlacementGroup = placement_group([dict(share) for share in shares], strategy="SPREAD")
+    deadline = time.monotonic() + within
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            ray.get(group.ready(), timeout=max(0.0, min(left, _TELL_EVERY)))
+        except GetTimeoutError:
+            wanted = ", ".join(f"{sum(s.get(n, 0) for s in shares):g} {n}" for n in ("CPU", "GPU"))
+            free = ", ".join(f"{_untyped.available_resources().get(n, 0):g} {n}" for n in ("CPU", "GPU"))
+            if left <= _TELL_EVERY:
+                _given_back(group)
+                raise DeadlineExceededError(
+                    None,
+                    None,
+                    f"Ray had no room for {len(shares)} tasks within {within:g} s: {wanted} are wanted, {free} free",
+                ) from None
+            _log.warning("waiting for machines: %s are wanted, %s free", wanted, free)
+        else:
+            return group
+
+
+def _given_back(group: PlacementGroup) -> None:
+    # a head that was restarted may know neither the group nor us; the room ends with our connection then
+    with contextlib.suppress(RayError):
+        remove_placement_group(group)

@@ -1,0 +1,111 @@
+"""Crosses: every combination of the values of several columns, row by row, as a string or as a hash of the parts."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType, string
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+from anabranch.ops.sparse.form import sparse_shapes
+from anabranch.ops.strings.hashing import fingerprint64, joined_fingerprints
+
+#: between the parts of a crossed string
+_SEPARATOR = b"_X_"
+
+SparseCross = define_op(
+    "SparseCross",
+    "indices: N * int64, values: sparse_types, shapes: N * int64, dense_inputs: dense_types -> "
+    "output_indices: int64, output_values: out_type, output_shape: int64",
+    "N: int >= 0, hashed_output: bool, num_buckets: int >= 0, hash_key: int, "
+    "sparse_types: list({int64, string}) >= 0, dense_types: list({int64, string}) >= 0, "
+    "out_type: {int64, string}, internal_type: {int64, string}",
+)
+SparseCross.not_differentiable()
+
+
+@SparseCross.shape
+def _(
+    indices: list[TensorShape],
+    values: list[TensorShape],
+    shapes: list[TensorShape],
+    dense_inputs: list[TensorShape],
+) -> Any:
+    for parts in zip(indices, values, shapes, strict=True):
+        sparse_shapes(*parts)
+    for dense in dense_inputs:
+        shape_rules.with_rank(dense, 2, "argument 'dense_inputs'")
+    return TensorShape([None, 2]), TensorShape([None]), TensorShape([2])
+
+
+@SparseCross.host_kernel
+def _(
+    indices: list[Array],
+    values: list[Array],
+    shapes: list[Array],
+    dense_inputs: list[Array],
+    *,
+    hashed_output: bool,
+    num_buckets: int,
+    hash_key: int,
+    out_type: DType,
+    ctx: OperationContext,
+) -> Any:
+    batch = _batch_size(shapes, dense_inputs, ctx)
+    columns = [
+        *(_sparse_rows(index, value, batch) for index, value in zip(indices, values, strict=True)),
+        *([list(row) for row in dense] for dense in dense_inputs),
+    ]
+    if hashed_output:
+        columns = [[[_fingerprint(value) for value in row] for row in column] for column in columns]
+    crossed: list[list[Any]] = []
+    for row in zip(*columns, strict=True):
+        combinations = itertools.product(*row)
+        if hashed_output:
+            crossed.append([_bucket(parts, hash_key, num_buckets) for parts in combinations])
+        else:
+            crossed.append([_SEPARATOR.join(_text(part) for part in parts) for parts in combinations])
+    places = [(at, i) for at, row in enumerate(crossed) for i in range(len(row))]
+    flat = np.empty(len(places), np.object_ if out_type is string else np.int64)
+    flat[:] = [value for row in crossed for value in row]
+    shape = np.array([batch, max(map(len, crossed), default=0)], np.int64)
+    return np.array(places, np.int64).reshape(-1, 2), flat, shape
+
+
+def _batch_size(shapes: list[Array], dense_inputs: list[Array], ctx: OperationContext) -> int:
+    """The number of rows, which all columns share."""
+    sizes = [*(int(shape[0]) for shape in shapes), *(len(dense) for dense in dense_inputs)]
+    for at, shape in enumerate(shapes):
+        if len(shape) != 2:
+            raise InvalidArgumentError(None, ctx.op, f"shapes[{at}] = {shape.tolist()}: columns of a cross have rank 2")
+    if len(set(sizes)) > 1:
+        raise InvalidArgumentError(None, ctx.op, f"the columns of a cross have as many rows as each other, got {sizes}")
+    return sizes[0] if sizes else 0
+
+
+def _sparse_rows(indices: Array, values: Array, batch: int) -> list[list[Any]]:
+    rows: list[list[Any]] = [[] for _ in range(batch)]
+    for row, value in zip(indices[:, 0].tolist(), values, strict=True):
+        rows[row].append(value)
+    return rows
+
+
+def _fingerprint(value: bytes | np.int64) -> int:
+    """64 bits of a part: the hash of a string, an integer itself."""
+    return fingerprint64(value) if isinstance(value, bytes) else int(value) % (1 << 64)
+
+
+def _text(value: bytes | np.int64) -> bytes:
+    return value if isinstance(value, bytes) else str(int(value)).encode()
+
+
+def _bucket(parts: tuple[int, ...], key: int, buckets: int) -> int:
+    """The hash of a combination, in [0, buckets); of 63 bits where there is no number of buckets."""
+    return joined_fingerprints(key % (1 << 64), parts) % (buckets or (1 << 63) - 1)

@@ -1,0 +1,55 @@
+"""Private modules that libraries import at their start, and use in parts that programs seldom come to.
+
+Any name of such a module is a class there, from which others may be derived: that anabranch has nothing of the kind is
+said when one is called.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from anabranch.core.values import PassedOn
+
+#: of TensorFlow, each with what is in it; TensorFlow Probability imports them all
+_DEFERRED: Final = ("python.autograph", "python.framework.type_spec", "python.ops.linalg")
+
+
+class _Absent(type):
+    """The type of classes that stand for absent names."""
+
+    def __call__(cls, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """Says that there is no such thing.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        absent = next(base for base in cls.__mro__ if "_path" in vars(base))
+        raise NotImplementedError(f"anabranch has no tensorflow.{vars(absent)['_path']}, which {cls.__name__} needs")
+
+    def __getattr__(cls, name: str) -> Any:
+        """A class of that name: what is absent may have been a module."""
+        if name.startswith("__") or "_path" not in vars(cls):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return _absent(f"{vars(cls)['_path']}.{name}")
+
+
+def _absent(path: str) -> _Absent:
+    return _Absent(path.rpartition(".")[2], (), {"_path": path, "__doc__": f"Stands for `tensorflow.{path}`."})
+
+
+class DeferredModule(ModuleType):
+    """Has every name, as a class that cannot be called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = self.__dict__[name] = _absent(f"{self.__name__}.{name}")
+        return value
+
+
+def find_module(path: str) -> ModuleType | None:
+    """The module for a path below `tensorflow`; None where it is not deferred."""
+    if any(path == one or path.startswith(f"{one}.") for one in _DEFERRED):
+        return DeferredModule(path)
+    return None

@@ -1,0 +1,38 @@
+"""The private modules of `tensorflow.contrib` that an aliased `tensorflow` has, as `private_modules` lists others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.framework.python.framework": "tf.contrib.framework",
+    "contrib.framework.python.framework.checkpoint_utils": "tf.train",
+    "contrib.framework.python.framework.tensor_util": "tf.contrib.framework tf.contrib.util",
+    "contrib.framework.python.ops": "tf.contrib.framework tf_slim.ops",
+    "contrib.framework.python.ops.arg_scope": "tf_slim.ops.arg_scope tf_slim.ops",
+    "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
+    "contrib.layers.python.layers": "tf.contrib.layers",
+    "contrib.learn.python.learn": "tf.contrib.learn",
+    "contrib.losses.python.losses": "tf.contrib.losses",
+    "contrib.metrics.python.ops": "tf_slim.metrics",
+    "contrib.rnn.python.ops": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.core_rnn": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.core_rnn_cell": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.core_rnn_cell_impl": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.gru_ops": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.lstm_ops": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.rnn": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.rnn_cell": "tf.contrib.rnn",
+    "contrib.seq2seq.python.ops": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.attention_wrapper": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.basic_decoder": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.beam_search_decoder": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.beam_search_ops": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.decoder": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.helper": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.loss": "tf.contrib.seq2seq",
+    "contrib.slim.python.slim": "tf.contrib.slim",
+    "contrib.training.python.training": "tf.contrib.training tf_slim.training",
+    "contrib.training.python.training.hparam": "tf.contrib.training",
+    "contrib.util.loader": "tf.contrib.util",
+}

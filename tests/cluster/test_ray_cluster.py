@@ -1,0 +1,215 @@
+"""Clusters on Ray: a Ray of two nodes on this machine, whose processes, actors, nodes and head are killed for real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.cluster_utils import Cluster
+
+import anabranch as tf
+from anabranch.distributed.keys import FILE_VARIABLE
+from anabranch.distributed.ray_cluster import RayEngine, RayPlan, TaskResources
+from anabranch.distributed.restarts import RestartLimits, TaskState
+from anabranch.distributed.supervisor import all_ready, task_program
+from anabranch.distributed.task_engine import TaskStatus
+from anabranch.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
+from anabranch.tools import command_line
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+#: seconds, for whatever a test waits for: Ray starts a process of Python for each actor
+DEADLINE = 90.0
+QUICK = RestartLimits(first_pause=0.05, longest_pause=0.5)
+
+
+@contextlib.contextmanager
+def started_ray() -> Iterator[Any]:
+    """A head without room for tasks, and a node with room for four."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=4)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    path = tmp_path_factory.mktemp("keys") / "cluster.keys"
+    assert command_line.main(["cluster", "keys", str(path)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE_VARIABLE, str(path))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(keys: None) -> Iterator[Any]:
+    with started_ray() as cluster:
+        yield cluster
+
+
+PROGRAM = """
+import tensorflow as tf
+from tensorflow.distribute.cluster_resolver import TFConfigClusterResolver
+
+resolver = TFConfigClusterResolver()
+server = tf.train.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id)
+with tf.device("/job:ps/task:0"):
+    count = tf.get_variable("count", initializer=0)
+with tf.Session(server.target) as session:
+    session.run(count.initializer)
+    for _ in range(3):
+        counted = session.run(count.assign_add(1))
+print("counted to", counted)
+"""
+
+
+class Tasks:
+    """A parameter server and a worker on Ray, a session, and a step that counts on the parameter server."""
+
+    def __init__(self, plan: RayPlan, logs: Path) -> None:
+        self.plan = plan
+        self.lines: list[tuple[str, bytes]] = []
+        programs = [task_program(plan.spec, job, index) for job, index, _ in plan.spec.tasks()]
+        self.engine: RayEngine = plan.engine(programs, logs, QUICK, lambda task, line: self.lines.append((task, line)))
+        self.engine.start()
+        self.engine.wait(all_ready, DEADLINE)
+        with tf.Graph().as_default():
+            with tf.device("/job:ps/task:0"):
+                count = tf.get_variable("count", initializer=0, use_resource=True)
+            with tf.device("/job:worker/task:0"):
+                self.step, self.begin = count.assign_add(1) * 10, count.initializer
+            config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+            self.session = tf.Session("grpc://" + plan.spec.task_address("worker", 0), config=config)
+        self.session.run(self.begin)
+
+    def __getitem__(self, name: str) -> TaskStatus:
+        return next(status for status in self.engine.statuses() if status.name == name)
+
+    def wait(self, name: str, holds: Callable[[TaskStatus], bool]) -> None:
+        self.engine.wait(lambda all_: any(s.name == name and holds(s) for s in all_), DEADLINE, name)
+
+    def runs_again(self) -> None:
+        """Runs steps, which may fail as those of lost tasks do, until one succeeds that has begun anew."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                self.session.run(self.begin)
+                assert self.session.run(self.step) == 10
+            except (tf.errors.UnavailableError, tf.errors.AbortedError):
+                assert time.monotonic() < deadline
+            else:
+                return
+
+
+@contextlib.contextmanager
+def running_tasks(ray_cluster: Any, logs: Path) -> Iterator[Tasks]:
+    with RayPlan({"ps": 1, "worker": 1}, ray_cluster.address) as plan:
+        tasks = Tasks(plan, logs)
+        try:
+            yield tasks
+        finally:
+            tasks.session.close()
+            tasks.engine.close()
+
+
+@pytest.fixture
+def tasks(ray_cluster: Any, tmp_path: Path) -> Iterator[Tasks]:
+    with running_tasks(ray_cluster, tmp_path) as tasks:
+        yield tasks
+
+
+def is_running(process: int | None) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_tasks_whose_processes_and_actors_are_killed_come_back_at_their_addresses(tasks: Tasks, tmp_path: Path) -> None:
+    assert tasks.session.run(tasks.step) == 10
+    first = tasks["ps/0"].pid
+    assert first is not None
+
+    os.kill(first, signal.SIGKILL)
+    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == 1)
+    tasks.runs_again()
+    second = tasks["ps/0"].pid
+    assert second not in (None, first)
+    assert (tmp_path / "ps-0.log").read_bytes().count(b"listens at") == 2
+    assert [task for task, line in tasks.lines if b"listens at" in line].count("ps/0") == 2
+
+    # the actor: its task ends with it
+    actor = int(Path(f"/proc/{second}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+    os.kill(actor, signal.SIGKILL)
+    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == 2)
+    assert not is_running(second)
+    tasks.runs_again()
+    assert "the actor of ps/0 was lost" in (tmp_path / "ps-0.log").read_text("utf-8")
+
+    # as the user wants it
+    tasks.engine.restart_task("worker/0")
+    tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == 1)
+    tasks.engine.stop_task("worker/0")
+    tasks.wait("worker/0", lambda s: s.state is TaskState.STOPPED)
+    with pytest.raises(NotFoundError, match="there is no task ps/7; there are ps/0, worker/0"):
+        tasks.engine.stop_task("ps/7")
+    last = tasks["ps/0"].pid
+    tasks.engine.close()
+    assert not is_running(last)
+
+
+def test_steps_go_on_while_the_head_of_ray_is_down_and_restarted(keys: None, tmp_path: Path) -> None:
+    # of its own: what the head of a Ray knew is gone with it
+    with started_ray() as cluster, running_tasks(cluster, tmp_path) as tasks:
+        before = [status.pid for status in tasks.engine.statuses()]
+        cluster.head_node.kill_gcs_server()
+        done = [tasks.session.run(tasks.step) for _ in range(3)]
+        cluster.head_node.start_gcs_server()
+        done += [tasks.session.run(tasks.step) for _ in range(3)]
+        assert done == [10, 20, 30, 40, 50, 60]
+        assert [status.pid for status in tasks.engine.statuses()] == before
+
+
+def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(tasks: Tasks, ray_cluster: Any) -> None:
+    gone = [node for node in ray_cluster.list_all_nodes() if node is not ray_cluster.head_node]
+    ray_cluster.add_node(num_cpus=4)
+    assert tasks.session.run(tasks.step) == 10
+    for node in gone:
+        ray_cluster.remove_node(node)
+    for name in ("ps/0", "worker/0"):
+        # on this machine every node has the address of the one that is gone
+        tasks.wait(name, lambda s: s.is_ready and s.restarts >= 1)
+    tasks.runs_again()
+
+
+def test_what_cannot_be_started_says_why(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeadlineExceededError, match=r"no room for 2 tasks within 1 s: 200 CPU, 0 GPU are wanted"):
+        RayPlan({"worker": 2}, ray_cluster.address, TaskResources(cpus=100), within=1)
+    with pytest.raises(UnavailableError, match="no Ray cluster at localhost:1"):
+        RayPlan({"worker": 1}, "localhost:1")
+    monkeypatch.delenv(FILE_VARIABLE)
+    with pytest.raises(FailedPreconditionError, match="anabranch cluster keys"):
+        RayPlan({"worker": 1}, ray_cluster.address)
+    assert command_line.main(["cluster", "start", "ray", "--port", "2222"]) == 1
+
+
+def test_a_program_runs_on_a_ray_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("count.py").write_text(PROGRAM, "utf-8")
+    command = [sys.executable, "-m", "anabranch", "cluster", "run", "--ray", "--ps", "1", "--workers", "1", "count.py"]
+    # short: a socket's path has an end
+    with tempfile.TemporaryDirectory(prefix="ab-") as runtime:
+        environment = os.environ | {"XDG_RUNTIME_DIR": runtime, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, env=environment, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "worker/0 | counted to 3" in ended.stdout
