@@ -21,9 +21,10 @@ from tests.fuzz.given_values import GivenValues
 from tests.fuzz.outcomes import Examined, Graph, Outcome, compatible, names_of, refused_type
 from tests.fuzz.programs import Node, names_within, needed, producer, used, within
 from tests.fuzz.sides import Side, SideDiedError
+from tests.fuzz.slopes import is_nearer
 from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, undefined
 from tests.fuzz.unneeded import needing, refused_within
-from tests.fuzz.wire import Array, decode_array
+from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
 _REFUSALS = 8
@@ -52,6 +53,8 @@ _PROPER = {
 _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 
+#: kinds of nodes that turn
+_LOOPS = {"while", "map", "scan", "fold", "array_loop"}
 #: operations whose results TensorFlow rounds as a number near 1, however small they are (docs/differences.md)
 _ROUNDED_AS_ONE = {"Elu", "Erfinv", "Selu"}
 
@@ -477,11 +480,31 @@ class Examination:
             tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
+                said += self._numerically(here, full.values[step], ref, step, (got, answer[0]))
                 self._disagree("value", producer(ref), f"{ref} in step {step}: {said}", where, got.dtype.name)
             elif ignored.any():
                 self.result.counts["values of NaN or infinity that are not defined"] += 1
             else:
                 self.result.counts["differences that rounding explains"] += 1
+
+    def _numerically(
+        self, here: Graph, ours: dict[str, Array], ref: str, step: int, gradients: tuple[Array, Array]
+    ) -> str:
+        """Says of second-order gradients of loops, which TensorFlow's first control flow lacks, if ours are right."""
+        node = self.nodes[producer(ref)]
+        if node["kind"] != "gradients" or self.program["control_flow_v2"]:
+            return ""
+        kinds = {self.nodes[name]["kind"] for name in needed(self.program, set(node["ys"]))}
+        x = node["xs"][int(ref.rpartition(":")[2])]
+        value = self._value_of(x, ours, step)
+        if "gradients" not in kinds or not kinds & _LOOPS or value is None or x not in here.names:
+            return ""
+        fed = {here.names[f"{name}:0"]: given for name, given in self.program["feeds"][step].items()}
+        state = (r for r in ours if self.nodes[producer(r)]["kind"] in {"update", "variable"})
+        fed |= {here.names[r]: encode_array(ours[r]) for r in state}
+        if not is_nearer(here, node, fed, (x, value), gradients, self.random):
+            return ""
+        return "; order 2, first control flow, through a loop, as numeric differences have it here"
 
     def _comparable(self, ref: str, value: Array, ours: dict[str, Array]) -> Array:
         """The value, or of eigenvectors what must be the same, given our eigenvalues; of messages what they say."""

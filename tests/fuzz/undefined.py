@@ -8,6 +8,7 @@ answers, which depend on where in the tensor they stand.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 #: operations that are told the maxima of their data, and of which TensorFlow computes them anew on processors alone
 _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
 
+#: "SAME", as programs have it
+_SAME = base64.b64encode(b"SAME").decode()
+
 #: sums of nothing, for which TensorFlow leaves the memory as it finds it
 _SPARSE_GRADIENT = re.compile(r"SparseSegment(Sum|Mean|SqrtN)Grad")
 
@@ -84,7 +88,7 @@ def undefined(
         return _unrepresentable(inputs[0], np.iinfo(result.dtype))
     if operation == "CTCBeamSearchDecoder" and output < 3 * attrs["top_paths"] and _have_equals(inputs[0][..., :-1]):
         return np.array(True)
-    if operation in _OF_MAXIMA and has_other_maxima(inputs):
+    if operation in _OF_MAXIMA and (has_other_maxima(inputs) or not _are_maxima(inputs, attrs)):
         return np.array(True)
     unlike = _unlike_there(operation, inputs)
     if unlike is not None:
@@ -125,6 +129,32 @@ def has_other_maxima(inputs: Sequence[Array]) -> bool:
     """Whether an operation that takes data and their maxima first is told maxima that are not among the data."""
     data, maxima = inputs[:2]
     return not np.isin(maxima, data).all()
+
+
+def _are_maxima(inputs: Sequence[Array], attrs: dict[str, Any]) -> bool:
+    """Whether each of the maxima that the operation is told is that of its own window of the data [N, H, W, C]."""
+    data, told = inputs[:2]
+    sizes, steps = (
+        attrs.get(name, given) for name, given in zip(("ksize", "strides"), _fed_windows(inputs), strict=True)
+    )
+    padding = attrs.get("padding", {}).get("bytes")
+    if sizes is None or steps is None or data.ndim != 4 or (sizes[0], sizes[3]) != (1, 1):
+        return True  # not known: compared
+    starts = [0, 0]
+    if padding == _SAME:
+        spans = ((-(-n // s) - 1) * s + k - n for n, s, k in zip(data.shape[1:3], steps[1:3], sizes[1:3], strict=True))
+        starts = [-(max(span, 0) // 2) for span in spans]
+    for n, y, x, c in np.ndindex(told.shape):
+        top, left = y * steps[1] + starts[0], x * steps[2] + starts[1]
+        window = data[n, max(top, 0) : top + sizes[1], max(left, 0) : left + sizes[2], c]
+        if window.size == 0 or told[n, y, x, c] != window.max():
+            return False
+    return True
+
+
+def _fed_windows(inputs: Sequence[Array]) -> list[list[int] | None]:
+    """Sizes and steps where they are inputs, as the second versions have it."""
+    return [[int(n) for n in value] for value in inputs[3:5]] if len(inputs) == 5 else [None, None]
 
 
 def lacks_factor(matrices: Array) -> bool:

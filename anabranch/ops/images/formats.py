@@ -13,6 +13,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.io import bmp, png
 from anabranch.ops import shape_rules
 from anabranch.ops.images.codecs import JpegReading, check_size, decoded, opened, origin
@@ -208,10 +209,13 @@ DecodeAndCropJpeg.not_differentiable()
 
 
 @DecodeAndCropJpeg.shape
-def _(contents: TensorShape, crop_window: TensorShape, *, channels: int) -> TensorShape:
+def _(contents: TensorShape, crop_window: TensorShape, *, channels: int, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(contents, 0, "argument 'contents'")
     shape_rules.merged(shape_rules.with_rank(crop_window, 1, "argument 'crop_window'"), TensorShape([4]))
-    return TensorShape([None, None, channels or None])
+    window = ctx.constant("crop_window")
+    # one that holds nothing is refused with what is decoded
+    sizes = [None, None] if window is None else [int(n) if n > 0 else None for n in window[2:]]
+    return TensorShape([*sizes, channels or None])
 
 
 @DecodeAndCropJpeg.host_kernel

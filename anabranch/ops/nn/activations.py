@@ -257,12 +257,22 @@ def _(gradients: Array, features: Array, *, alpha: float, xp: ArrayLibrary) -> A
 
 
 # ---------------------------------------------------------------------- softmax
+def _below_largest(xp: ArrayLibrary, logits: Array) -> Any:
+    """The logits less their largest, which is then exactly zero; over the last axis.
+
+    A product that is subtracted from may be computed without rounding it first, in one instruction, so that the largest
+    less itself is the error of its own rounding: 1e22 where it is 1e30.
+    """
+    largest = xp.max(logits, axis=-1, keepdims=True)
+    return xp.where((logits == largest) & xp.isfinite(largest), xp.zeros_like(logits), logits - largest)
+
+
 def _log_softmax(xp: ArrayLibrary, logits: Array) -> Any:
     """In float32 at least; over the last axis."""
     logits = wide(logits)
     if logits.shape[-1] == 0:
         return logits
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    shifted = _below_largest(xp, logits)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
@@ -270,7 +280,7 @@ def _softmax(xp: ArrayLibrary, logits: Array) -> Any:
     logits = wide(logits)
     if logits.shape[-1] == 0:
         return logits
-    powers = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    powers = xp.exp(_below_largest(xp, logits))
     return powers / xp.sum(powers, axis=-1, keepdims=True)
 
 

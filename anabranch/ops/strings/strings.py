@@ -209,8 +209,8 @@ def _(input: Array, pos: Array, len: Array, *, unit: bytes, ctx: OperationContex
 
 
 def _character_offsets(text: bytes) -> list[int]:
-    """Where the UTF-8 characters of `text` begin, and its end."""
-    return [*(i for i, byte in enumerate(text) if byte & 0xC0 != 0x80), len(text)]
+    """Where the UTF-8 characters of `text` begin, the first one with the text, and its end."""
+    return [*(i for i, byte in enumerate(text) if i == 0 or byte & 0xC0 != 0x80), len(text)]
 
 
 EncodeBase64 = define_op("EncodeBase64", "input: string -> output: string", "pad: bool = False")

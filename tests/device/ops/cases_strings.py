@@ -83,6 +83,20 @@ SINGLE = [
         expected=text("té".encode()),
         label="characters",
     ),
+    *(
+        OpCase(
+            "Substr",
+            (text(b"\x89PNG", b"\x89\x89PN", b"a\x89PN"), np.int32(start), np.int32(2)),
+            {"unit": "UTF8_CHAR"},
+            expected=text(*parts),
+            label=f"trailing bytes without a first one, from {start}",
+        )
+        for start, parts in (
+            (0, (b"\x89P", b"\x89\x89P", b"a\x89P")),
+            (1, (b"PN", b"PN", b"PN")),
+            (-3, (b"PN", b"\x89\x89P", b"a\x89P")),
+        )
+    ),
     OpCase("Substr", (text(b"ab"), np.int32(3), np.int32(1)), error=INVALID, label="range"),
     OpCase("EncodeBase64", (text(b"\xfb\xff", b"a"),), expected=text(b"-_8", b"YQ")),
     OpCase("EncodeBase64", (text(b"a"),), {"pad": True}, expected=text(b"YQ=="), label="pad"),
