@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.nest import Structure
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import Activation, InitializerLike, PerAxis
 from anabranch.frontend.control_flow.conditionals import cond
@@ -176,7 +177,7 @@ def smart_cond(
     true_fn: Callable[[], Any] | None = None,
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
-) -> Any:
+) -> Structure:
     """`tf.cond`, or only the branch taken where `pred` is known while the graph is built."""
     known = constant_value(pred)
     if known is None:
