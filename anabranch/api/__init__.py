@@ -65,7 +65,9 @@ class _PublicModule(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.__all__})
+        # a package is bound to what is imported from below it, which users need not see
+        inner = {name for name, value in vars(self).items() if _is_folder(self.__name__, name, value)}
+        return sorted({*super().__dir__()} - inner | {*self.__all__})
 
     def _no_attribute(self, name: str) -> AttributeError:
         if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):

@@ -26,6 +26,8 @@ from anabranch.errors import DeadlineExceededError, FailedPreconditionError, Not
 from anabranch.tools import command_line
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# Ray forks to start its programs, beside JAX's threads; what is forked does nothing but that
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 #: seconds, for whatever a test waits for: Ray starts a process of Python for each actor
 DEADLINE = 90.0
 QUICK = RestartLimits(first_pause=0.05, longest_pause=0.5)
