@@ -12,6 +12,9 @@ from typing import Any
 from anabranch import errors
 from anabranch.frontend.platform import logging
 
+#: how long (s) `join` waits for threads that are to be started, while others run
+_BEGIN_WITHIN = 1.0
+
 ExceptionInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
@@ -126,6 +129,9 @@ class Coordinator:
     ) -> None:
         """Waits until a stop is requested or all threads have ended, then for the threads.
 
+        As long as one of them runs, those that are not started yet have a second to begin: TensorFlow looks once in a
+        second, and programs start some of their threads when `join` has begun.
+
         Args:
             threads: to wait for, beside those registered.
             stop_grace_period_secs: how long the threads may take after the request, in seconds.
@@ -167,9 +173,15 @@ class Coordinator:
             logging.info("Coordinator stopped with threads still running: %s", " ".join(stragglers))
 
     def _wait_for_request_or_end(self, threads: set[threading.Thread]) -> None:
+        if not any(thread.is_alive() for thread in threads):
+            return
         # A request wakes this wait at once; the end of a thread is looked for, at first often.
+        begin_until = time.monotonic() + _BEGIN_WITHIN
         interval = 0.001
-        while any(thread.is_alive() for thread in threads) and not self._stop_event.wait(interval):
+        while not self._stop_event.wait(interval):
+            may_begin = time.monotonic() < begin_until
+            if not any(thread.is_alive() or (may_begin and thread.ident is None) for thread in threads):
+                return
             interval = min(2 * interval, 0.1)
 
     @property

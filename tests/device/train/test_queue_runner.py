@@ -161,3 +161,28 @@ def test_a_text_pipeline(tmp_path: Any) -> None:
     pairs = [tuple(p) for one in found for p in np.stack(one, 1).tolist()]
     assert sorted(pairs) == sorted([(i, j) for i in range(3) for j in range(10)] * 2)
     assert [len(one[0]) for one in found] == [8] * 7 + [4]
+
+
+def test_threads_that_begin_after_join_has_are_waited_for() -> None:
+    done: list[str] = []
+    last = threading.Thread(target=lambda: done.append("last"), daemon=True)
+
+    def begin_the_last() -> None:
+        first.join()
+        threading.Event().wait(0.1)  # long enough that `join` looks meanwhile
+        last.start()
+
+    go = threading.Event()
+    first = threading.Thread(target=go.wait, args=(DEADLINE,), daemon=True)
+    first.start()
+    starter = threading.Thread(target=begin_the_last, daemon=True)
+    coord = tf.train.Coordinator()
+    joined = threading.Thread(target=coord.join, args=([first, last],), daemon=True)
+    joined.start()
+    starter.start()
+    go.set()
+    joined.join(DEADLINE)
+    assert done == ["last"]
+    # nobody waits for a thread that nobody runs beside
+    coord.join([threading.Thread(target=lambda: None)])
+    starter.join(DEADLINE)
