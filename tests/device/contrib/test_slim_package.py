@@ -50,7 +50,7 @@ def test_without_the_package_its_names_say_what_to_install(monkeypatch: pytest.M
     [
         ("contrib.tpu.TPUEstimator", "tf.train.MonitoredTrainingSession"),
         ("contrib.tensorrt.create_inference_graph", "compiled by XLA already"),
-        ("contrib.layers.real_valued_column", "tf.io.parse_example"),
+        ("contrib.layers.real_valued_column", "tf.feature_column has the columns"),
         ("contrib.distribute.MirroredStrategy", "tf.train.replica_device_setter"),
     ],
 )
