@@ -169,6 +169,9 @@ class PeerTable(abc.ABC):
             case MessageKind.HELLO:
                 hello = wire.decode_hello(frames)
                 self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
+            case MessageKind.WELCOME | MessageKind.REFUSAL if header.receiver not in (0, self.incarnation):
+                # meant for the process that had this address before, whose channels had the same numbers
+                return
             case MessageKind.WELCOME:
                 welcome = wire.decode_hello(frames)
                 answered = self._dialed.get(welcome.answers)

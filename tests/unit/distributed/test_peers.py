@@ -1,12 +1,13 @@
-"""Peers without a network: what becomes of what waits when two of them prove to be one process."""
+"""Peers without a network: what becomes of what waits when two of them prove to be one process, or seem to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch.distributed.links import PeerState
 from anabranch.distributed.peer_table import PeerTable
 from anabranch.distributed.peers import Peer
-from anabranch.distributed.wire import Hello, Lane, Limits
+from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind, encode_header, encode_hello
 from anabranch.errors import OpError, ResourceExhaustedError
 from anabranch.runtime.messages import Buffer, Frames
 
@@ -42,3 +43,29 @@ def test_who_waits_at_an_address_is_told_if_the_process_behind_it_has_no_room() 
     assert alias.merged is peer
     table.stop_links()
     assert set(outcomes) == {"fits", "too much", "fits, too"}
+
+
+def test_an_answer_to_the_process_that_had_the_address_before_proves_nothing() -> None:
+    """Channels of both have the same numbers. Found by the simulated cluster, seed 21671."""
+    table = Table(None, Limits(), lambda: 0.0)  # type: ignore[arg-type]
+    one, other = table.peer("127.0.0.1:10"), table.peer("127.0.0.1:11")
+    one.send([b"x"])
+    other.send([b"x"])
+
+    def welcome(answers: int, receiver: int, sequence: int) -> None:
+        """From the process at port 11."""
+        body = encode_hello(Hello("", "other", "127.0.0.1:11", 1, answers))
+        kind, lane = MessageKind.WELCOME, Lane.CONTROL
+        header = Header(kind, lane, 77, receiver, 5, sequence, 0, 1, len(body))
+        table.take_message(encode_header(header), [body], lane)
+
+    welcome(other.channel, table.incarnation, 0)
+    assert (one.state, other.state) == (PeerState.CONNECTING, PeerState.UP)
+    welcome(one.channel, 1234, 1)
+    assert one.merged is one
+    assert table.peer("127.0.0.1:10") is one
+    # to this process, it does prove that both addresses are one process's
+    welcome(one.channel, table.incarnation, 1)
+    assert one.merged is other
+    assert table.peer("127.0.0.1:10") is other
+    table.stop_links()
