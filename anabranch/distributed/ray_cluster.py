@@ -104,7 +104,7 @@ class TaskKeeper:
         self._engine: ProcessEngine | None = None
         self._name = ""
         self._has_news = threading.Condition()
-        self._told: TaskStatus | None = None
+        self._reported: TaskStatus | None = None
         self._status: TaskStatus | None = None
         self._output: collections.deque[bytes] = collections.deque()
         self._size = 0
@@ -144,12 +144,12 @@ class TaskKeeper:
     def news(self) -> News:
         """Waits until there is something to tell, or for half a minute."""
         with self._has_news:
-            self._has_news.wait_for(lambda: self._output or self._status != self._told, _NEWS_WITHIN)
+            self._has_news.wait_for(lambda: self._output or self._status != self._reported, _NEWS_WITHIN)
             output = b"".join(self._output)
             self._output.clear()
             self._size = 0
-            self._told = self._status
-            return News(self._told, output)
+            self._reported = self._status
+            return News(self._reported, output)
 
     def stop_task(self) -> None:
         """See `ProcessEngine`."""
