@@ -11,6 +11,7 @@ from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import Lane
 from anabranch.errors import OpError, UnavailableError
 from anabranch.runtime.messages import Frames
+from anabranch.runtime.worker_service import LinkTraffic
 
 #: how long (s) a task may take to answer what it does at once: it opens a session, binds a partition
 ANSWER_WITHIN: Final = 60.0
@@ -67,9 +68,13 @@ class EndpointNetwork:
         """The connection to a task."""
         return PeerConnection(self.endpoint.peer(address))
 
+    def traffic(self) -> list[LinkTraffic]:
+        """What went between this process and each other that it knows."""
+        return self.endpoint.traffic()
+
 
 class HandlerOfTask:
-    """Hands what an endpoint receives to a task. See `distributed.peers.MessageHandler`."""
+    """Hands what an endpoint receives to a task. See `distributed.place.MessageHandler`."""
 
     def __init__(self, task: RequestHandler) -> None:
         self._task = task

@@ -191,6 +191,9 @@ class Link:
         self._heard_bytes = 0
         self._told_bytes = 0
         self._told_at = 0.0
+        # -- of the channels before
+        self._sent_before = 0
+        self._heard_before = 0
         # -- times
         self._since = 0.0
         self._heard_at = 0.0
@@ -211,6 +214,11 @@ class Link:
     def in_flight(self) -> int:
         """How many bytes were sent that the peer has not taken yet, as far as is known."""
         return self._sent_bytes - self._taken_bytes
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """How many bytes were sent, and heard, since this process knows the peer."""
+        return self._sent_before + self._sent_bytes, self._heard_before + self._heard_bytes
 
     # ------------------------------------------------------------------ what this process wants
     def open(self, now: float) -> list[Instruction]:
@@ -435,6 +443,7 @@ class Link:
         self._connected = [False, False]
         self._dial_at = None
         self._sequence = [0, 0]
+        self._sent_before += self._sent_bytes
         self._sent_bytes = self._taken_bytes = 0
         self._sent_at = now
         return [Dial(self.channel)]
@@ -450,6 +459,7 @@ class Link:
         self._expected = [0, 0]
         # the hello or welcome was number 0
         self._expected[header.lane] = 1
+        self._heard_before += self._heard_bytes
         self._heard_bytes = self._told_bytes = 0
         self._heard_at = self._told_at = now
         self.state = PeerState.UP

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.errors import OpError
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import Transport
+from anabranch.runtime.worker_service import LinkTraffic, Transport
 
 
 class TaskConnection(Transport, Protocol):
@@ -29,6 +29,9 @@ class TaskNetwork(Protocol):
 
     def connect(self, address: str) -> TaskConnection:
         """The connection to a task; it need not be there yet."""
+
+    def traffic(self) -> Sequence[LinkTraffic]:
+        """What went between this process and each other that it knows."""
 
 
 class Timing(Protocol):

@@ -22,7 +22,8 @@ from anabranch.distributed import wire
 from anabranch.distributed.answers import Answer
 from anabranch.distributed.flows import Assembly
 from anabranch.distributed.links import Link, PeerState
-from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.peers import Peer, guarded
+from anabranch.distributed.place import Connection, MessageHandler
 from anabranch.distributed.segments import SECRET_BYTES, Mapped, Memory, decode_offer, decode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
 from anabranch.errors import (
@@ -33,6 +34,7 @@ from anabranch.errors import (
     exception_type_from_error_code,
 )
 from anabranch.runtime.messages import Buffer, Frames
+from anabranch.runtime.worker_service import LinkTraffic
 
 _LOGGER: Final = logging.getLogger(__name__)
 _OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)
@@ -47,7 +49,7 @@ _COMPLAINED: Final = 1000
 
 
 class PeerTable(abc.ABC):
-    """See the module docstring and `distributed.peers.Place`. What `peer` does is thread-safe.
+    """See the module docstring and `distributed.place.Place`. What `peer` does is thread-safe.
 
     Args:
         handler: is given what comes.
@@ -101,7 +103,7 @@ class PeerTable(abc.ABC):
         peer.open()
         return peer
 
-    # ------------------------------------------------------------------ what peers need (`peers.Place`)
+    # ------------------------------------------------------------------ what peers need (`place.Place`)
     @abc.abstractmethod
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
@@ -228,6 +230,7 @@ class PeerTable(abc.ABC):
     def _take_memory(self, header: Header, frames: Frames, sender: Peer) -> None:
         if header.kind is MessageKind.SHARED:
             self._take_shared(header, frames)
+            sender.received_shared_bytes += header.request
         elif header.kind is MessageKind.OFFER:
             self._take_offer(header, frames, sender)
         elif len(frames) == 1 and len(frames[0]) == SECRET_BYTES:
@@ -332,6 +335,10 @@ class PeerTable(abc.ABC):
                 self._incarnations.pop(attached[0], None)
                 self._assemblies.pop(attached[0], None)
                 self._mapped.pop(attached[0], None)
+
+    def traffic(self) -> list[LinkTraffic]:
+        """What went between this process and each other that it knows. From any thread."""
+        return [peer.traffic for peer in self._known_peers()]
 
     # ------------------------------------------------------------------ the end
     def stop_links(self) -> None:

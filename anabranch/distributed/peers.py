@@ -9,13 +9,12 @@ that its place makes for it. `distributed.transport` has the place whose connect
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from anabranch.distributed import wire
 from anabranch.distributed.flows import is_large, pieces_of, without_large
@@ -32,8 +31,9 @@ from anabranch.distributed.links import (
     Ready,
     Say,
 )
-from anabranch.distributed.segments import LentFrames, Memory, Pool, encode_offer, encode_shared
-from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind
+from anabranch.distributed.place import Connection, OnReply, Place
+from anabranch.distributed.segments import LentFrames, Pool, encode_offer, encode_shared
+from anabranch.distributed.wire import Header, Lane, MessageKind
 from anabranch.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -42,80 +42,11 @@ from anabranch.errors import (
     UnavailableError,
 )
 from anabranch.runtime.messages import Buffer, Frames
-
-#: is given the reply to a request, or what it failed with
-OnReply = Callable[[Frames | OpError], None]
+from anabranch.runtime.worker_service import LinkTraffic
 
 _LOGGER: Final = logging.getLogger(__name__)
 #: a reply above goes by the bulk lane, whichever lane its request came by
 _BULK_ABOVE: Final = 1 << 16
-
-
-class MessageHandler(Protocol):
-    """What an endpoint hands messages to.
-
-    It is called on the receiving thread, in the order in which the messages of a lane came. It must be quick: whatever
-    waits or computes belongs on another thread. What it raises is logged, and answers a request as an error.
-    """
-
-    def message(self, sender: Peer, frames: Frames) -> None:
-        """A message that is not to be answered."""
-
-    def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
-        """A request; `reply` may be called from any thread, once. It is dropped if the link failed meanwhile."""
-
-    def lost(self, sender: Peer, error: OpError) -> None:
-        """A link failed that was up, or that messages waited for: what was sent may be lost, in both directions.
-
-        What comes next is new.
-        """
-
-
-class Connection(Protocol):
-    """Carries messages to a peer's inbox of one lane, in order, until it breaks."""
-
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Sends one message; it does not block."""
-
-    def close(self, *, is_farewell: bool) -> None:
-        """Closes it, without waiting; what was sent just before still leaves if it is a farewell."""
-
-
-class Place(Protocol):
-    """What a peer needs of the place that it is a peer of."""
-
-    hello: Hello
-    incarnation: int
-    limits: Limits
-    handler: MessageHandler
-    #: numbers that grow: of channels, and of requests
-    channels: itertools.count[int]
-    requests: itertools.count[int]
-    #: how many messages it has handed over
-    handed_over: int
-    #: what it shares memory with; None: nothing
-    memory: Memory | None
-
-    def now(self) -> float:
-        """The time, in seconds."""
-
-    def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
-        """A new connection to a peer's inbox; what becomes of it is told to the peer's link, by its channel."""
-
-    def dialed(self, peer: Peer, channel: int) -> None:
-        """A channel to a peer was opened: answers name it."""
-
-    def hung_up(self, channel: int) -> None:
-        """A channel was closed."""
-
-    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
-        """What comes on this channel is the peer's."""
-
-    def refuse_closed(self) -> None:
-        """Raises `CancelledError` if the place is closed."""
-
-    def refuse_receiver(self, what: str) -> None:
-        """Raises `InternalError` on the thread that receives, which must not wait."""
 
 
 class _Outgoing(NamedTuple):
@@ -154,6 +85,9 @@ class Peer:
         self._same: Peer | None = None
         #: whether this process asked for it, rather than it for this process
         self.is_wanted = False
+        #: counted by the thread that takes messages
+        self.received_shared_bytes = 0
+        self._sent_shared_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Peer {self._link}, {self.state.value}>"
@@ -211,6 +145,18 @@ class Peer:
     def error(self) -> OpError | None:
         """Why its link failed last."""
         return self.merged._link.error
+
+    @property
+    def traffic(self) -> LinkTraffic:
+        """What went between this process and the peer."""
+        sent, received = self._link.traffic
+        return LinkTraffic(
+            self.name or "",
+            self.announced,
+            self.state.value,
+            sent + self._sent_shared_bytes,
+            received + self.received_shared_bytes,
+        )
 
     def request(self, frames: Sequence[Buffer], on_reply: OnReply, lane: Lane = Lane.CONTROL) -> int:
         """Sends a request, and returns its number.
@@ -435,6 +381,7 @@ class Peer:
                 if position in lent and self._pool is not None:
                     where = encode_shared(self._pool.described(lent[position]))
                     self._number(MessageKind.SHARED, lane, len(frame), [where])
+                    self._sent_shared_bytes += len(frame)
                 elif is_large(frame):
                     for piece in pieces_of(frame):
                         self._number(MessageKind.PIECE, lane, len(frame), [piece])

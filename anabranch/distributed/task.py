@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import ServedTask, SessionOpener, Submit, WorkerService, open_here
+from anabranch.runtime.worker_service import (
+    LinkTraffic,
+    ServedTask,
+    SessionOpener,
+    Submit,
+    WorkerService,
+    open_here,
+)
 from anabranch.runtime.worker_threads import worker_threads
 
 
@@ -40,7 +47,7 @@ class Task:
         self.name = name
         self.state = LocalTask(name)
         self.service = WorkerService(
-            ServedTask(name, self.state, addresses, config, incarnation), self._post, opener, submit
+            ServedTask(name, self.state, addresses, config, incarnation), self._post, opener, submit, self._traffic
         )
         self._network: TaskNetwork | None = None
         #: to the tasks that something was sent to, by their addresses
@@ -63,6 +70,9 @@ class Task:
         """Cancels all steps, and drops what the task holds."""
         self.service.close()
         self.state.containers.close()
+
+    def _traffic(self) -> Sequence[LinkTraffic]:
+        return () if self._network is None else self._network.traffic()
 
     def _post(self, address: str, frames: Frames) -> None:
         # a step sends many tensors: to look for the peer of an address takes longer than to send one

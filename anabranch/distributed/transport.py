@@ -30,7 +30,8 @@ from anabranch.distributed import wire
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.peer_table import TICK, PeerTable, split_address
-from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.peers import Peer, guarded
+from anabranch.distributed.place import Connection, MessageHandler
 from anabranch.distributed.shared_memory import shared_memory
 from anabranch.distributed.wire import Hello, Lane, Limits
 from anabranch.errors import (
@@ -152,7 +153,7 @@ class Endpoint(PeerTable):
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # ------------------------------------------------------------------ what peers need (`peers.Place`)
+    # ------------------------------------------------------------------ what peers need (`place.Place`)
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
         host, port = split_address(peer.address)

@@ -724,6 +724,30 @@ class ResetContainers(_message.Message):
 Global___ResetContainers: _TypeAlias = ResetContainers  # noqa: Y015
 
 @_typing.final
+class DescribeActivity(_message.Message):
+    """Asks for what a task has done so far."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VARIABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def variable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """those whose values are told along, by the last parts of their names"""
+
+    def __init__(
+        self,
+        *,
+        variable: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeActivity: _TypeAlias = DescribeActivity  # noqa: Y015
+
+@_typing.final
 class WatchSession(_message.Message):
     """Is answered when a task of the session is lost to this one, or the session has ended here: then it names none."""
 
@@ -753,6 +777,7 @@ class WorkerRequest(_message.Message):
     DESCRIBE_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     WATCH_FIELD_NUMBER: _builtins.int
+    ACTIVITY_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     @_builtins.property
     def open(self) -> Global___OpenSession: ...
@@ -770,6 +795,8 @@ class WorkerRequest(_message.Message):
     def reset(self) -> Global___ResetContainers: ...
     @_builtins.property
     def watch(self) -> Global___WatchSession: ...
+    @_builtins.property
+    def activity(self) -> Global___DescribeActivity: ...
     def __init__(
         self,
         *,
@@ -782,12 +809,13 @@ class WorkerRequest(_message.Message):
         describe: Global___DescribeTask | None = ...,
         reset: Global___ResetContainers | None = ...,
         watch: Global___WatchSession | None = ...,
+        activity: Global___DescribeActivity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch", "activity"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -874,6 +902,101 @@ class TaskDescription(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskDescription: _TypeAlias = TaskDescription  # noqa: Y015
+
+@_typing.final
+class LinkActivity(_message.Message):
+    """What went between a task and another process, since the task was started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """what the other process calls itself"""
+    address: _builtins.str
+    state: _builtins.str
+    """of distributed.links.PeerState"""
+    sent_bytes: _builtins.int
+    received_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        address: _builtins.str = ...,
+        state: _builtins.str = ...,
+        sent_bytes: _builtins.int = ...,
+        received_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "name", b"name", "received_bytes", b"received_bytes", "sent_bytes", b"sent_bytes", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkActivity: _TypeAlias = LinkActivity  # noqa: Y015
+
+@_typing.final
+class VariableActivity(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def value(self) -> _graph_pb2.TensorProto: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _graph_pb2.TensorProto | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VariableActivity: _TypeAlias = VariableActivity  # noqa: Y015
+
+@_typing.final
+class TaskActivity(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECONDS_FIELD_NUMBER: _builtins.int
+    ENDED_STEPS_FIELD_NUMBER: _builtins.int
+    RUNNING_STEPS_FIELD_NUMBER: _builtins.int
+    LINK_FIELD_NUMBER: _builtins.int
+    VARIABLE_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.float
+    """of a clock of the task's that never goes back: rates are by the task's own time"""
+    ended_steps: _builtins.int
+    """that it had a part in, failed ones too"""
+    running_steps: _builtins.int
+    @_builtins.property
+    def link(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkActivity]: ...
+    @_builtins.property
+    def variable(self) -> _containers.RepeatedCompositeFieldContainer[Global___VariableActivity]:
+        """no large ones, and none that a step is writing"""
+
+    def __init__(
+        self,
+        *,
+        seconds: _builtins.float = ...,
+        ended_steps: _builtins.int = ...,
+        running_steps: _builtins.int = ...,
+        link: _abc.Iterable[Global___LinkActivity] | None = ...,
+        variable: _abc.Iterable[Global___VariableActivity] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_steps", b"ended_steps", "link", b"link", "running_steps", b"running_steps", "seconds", b"seconds", "variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskActivity: _TypeAlias = TaskActivity  # noqa: Y015
 
 @_typing.final
 class ItemEventDef(_message.Message):
@@ -965,6 +1088,7 @@ class WorkerReply(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     LOST_TASK_FIELD_NUMBER: _builtins.int
+    ACTIVITY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemEventDef]: ...
     @_builtins.property
@@ -975,6 +1099,8 @@ class WorkerReply(_message.Message):
     def lost_task(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """of WatchSession"""
 
+    @_builtins.property
+    def activity(self) -> Global___TaskActivity: ...
     def __init__(
         self,
         *,
@@ -982,10 +1108,11 @@ class WorkerReply(_message.Message):
         error: Global___ErrorDef | None = ...,
         description: Global___TaskDescription | None = ...,
         lost_task: _abc.Iterable[_builtins.str] | None = ...,
+        activity: Global___TaskActivity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "lost_task", b"lost_task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error", "event", b"event", "lost_task", b"lost_task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
@@ -18,6 +19,10 @@ from anabranch.xla.jax_settings import in_wide_types
 T = TypeVar("T")
 
 DEFAULT_CONTAINER = "localhost"
+#: what is small enough to be told to whoever watches a task
+_SMALL_BYTES: Final = 1 << 16
+#: how long (s) whoever watches waits for one that is writing a variable
+_WRITTEN_WITHIN: Final = 0.05
 
 
 class VariableState:
@@ -149,3 +154,21 @@ class Containers:
         """The initialised variables."""
         with self._lock:
             return [s for s in self._variables.values() if s.value is not None]
+
+    def small_values(self, names: Collection[str]) -> list[tuple[str, npt.NDArray[Any]]]:
+        """Copies of variables with these names, whatever the scopes before; of small ones that nobody is writing."""
+        values = []
+        for state in self.live_variables():
+            if state.handle.name.rpartition("/")[2] not in names:
+                continue
+            # not waited for: a step holds the lock for as long as an island runs that writes the variable
+            if not state.lock.acquire(timeout=_WRITTEN_WITHIN):
+                continue
+            try:
+                value = state.value
+                if value is not None and value.nbytes <= _SMALL_BYTES:
+                    # copied under the lock: whoever writes next gives the buffer away
+                    values.append((state.handle.name, np.array(value)))
+            finally:
+                state.lock.release()
+        return values

@@ -164,6 +164,8 @@ class RendezvousTable:
         self._ended: dict[str, _EndedSteps] = {}
         self._early_bytes = 0
         self._early_steps = 0
+        #: how many steps have ended
+        self.ended_steps = 0
 
     def open_session(self, session: str, first: int) -> None:
         """Other tasks work for a session too. The keys of any other mean nothing before its step begins, or after.
@@ -343,6 +345,7 @@ class RendezvousTable:
         if state is None or not state.begun:
             return []
         self._end(step)
+        self.ended_steps += 1
         return [
             Delivery(waiter, None, CancelledError(None, None, f"nobody sent {key} before its step ended"))
             for key, waiter in state.awaited.items()
@@ -397,6 +400,11 @@ class Rendezvous:
     def steps(self) -> int:
         """How many steps are under way."""
         return self._table.steps
+
+    @property
+    def ended_steps(self) -> int:
+        """How many steps have ended, failed ones too."""
+        return self._table.ended_steps
 
     def send(self, key: Key, value: TensorValue | Dead) -> None:
         """Gives a value to whoever asked for it, or keeps it for whoever will."""

@@ -11,7 +11,8 @@ import functools
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -26,11 +27,15 @@ from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
     DeviceDef,
+    LinkActivity,
     OpenSession,
+    TaskActivity,
     TaskDescription,
+    VariableActivity,
     WorkerReply,
     WorkerRequest,
 )
+from anabranch.proto.tensors import make_tensor_proto
 from anabranch.runtime.devices import session_devices
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
@@ -116,6 +121,23 @@ class TaskSession(WorkerSession, Protocol):
     @property
     def rendezvous(self) -> Rendezvous:
         """Where its tensors meet those who receive them."""
+
+
+class LinkTraffic(NamedTuple):
+    """What went between this process and another.
+
+    Attributes:
+        name: what the other calls itself; empty before it has said so.
+        address: its own.
+        state: of the link to it.
+        sent_bytes, received_bytes: since this process knows it, those in shared memory too.
+    """
+
+    name: str
+    address: str
+    state: str
+    sent_bytes: int
+    received_bytes: int
 
 
 class Asked(NamedTuple):
@@ -204,6 +226,7 @@ class WorkerService:
         post: sends a message to a task with an address.
         opener: opens the sessions of the task.
         submit: where sessions are opened and ended, and partitions bound.
+        traffic: says what went between this process and others.
     """
 
     def __init__(
@@ -212,12 +235,14 @@ class WorkerService:
         post: Callable[[str, Frames], None] | None = None,
         opener: SessionOpener = open_here,
         submit: Submit = worker_threads.submit,
+        traffic: Callable[[], Sequence[LinkTraffic]] = tuple,
     ) -> None:
         self._lock = threading.Lock()
         self._sessions: TaskSessions[_Served] = TaskSessions()
         self._openings: dict[SessionLease[_Served], _Opening] = {}
         self._task, self._post = task, post
         self._opener, self._submit = opener, submit
+        self._traffic = traffic
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
@@ -442,6 +467,9 @@ class WorkerService:
         if kind == "describe":
             reply.description.CopyFrom(self.description())
             return reply
+        if kind == "activity":
+            reply.activity.CopyFrom(self.activity(request.activity.variable))
+            return reply
         if kind == "reset":
             if self._task is not None:
                 self._task.state.containers.reset(request.reset.container)
@@ -491,6 +519,29 @@ class WorkerService:
             for device in session_devices(task.config, task.name)
         ]
         return TaskDescription(task=task.name, address=task.addresses, device=devices, incarnation=task.incarnation)
+
+    def activity(self, variables: Collection[str] = ()) -> TaskActivity:
+        """What the task that this process is has done so far.
+
+        Args:
+            variables: those whose values are told along if they are small, by the last parts of their names.
+
+        Raises:
+            NotFoundError: it is none.
+        """
+        if self._task is None:
+            raise NotFoundError(None, None, "this process is no task of a cluster")
+        containers = self._task.state.containers
+        return TaskActivity(
+            seconds=time.monotonic(),
+            ended_steps=containers.rendezvous.ended_steps,
+            running_steps=containers.rendezvous.steps,
+            link=[LinkActivity(**link._asdict()) for link in self._traffic()],
+            variable=[
+                VariableActivity(name=name, value=make_tensor_proto(value))
+                for name, value in containers.small_values(variables)
+            ],
+        )
 
     def _served(self, name: str) -> _Served:
         with self._lock:

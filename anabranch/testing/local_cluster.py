@@ -69,6 +69,10 @@ class LocalCluster:
         with self._lock:
             return self._connections.setdefault(address, LocalConnection(self, address))
 
+    def traffic(self) -> tuple[()]:
+        """See `distributed.network.TaskNetwork`: nothing leaves the process."""
+        return ()
+
     def task_at(self, address: str) -> Task:
         """The task that answers there.
 

@@ -27,10 +27,12 @@ from collections.abc import Callable, Sequence
 from anabranch.distributed.connections import ANSWER_WITHIN, PeerConnection
 from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.peer_table import TICK, PeerTable
-from anabranch.distributed.peers import MessageHandler, Peer
+from anabranch.distributed.peers import Peer
+from anabranch.distributed.place import MessageHandler
 from anabranch.distributed.wire import Hello, Lane, Limits
 from anabranch.errors import DeadlineExceededError, OpError
 from anabranch.runtime.messages import Buffer, Frames
+from anabranch.runtime.worker_service import LinkTraffic
 
 #: seconds between two attempts to connect
 _DIAL_EVERY = 0.2
@@ -209,11 +211,11 @@ class SimulatedPlace(PeerTable):
             self._tick_later()
 
     def connect(self, peer: Peer, lane: Lane, channel: int) -> SimulatedConnection:
-        """See `distributed.peers.Place`."""
+        """See `distributed.place.Place`."""
         return SimulatedConnection(self, peer, lane, channel)
 
     def refuse_receiver(self, what: str) -> None:
-        """See `distributed.peers.Place`: here, who waits lets time pass."""
+        """See `distributed.place.Place`: here, who waits lets time pass."""
 
     def close(self) -> None:
         """Says goodbye, and takes no more."""
@@ -223,7 +225,7 @@ class SimulatedPlace(PeerTable):
 
 
 class SimulatedConnection:
-    """Carries messages from a place to another; see `distributed.peers.Connection`.
+    """Carries messages from a place to another; see `distributed.place.Connection`.
 
     As ZeroMQ does, it connects again when it broke, and goes on with what was not under way: the receiver then finds a
     gap.
@@ -349,6 +351,10 @@ class SimulatedTasks:
     def connect(self, address: str) -> TaskCaller:
         """See `distributed.network.TaskNetwork`."""
         return TaskCaller(self.place, self.place.peer(address))
+
+    def traffic(self) -> list[LinkTraffic]:
+        """See `distributed.network.TaskNetwork`."""
+        return self.place.traffic()
 
 
 class TaskCaller(PeerConnection):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+#: the name of the table, which has a row for each worker
+TABLE_NAME: Final = "replica_status"
 STEPS, DROPPED, STALENESS, STALENESS_SUM, SECONDS, SECONDS_SUM, WAITS_IN = range(7)
 
 
@@ -36,3 +38,9 @@ def as_status(worker: int, row: npt.NDArray[np.float64]) -> WorkerStatus:
     steps = int(row[STEPS])
     staleness, seconds = float(row[STALENESS_SUM]) / steps, float(row[SECONDS_SUM]) / steps
     return WorkerStatus(worker, steps, int(row[DROPPED]), int(row[STALENESS]), staleness, float(row[SECONDS]), seconds)
+
+
+def statuses(table: npt.NDArray[np.float64]) -> list[WorkerStatus]:
+    """Of each worker that has handed in anything, the slowest first."""
+    rows = [as_status(worker, row) for worker, row in enumerate(table) if row[STEPS]]
+    return sorted(rows, key=lambda row: -row.mean_step_seconds)

@@ -39,7 +39,7 @@ from anabranch.train.coordinator import Coordinator
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
-from anabranch.train.replica_status import STEPS, WAITS_IN, WorkerStatus, as_status
+from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.training_util import get_or_create_global_step
 
@@ -186,8 +186,7 @@ class ReplicaOptimizer(Optimizer):
         """
         if not self._built:
             raise ValueError("status() should be called after apply_gradients()")
-        rows = [as_status(i, row) for i, row in enumerate(session.run(self.status_tensor)) if row[STEPS]]
-        return sorted(rows, key=lambda row: -row.mean_step_seconds)
+        return statuses(session.run(self.status_tensor))
 
     # ------------------------------------------------------------------ measurements
     _started: Tensor | None = None
@@ -209,7 +208,7 @@ class ReplicaOptimizer(Optimizer):
         graph = get_default_graph()
         with graph.device(self._global_step.device):
             rows = np.tile([0.0] * WAITS_IN + [-1.0], (MAX_WORKERS, 1))
-            table = Variable(rows, trainable=False, name="replica_status", use_resource=True)
+            table = Variable(rows, trainable=False, name=TABLE_NAME, use_resource=True)
             self._table, self.status_tensor = table, table.read_value()
         self._clock = _local(0.0, np.float64, "replica_clock", anchor)
         self._local_step = _local(0, np.int64, "replica_local_step", anchor)

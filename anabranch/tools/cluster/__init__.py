@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from anabranch.tools.cluster import change, look, run_program, start
+from anabranch.tools.cluster import change, look, page, run_program, start
 
 #: what each subcommand of `anabranch cluster` does, in one line, and the function that does it
 _COMMANDS: Final[dict[str, tuple[str, Callable[[Sequence[str]], int]]]] = {
     "start": ("start a cluster: `start local 2 ps 3 workers`", start.main),
     "run": ("run a program as the workers of a cluster of its own", run_program.main),
     "status": ("list the tasks, and name those that do not answer", look.status),
+    "page": ("show the cluster in the browser as it works", page.page),
     "logs": ("print what a task has written", look.logs),
     "restart": ("end a task, and start it again", change.restart),
     "scale": ("let fewer tasks of a job run, or all again: `scale worker=2`", change.scale),
