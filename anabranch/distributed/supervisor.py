@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from anabranch.distributed.cluster_control import ControlSocket, Request
 from anabranch.distributed.cluster_files import ClusterFolder
@@ -28,6 +28,14 @@ from anabranch.distributed.task_engine import (
 )
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
 from anabranch.errors import InvalidArgumentError, NotFoundError
+
+#: the job of a task that a cluster is told nothing of: it reads what others save, and nobody connects to it
+EVALUATOR: Final = "evaluator"
+
+
+def training_tasks(spec: ClusterSpec) -> ClusterSpec:
+    """A cluster as its tasks are told of it."""
+    return ClusterSpec({job: addresses for job, addresses in spec.as_dict().items() if job != EVALUATOR})
 
 
 def task_key(job: str, index: int) -> str:
@@ -88,11 +96,12 @@ class ClusterSupervisor:
         self.folder = folder
         self._news: queue.SimpleQueue[list[TaskStatus] | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
-        self._addresses = {task_key(job, index): address for job, index, address in plan.spec.tasks()}
+        spec = training_tasks(plan.spec)
+        self._addresses = {task_key(job, index): address for job, index, address in spec.tasks()}
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder.take())
             stack.callback(folder.forget)
-            folder.write(folder.description.name, {"cluster": plan.spec.as_dict()})
+            folder.write(folder.description.name, {"cluster": spec.as_dict()})
             self.engine = plan.engine(programs, folder.path, limits, output, self._changed)
             stack.callback(self.engine.close)
             stack.callback(ControlSocket(folder.control, self._answer).close)
@@ -143,8 +152,8 @@ class ClusterSupervisor:
         address = self._addresses.get(status.name, "")
         return {
             "name": status.name,
-            "address": address,
-            "target": f"grpc://{address}",
+            "address": address,  # empty where nothing listens
+            "target": address and f"grpc://{address}",
             "pid": status.pid,
             "state": shown_state(status),
             "restarts": status.restarts,

@@ -169,7 +169,7 @@ class Estimator:
         if max_steps is not None and self._global_step() >= max_steps:
             tf.logging.info("Skipping training since max_steps has already saved.")
             return self
-        with self._graph():
+        with self._graph(self._training_devices()):
             step = tf.train.create_global_step()
             features, labels, input_hooks = self._input(input_fn, ModeKeys.TRAIN)
             spec = self._call_model_fn(features, labels, ModeKeys.TRAIN, self._config)
@@ -213,7 +213,10 @@ class Estimator:
             raise ValueError(
                 "saving_listeners: there must be a CheckpointSaverHook to call them; give it the listeners"
             )
+        role = config.task_role
         with tf.train.MonitoredTrainingSession(
+            master=role.master,
+            is_chief=role.is_chief,
             checkpoint_dir=self._model_dir,
             scaffold=scaffold,
             hooks=hooks,
@@ -222,8 +225,9 @@ class Estimator:
             save_checkpoint_steps=None,
             save_summaries_steps=config.save_summary_steps,
             save_summaries_secs=None,
-            config=config.session_config,
+            config=role.session_config() if config.session_config is None and role.master else config.session_config,
             log_step_count_steps=config.log_step_count_steps,
+            max_wait_secs=config.session_creation_timeout_secs,
         ) as session:
             loss = None
             while not session.should_stop():
@@ -246,7 +250,11 @@ class Estimator:
     def _global_step(self) -> int:
         """The step of the latest checkpoint; 0 without one."""
         path = self.latest_checkpoint()
-        return 0 if path is None else int(tf.train.load_variable(path, tf.GraphKeys.GLOBAL_STEP))
+        return 0 if path is None else self.step_of(path)
+
+    def step_of(self, path: str) -> int:
+        """The global step of a checkpoint."""
+        return int(tf.train.load_variable(path, tf.GraphKeys.GLOBAL_STEP))
 
     # ------------------------------------------------------------------ evaluation
     def evaluate(
@@ -415,11 +423,19 @@ class Estimator:
         )
 
     # ------------------------------------------------------------------ building
-    def _graph(self) -> PassedOn:
+    def _graph(self, device_fn: Callable[[tf.Operation], str] | None = None) -> PassedOn:
         graph = tf.Graph()
         with graph.as_default():
             tf.set_random_seed(self._config.tf_random_seed)
-        return _GraphOn(graph, self._config.device_fn)
+        return _GraphOn(graph, device_fn or self._config.device_fn)
+
+    def _training_devices(self) -> Callable[[tf.Operation], str] | None:
+        """Where the operations of training go: on a cluster, variables to its parameter servers, all else here."""
+        config = self._config
+        if config.device_fn is not None or not config.num_ps_replicas:
+            return config.device_fn
+        own = f"/job:{config.task_type}/task:{config.task_id}"
+        return tf.train.replica_device_setter(worker_device=own, cluster=config.cluster_spec)
 
     def _input(self, input_fn: InputFunction, mode: str) -> tuple[Any, Any, list[tf.train.SessionRunHook]]:
         """Features, labels and the hooks that the input needs."""

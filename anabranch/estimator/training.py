@@ -1,17 +1,26 @@
-"""Training with evaluations in between: each new checkpoint is evaluated, and exported by whom the program names."""
+"""Training with evaluations in between: each new checkpoint is evaluated, and exported by whom the program names.
+
+In one process, training pauses for each evaluation. On a cluster, each task calls the same function, and does what its
+role says: the chief and the workers train, parameter servers serve, and an evaluator, which belongs to no cluster,
+waits for the chief's checkpoints.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.estimator.estimators import Estimator
 from anabranch.estimator.exporters import Exporter
 from anabranch.estimator.model_functions import InputFunction
+from anabranch.estimator.task_role import EVALUATOR, MASTER, PS
+
+#: how often (s) an evaluator looks for a new checkpoint
+_LOOK_EVERY: Final = 1.0
 
 
 class _TrainFields(NamedTuple):
@@ -66,7 +75,7 @@ class EvalSpec(_EvalFields):
         name: of the evaluation.
         hooks: of the session.
         exporters: an `Exporter`, or several with different names.
-        start_delay_secs: accepted; an evaluation follows the first checkpoint.
+        start_delay_secs: seconds before an evaluator looks for checkpoints; training is not held up otherwise.
         throttle_secs: seconds between evaluations, at least.
 
     Raises:
@@ -128,14 +137,18 @@ class _EvaluatesCheckpoints(tf.train.CheckpointSaverListener):
             self._is_first = False
             return
         if self._ended is None or time.monotonic() - self._ended >= self._spec.throttle_secs:
-            self.evaluate(global_step_value, is_last=False)
+            self.evaluate(self._estimator.latest_checkpoint(), global_step_value, is_last=False)
 
     def end(self, session: PassedOn, global_step_value: int) -> None:
-        self.evaluate(global_step_value, is_last=True)
+        self.evaluate(self._estimator.latest_checkpoint(), global_step_value, is_last=True)
 
-    def evaluate(self, step: int, is_last: bool) -> None:
-        """Evaluates the latest checkpoint, unless that was done, and lets exporters see it."""
-        path = self._estimator.latest_checkpoint()
+    @property
+    def is_done(self) -> bool:
+        """Whether the model has been evaluated as it is after all steps."""
+        return self._is_done
+
+    def evaluate(self, path: str | None, step: int, is_last: bool) -> None:
+        """Evaluates a checkpoint of that step, unless that was done, and lets exporters see it."""
         if path is None or self._is_done:
             return
         spec = self._spec
@@ -159,10 +172,14 @@ class _EvaluatesCheckpoints(tf.train.CheckpointSaverListener):
 def train_and_evaluate(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
 ) -> tuple[dict[str, Any] | None, list[bytes | None]]:
-    """Trains an estimator in this process, and evaluates what it saves.
+    """Trains an estimator, and evaluates what it saves: in this process, or as a task of the cluster in TF_CONFIG.
 
-    An evaluation follows a checkpoint, not sooner than `throttle_secs` after the last, and the end of training.
-    Checkpoints come as the estimator's `RunConfig` says.
+    In one process, an evaluation follows a checkpoint, not sooner than `throttle_secs` after the last, and the end of
+    training. Checkpoints come as the estimator's `RunConfig` says.
+
+    On a cluster every task makes the same call. The task "chief/0" initializes the model, trains and saves; workers
+    train; a parameter server serves, and this never returns. A task "evaluator/0", beside the cluster, evaluates and
+    exports until a checkpoint of `max_steps` has come. All must see `model_dir`.
 
     Args:
         estimator: to train.
@@ -171,16 +188,56 @@ def train_and_evaluate(
 
     Returns:
         The metrics of the last evaluation, and what each exporter exported after it. None, and nothing, where the model
-        was trained for `max_steps` before.
+        was trained for `max_steps` before, and from tasks that do not evaluate.
 
     Raises:
         TypeError: an argument is of another class.
+        OpError: the task's server cannot be started.
     """
     for value, kind in ((estimator, Estimator), (train_spec, TrainSpec), (eval_spec, EvalSpec)):
         if not isinstance(value, kind):
             raise TypeError(f"expected a tf.estimator.{kind.__name__}, given: {type(value).__name__}")
+    config = estimator.config
     evaluations = _EvaluatesCheckpoints(estimator, eval_spec, train_spec.max_steps)
-    estimator.train(
-        train_spec.input_fn, train_spec.hooks, max_steps=train_spec.max_steps, saving_listeners=[evaluations]
-    )
+    if config.task_type == EVALUATOR:
+        _evaluate_until_trained(estimator, evaluations, eval_spec, train_spec.max_steps)
+        return evaluations.result, evaluations.exported
+    if config.task_role.is_alone:
+        _train(estimator, train_spec, [evaluations])
+        return evaluations.result, evaluations.exported
+    with tf.train.Server(
+        config.cluster_spec,
+        job_name=config.task_type,
+        task_index=config.task_id,
+        protocol=config.protocol,
+        config=config.session_config or config.task_role.session_config(),
+    ) as server:
+        if config.task_type == PS:
+            server.join()
+        _train(estimator, train_spec, [evaluations] if config.task_type == MASTER else [])
     return evaluations.result, evaluations.exported
+
+
+def _train(estimator: Estimator, spec: TrainSpec, listeners: list[tf.train.CheckpointSaverListener]) -> None:
+    estimator.train(spec.input_fn, spec.hooks, max_steps=spec.max_steps, saving_listeners=listeners)
+
+
+def _evaluate_until_trained(
+    estimator: Estimator, evaluations: _EvaluatesCheckpoints, spec: EvalSpec, max_steps: int | None
+) -> None:
+    """Evaluates each checkpoint that others save, until one of `max_steps` has come; without that number, for ever."""
+    begun = time.monotonic()
+    evaluated: str | None = None
+    while not evaluations.is_done:
+        path = estimator.latest_checkpoint()
+        step = 0 if path is None else estimator.step_of(path)
+        is_last = max_steps is not None and step >= max_steps
+        pause = spec.start_delay_secs if evaluated is None else spec.throttle_secs
+        # the last is not waited for longer: nothing comes after it
+        if path is not None and path != evaluated and (is_last or time.monotonic() - begun >= pause):
+            begun = time.monotonic()
+            evaluations.evaluate(path, step, is_last)
+            evaluated = path
+        else:
+            # nothing tells of a checkpoint but the directory, which other machines write as well
+            time.sleep(_LOOK_EVERY)

@@ -33,7 +33,8 @@ def status(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     folder = chosen(options.name)
     state = folder.state()
-    serving = [task["address"] for task in state["tasks"] if task["state"] == "running"]
+    running = [task for task in state["tasks"] if task["state"] == "running"]
+    serving = [task["address"] for task in running if task["address"]]
     answering_tasks = answering(serving, options.within)
     silent = [task["name"] for task in state["tasks"] if is_silent(task, answering_tasks)]
     if options.json:
@@ -46,7 +47,7 @@ def status(arguments: Sequence[str]) -> int:
                 f"{name}`, or `anabranch cluster restart {name}`",
                 file=sys.stderr,
             )
-    return int(bool(silent) or len(serving) < len(state["tasks"]))
+    return int(bool(silent) or len(running) < len(state["tasks"]))
 
 
 def logs(arguments: Sequence[str]) -> int:

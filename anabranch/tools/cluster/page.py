@@ -118,7 +118,7 @@ class ClusterView:
             state = self._folder.state()
         except NotFoundError:
             return {"ended": True}
-        running = [task["address"] for task in state["tasks"] if task["state"] == "running"]
+        running = [task["address"] for task in state["tasks"] if task["state"] == "running" and task["address"]]
         seen = self._watch.look(running, _ANSWER_WITHIN)
         variables = {name.rpartition("/")[2]: value for rate in seen.values() for name, value in rate.variables.items()}
         step = variables.get(_GLOBAL_STEP)
@@ -137,7 +137,7 @@ def _task_shown(task: dict[str, Any], rate: TaskRate | None, now: float) -> dict
     shown = {key: task[key] for key in ("name", "target", "pid", "state", "restarts")}
     shown["uptime"] = now - task["started"] if task["started"] else None
     if rate is None:
-        if task["state"] == "running":
+        if task["state"] == "running" and task["address"]:
             shown["state"] = "does not answer"
         return shown
     return shown | {

@@ -14,11 +14,13 @@ from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
 from anabranch.distributed.supervisor import (
+    EVALUATOR,
     ClusterSupervisor,
     checkpoints_at,
     task_key,
     task_program,
     tf_config,
+    training_tasks,
 )
 from anabranch.distributed.task_engine import ClusterPlan, TaskProgram, TaskStatus, shown_state
 from anabranch.tools.cluster.engines import LOCAL, RAY, add_ray_options, plan_of
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     counts = {"chief": int(options.chief), _PS: options.ps, "worker": options.workers}
     if min(counts.values()) < 0 or counts["chief"] + counts["worker"] < 1:
         parser.error("a program runs on one worker at least")
+    if options.evaluator:
+        counts[EVALUATOR] = 1
     if options.restarts is None:
         options.restarts = 0 if options.checkpoint is None else _RESTARTS
     folder = ClusterFolder(options.name or f"run-{os.getpid()}")
@@ -57,11 +61,12 @@ def main(arguments: Sequence[str]) -> int:
 def _run(folder: ClusterFolder, plan: ClusterPlan, program: Sequence[str], options: argparse.Namespace) -> int:
     printer = _Printer(max(len(task_key(job, index)) for job, index, _ in plan.spec.tasks()))
     rule = RestartRule.ON_FAILURE if options.restarts else RestartRule.NEVER
+    spec = training_tasks(plan.spec)
     programs = [
-        task_program(plan.spec, job, index, options.checkpoint)
+        task_program(spec, job, index, options.checkpoint)
         if job == _PS and not options.ps_too
         else _program(
-            plan.spec,
+            spec,
             (job, index),
             program,
             RestartRule.ALWAYS if job == _PS and options.restarts else rule,
@@ -86,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ps", type=int, default=1, metavar="N", help="how many parameter servers (1)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many workers (2)")
     parser.add_argument("--chief", action="store_true", help="a task chief/0 beside them, as estimators want it")
+    parser.add_argument(
+        "--evaluator",
+        action="store_true",
+        help="a task evaluator/0, which evaluates what the chief of estimators saves",
+    )
     parser.add_argument("--ps-too", action="store_true", help="parameter servers run the program as well")
     parser.add_argument(
         "--restarts",

@@ -29,7 +29,7 @@ def cluster_table(state: Mapping[str, Any], answering: Collection[str] | None = 
             shown = "does not answer"
         table.add_row(
             task["name"],
-            task["target"],
+            task["target"] or "–",
             str(task["pid"] or "–"),
             f"[{_STYLES.get(shown, 'red')}]{shown}[/]",
             str(task["restarts"]),
@@ -40,7 +40,8 @@ def cluster_table(state: Mapping[str, Any], answering: Collection[str] | None = 
 
 def is_silent(task: Mapping[str, Any], answering: Collection[str] | None) -> bool:
     """Whether a task runs and yet does not answer."""
-    return answering is not None and task["state"] == "running" and task["address"] not in answering
+    is_asked = answering is not None and task["state"] == "running" and task["address"]
+    return bool(is_asked) and task["address"] not in (answering or ())
 
 
 def shown_duration(seconds: float) -> str:
