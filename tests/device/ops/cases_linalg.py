@@ -386,6 +386,7 @@ def transform(op: str, function: Callable[..., Any], rank: int) -> list[OpCase]:
         OpCase(
             op, (x.astype(np.complex64),), oracle=lambda x: function(x, axes=axes), tolerance=1e-4, label="complex64"
         ),
+        OpCase(op, (x[:, :0],), oracle=lambda x: x, label="empty"),
     ]
 
 
