@@ -15,6 +15,7 @@ from anabranch.contrib import (
     slim as slim,
     staging as staging,
     stateless as stateless,
+    summary as summary,
     training as training,
     util as util,
 )

@@ -62,6 +62,10 @@ _ROUNDED_AS_ONE = {"Elu", "Erfinv", "Selu"}
 _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
 
 
+#: operations whose gradients are computed from their outputs, in other ways here and there
+_OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky"}
+
+
 class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
 
@@ -496,6 +500,9 @@ class Examination:
             return ""
         behind = [self.nodes[name] for name in needed(self.program, set(node["ys"]))]
         kinds = {one["kind"] for one in behind}
+        made = self.nodes[producer(node["xs"][int(ref.rpartition(":")[2])])].get("op")
+        if "gradients" in kinds and made in _OF_THEIR_OUTPUTS:
+            return f"; order 2, with respect to {made}"
         untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if any(one.get("op") == op for one in behind)]
         if "gradients" in kinds and kinds & _LOOPS and not self.program["control_flow_v2"]:
             lacking = "; order 2, first control flow, through a loop"

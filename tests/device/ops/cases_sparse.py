@@ -245,6 +245,12 @@ def _elementwise() -> list[OpCase]:
             expected=np.array([3, -3, 4, 1], np.int32),
             label="int32",
         ),
+        OpCase(
+            "SparseDenseCwiseDiv",
+            (INDICES, whole, SHAPE, np.zeros(4, np.int32)),
+            error=InvalidArgumentError,
+            label="integers by zero",
+        ),
         OpCase("SparseTensorDenseAdd", (*SPARSE, b), oracle=lambda i, v, s, d: dense(i, v, s) + d),
         OpCase("SparseTensorDenseAdd", (*SPARSE, b[:2]), error=InvalidArgumentError, label="shapes differ"),
         OpCase(
