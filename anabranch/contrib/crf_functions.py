@@ -6,6 +6,7 @@ exponential of that. Sequences are padded: what stands beyond their lengths does
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -137,14 +138,16 @@ def crf_forward(
     return alphas
 
 
-def _at_ends(step: Any, inputs: TensorLike, state: TensorLike, sequence_lengths: TensorLike) -> Any:
+def _at_ends(
+    step: Callable[[Any, Any], Any], inputs: TensorLike, state: TensorLike, sequence_lengths: TensorLike
+) -> Any:
     """What a recurrence has come to at the end of each sequence."""
     inputs, state = tf.convert_to_tensor(inputs), tf.convert_to_tensor(state)
     later = tf.transpose(inputs, [1, 0, 2])
     numbers = tf.range(1, tf.shape(later)[0] + 1)
     lengths = tf.cast(sequence_lengths, tf.int32)
 
-    def go_on(before: tf.Tensor, at: Any) -> Any:
+    def go_on(before: tf.Tensor, at: tuple[tf.Tensor, tf.Tensor]) -> Any:
         number, scores = at
         return tf.where(number < lengths, step(before, scores), before)
 
@@ -194,7 +197,7 @@ def crf_decode(
     later = tf.transpose(scores[:, 1:], [1, 0, 2])
     own = tf.broadcast_to(tf.range(tf.shape(scores)[2]), tf.shape(scores[:, 0]))
 
-    def forward(before: Any, at: Any) -> Any:
+    def forward(before: tuple[tf.Tensor, tf.Tensor], at: tuple[tf.Tensor, tf.Tensor]) -> Any:
         """The best score that ends with each tag, and which tag comes before it."""
         best, _ = before
         number, here = at
