@@ -25,6 +25,7 @@ from anabranch.api import (
     metrics as metrics,
     nn as nn,
     python_io as python_io,
+    quantization as quantization,
     queue as queue,
     random as random,
     resource_loader as resource_loader,
@@ -201,6 +202,17 @@ from anabranch.frontend.arithmetic.math import (
     scalar_mul as scalar_mul,
     truediv as truediv,
     zeta as zeta,
+)
+from anabranch.frontend.arithmetic.quantization import (
+    dequantize as dequantize,
+    fake_quant_with_min_max_args as fake_quant_with_min_max_args,
+    fake_quant_with_min_max_args_gradient as fake_quant_with_min_max_args_gradient,
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_gradient as fake_quant_with_min_max_vars_gradient,
+    fake_quant_with_min_max_vars_per_channel as fake_quant_with_min_max_vars_per_channel,
+    fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,
+    quantize as quantize,
+    quantize_v2 as quantize_v2,
 )
 from anabranch.frontend.arithmetic.random import (
     multinomial as multinomial,

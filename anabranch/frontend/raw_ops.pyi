@@ -75,6 +75,16 @@ class _DeserializeSparse(NamedTuple):
     sparse_values: Tensor
     sparse_shape: Tensor
 
+class _FakeQuantWithMinMaxVarsGradient(NamedTuple):
+    backprops_wrt_input: Tensor
+    backprop_wrt_min: Tensor
+    backprop_wrt_max: Tensor
+
+class _FakeQuantWithMinMaxVarsPerChannelGradient(NamedTuple):
+    backprops_wrt_input: Tensor
+    backprop_wrt_min: Tensor
+    backprop_wrt_max: Tensor
+
 class _FixedUnigramCandidateSampler(NamedTuple):
     sampled_candidates: Tensor
     true_expected_count: Tensor
@@ -209,6 +219,11 @@ class _ParseSingleSequenceExample(NamedTuple):
 class _Qr(NamedTuple):
     q: Tensor
     r: Tensor
+
+class _QuantizeV2(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
 
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
@@ -952,6 +967,16 @@ def DepthwiseConv2dNativeBackpropInput(
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def Dequantize(
+    *,
+    input: TensorLike,
+    min_range: TensorLike,
+    max_range: TensorLike,
+    mode: str | bytes = "MIN_COMBINED",
+    narrow_range: bool = False,
+    dtype: DTypeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def DeserializeIterator(
     *, resource_handle: TensorLike, serialized: TensorLike, name: str | None = None
 ) -> Operation: ...
@@ -1202,6 +1227,63 @@ def FIFOQueueV2(
     name: str | None = None,
 ) -> Tensor: ...
 def FakeParam(*, dtype: DTypeLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
+def FakeQuantWithMinMaxArgs(
+    *,
+    inputs: TensorLike,
+    min: float = -6.0,
+    max: float = 6.0,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxArgsGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: float = -6.0,
+    max: float = 6.0,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVars(
+    *,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVarsGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> _FakeQuantWithMinMaxVarsGradient: ...
+def FakeQuantWithMinMaxVarsPerChannel(
+    *,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVarsPerChannelGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> _FakeQuantWithMinMaxVarsPerChannelGradient: ...
 def Fill(*, dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor: ...
 def FilterDataset(
     *,
@@ -2331,6 +2413,53 @@ def PyFuncStateless(
     *, input: Sequence[TensorLike], token: str | bytes, Tout: Sequence[DTypeLike], name: str | None = None
 ) -> list[Tensor]: ...
 def Qr(*, input: TensorLike, full_matrices: bool = False, name: str | None = None) -> _Qr: ...
+def QuantizeAndDequantize(
+    *,
+    input: TensorLike,
+    signed_input: bool = True,
+    num_bits: int = 8,
+    range_given: bool = False,
+    input_min: float = 0.0,
+    input_max: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeAndDequantizeV2(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    signed_input: bool = True,
+    num_bits: int = 8,
+    range_given: bool = False,
+    round_mode: str | bytes = "HALF_TO_EVEN",
+    narrow_range: bool = False,
+    axis: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeAndDequantizeV3(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    num_bits: TensorLike,
+    signed_input: bool = True,
+    range_given: bool = True,
+    narrow_range: bool = False,
+    axis: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeV2(
+    *,
+    input: TensorLike,
+    min_range: TensorLike,
+    max_range: TensorLike,
+    T: DTypeLike,
+    mode: str | bytes = "MIN_COMBINED",
+    round_mode: str | bytes = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False,
+    ensure_minimum_range: float = 0.01,
+    name: str | None = None,
+) -> _QuantizeV2: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Operation: ...
