@@ -421,7 +421,13 @@ from anabranch.frontend.control_flow.checks import (
     verify_tensor_all_finite as verify_tensor_all_finite,
 )
 from anabranch.frontend.control_flow.conditionals import case as case, cond as cond, switch_case as switch_case
+from anabranch.frontend.control_flow.defined_functions import (
+    grad_pass_through as grad_pass_through,
+    recompute_grad as recompute_grad,
+    vectorized_map as vectorized_map,
+)
 from anabranch.frontend.control_flow.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from anabranch.frontend.control_flow.functions import function as function
 from anabranch.frontend.control_flow.grouping import (
     group as group,
     initialize_all_tables as initialize_all_tables,
@@ -430,7 +436,11 @@ from anabranch.frontend.control_flow.grouping import (
     tuple as tuple,
 )
 from anabranch.frontend.control_flow.printing import Print as Print, print as print, timestamp as timestamp
-from anabranch.frontend.control_flow.script import numpy_function as numpy_function, py_func as py_func
+from anabranch.frontend.control_flow.script import (
+    numpy_function as numpy_function,
+    py_func as py_func,
+    py_function as py_function,
+)
 from anabranch.frontend.control_flow.tensor_array import TensorArray as TensorArray
 from anabranch.frontend.control_flow.while_loop import while_loop as while_loop
 from anabranch.frontend.framework import (

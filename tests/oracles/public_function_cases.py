@@ -97,3 +97,64 @@ def quantised_numbers(tf: Any) -> Any:
                 output, low, high = tf.quantization.quantize(x, least, most, dtype, mode)
                 fetched += [output, low, high, tf.quantization.dequantize(output, low, high, mode)]
     return fetched
+
+
+# ---------------------------------------------------------------------- functions
+@case
+def functions_of_tensors_and_python_values(tf: Any) -> Any:
+    outer = tf.constant([2.0, -1.0])
+
+    @tf.function(autograph=False)
+    def scaled(x: Any, power: int, factor: float = 2.0) -> Any:
+        result = tf.while_loop(lambda i, y: i < power, lambda i, y: (i + 1, y * x + outer), [0, tf.ones_like(x)])[1]
+        return {"loop": result * factor, "cond": tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2, lambda: x - outer)}
+
+    fetched = []
+    for x in (tf.constant([1.5, 2.0]), tf.constant([-3.0, 1.0])):
+        for power in (0, 3):
+            results = scaled(x, power, factor=0.5)
+            gradients = tf.gradients([results["loop"], results["cond"]], [x, outer])
+            fetched += [results["cond"], results["loop"], *gradients, *tf.gradients(gradients[0], x)]
+    return fetched
+
+
+@case
+def functions_that_call_functions(tf: Any) -> Any:
+    @tf.function(autograph=False)
+    def inner(x: Any) -> Any:
+        return tf.exp(x) * 2.0, tf.shape(x)[0]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.float32)])
+    def outer(x: Any) -> Any:
+        value, size = inner(x)
+        return tf.map_fn(lambda y: inner(tf.reshape(y, [1]))[0][0], value) + tf.cast(size, tf.float32)
+
+    x = tf.constant([0.1, 0.2, -0.4])
+    y = outer(x)
+    return [y, tf.gradients(y, x)[0], outer(tf.constant([1.0]))]
+
+
+@case
+def gradients_that_pass_through_or_are_computed_again(tf: Any) -> Any:
+    x, z = tf.constant([0.4, 1.6, -2.3]), tf.constant([1.0, 2.0, 3.0])
+    passed = tf.grad_pass_through(tf.round)(x * 2.0)
+    again = tf.recompute_grad(lambda x, z: tf.sin(x * z) * tf.exp(x))(x, z)
+    return [passed, tf.gradients(passed, x)[0], again, *tf.gradients(again * z, [x, z])]
+
+
+@case
+def rows_in_parallel(tf: Any) -> Any:
+    x, y = tf.constant(numbers(10, 4, 3)), tf.constant(numbers(11, 4, 3, 2))
+    product = tf.vectorized_map(lambda row: tf.reduce_sum(row * row), x)
+    pair = tf.vectorized_map(lambda rows: (tf.reduce_max(rows[0]), tf.tensordot(rows[0], rows[1], 1)), (x, y))
+    return [product, *pair, tf.gradients(pair[1], x)[0]]
+
+
+@case
+def python_functions_of_eager_values(tf: Any) -> Any:
+    x = tf.constant(numbers(12, 5))
+    doubled = tf.py_function(lambda x: x.numpy() * 2.0, [x], tf.float32)
+    pair = tf.py_function(
+        lambda x, s: (float(x.numpy().sum() > 0), s.numpy() + b"!"), [x, "abc"], [tf.float64, tf.string]
+    )
+    return [doubled, *pair]

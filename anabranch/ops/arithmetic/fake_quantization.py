@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
@@ -22,7 +23,9 @@ def _check_bits(num_bits: int) -> None:
         raise ValueError(f"num_bits must be between 2 and 16, inclusive, but is {num_bits}")
 
 
-def _nudged(least: Any, most: Any, num_bits: int, narrow_range: bool, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
+def _nudged(
+    least: TensorValue, most: TensorValue, num_bits: int, narrow_range: bool, xp: ArrayLibrary
+) -> tuple[Any, Any, Any]:
     """The range that represents zero exactly, and the distance of two neighbours in it: least, most, step.
 
     An empty range stands for no number: its step is 0, and everything becomes zero.
@@ -173,9 +176,9 @@ FakeQuantWithMinMaxVarsPerChannel, FakeQuantWithMinMaxVarsPerChannelGradient = _
 # ---------------------------------------------------------------------- quantised, and back
 def _there_and_back(
     x: Array,
-    least: Any,
-    most: Any,
-    num_bits: Any,
+    least: TensorValue,
+    most: TensorValue,
+    num_bits: TensorValue,
     signed_input: bool,
     narrow_range: bool,
     range_given: bool,

@@ -13,6 +13,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
@@ -31,7 +32,7 @@ def _limits(dtype: DType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _half_away(x: Any) -> Any:
+def _half_away(x: TensorValue) -> Any:
     return np.trunc(x + np.copysign(0.5, x))
 
 
