@@ -1,6 +1,7 @@
 from anabranch import compat as compat, contrib as contrib, estimator as estimator, feature_column as feature_column
 from anabranch.api import (
     app as app,
+    autograph as autograph,
     bitwise as bitwise,
     config as config,
     data as data,
@@ -36,6 +37,7 @@ from anabranch.api import (
     spectral as spectral,
     strings as strings,
     summary as summary,
+    sysconfig as sysconfig,
     test as test,
     train as train,
     version as version,
@@ -463,6 +465,11 @@ from anabranch.frontend.framework import (
     set_random_seed as set_random_seed,
 )
 from anabranch.frontend.images.geometry import random_crop as random_crop
+from anabranch.frontend.platform.logging import get_logger as get_logger
+from anabranch.frontend.platform.sysconfig import (
+    CXX11_ABI_FLAG as CXX11_ABI_FLAG,
+    MONOLITHIC_BUILD as MONOLITHIC_BUILD,
+)
 from anabranch.frontend.platform.version import (
     COMPILER_VERSION as COMPILER_VERSION,
     GIT_VERSION as GIT_VERSION,
