@@ -25,6 +25,7 @@ from anabranch.api import (
     math as math,
     metrics as metrics,
     nn as nn,
+    profiler as profiler,
     python_io as python_io,
     quantization as quantization,
     queue as queue,

@@ -50,6 +50,12 @@ class _CTCLoss(NamedTuple):
     loss: Tensor
     gradient: Tensor
 
+class _CombinedNonMaxSuppression(NamedTuple):
+    nmsed_boxes: Tensor
+    nmsed_scores: Tensor
+    nmsed_classes: Tensor
+    valid_detections: Tensor
+
 class _ComputeAccidentalHits(NamedTuple):
     indices: Tensor
     ids: Tensor
@@ -697,6 +703,18 @@ def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def CombinedNonMaxSuppression(
+    *,
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size_per_class: TensorLike,
+    max_total_size: TensorLike,
+    iou_threshold: TensorLike,
+    score_threshold: TensorLike,
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+    name: str | None = None,
+) -> _CombinedNonMaxSuppression: ...
 def Complex(*, real: TensorLike, imag: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComplexAbs(*, x: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComputeAccidentalHits(
@@ -839,6 +857,9 @@ def Cumprod(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor: ...
 def Cumsum(
+    *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor: ...
+def CumulativeLogsumexp(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1072,6 +1093,7 @@ def EncodeJpeg(
     xmp_metadata: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def EncodeJpegVariableQuality(*, images: TensorLike, quality: TensorLike, name: str | None = None) -> Tensor: ...
 def EncodePng(*, image: TensorLike, compression: int = -1, name: str | None = None) -> Tensor: ...
 def EnsureShape(*, input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
 def Enter(
@@ -2103,6 +2125,15 @@ def NonMaxSuppressionV5(
     pad_to_max_output_size: bool = False,
     name: str | None = None,
 ) -> _NonMaxSuppressionV5: ...
+def NonMaxSuppressionWithOverlaps(
+    *,
+    overlaps: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    overlap_threshold: TensorLike,
+    score_threshold: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def NotEqual(
     *, x: TensorLike, y: TensorLike, incompatible_shape_error: bool = True, name: str | None = None
 ) -> Tensor: ...

@@ -158,3 +158,98 @@ def python_functions_of_eager_values(tf: Any) -> Any:
         lambda x, s: (float(x.numpy().sum() > 0), s.numpy() + b"!"), [x, "abc"], [tf.float64, tf.string]
     )
     return [doubled, *pair]
+
+
+# ---------------------------------------------------------------------- what a graph comes to
+def counted(tf: Any, build: Callable[[], Any]) -> int:
+    """The floating-point operations of a graph."""
+    with tf.Graph().as_default() as graph:
+        build()
+        builder = tf.profiler.ProfileOptionBuilder
+        options = builder(builder.float_operation()).with_empty_output().build()
+        return int(tf.profiler.profile(graph, options=options).total_float_ops)
+
+
+@case
+def float_operations_of_graphs(tf: Any) -> Any:
+    def image() -> Any:
+        return tf.placeholder(tf.float32, [2, 8, 8, 3])
+
+    def pooled(pool: Any) -> Any:
+        x = image()
+        y = pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+        return tf.gradients(y, x)
+
+    def convolved() -> Any:
+        w = tf.placeholder(tf.float32, [3, 3, 3, 4])
+        y = tf.nn.bias_add(tf.nn.conv2d(image(), w, [1, 1, 1, 1], "SAME"), [1.0, 2.0, 3.0, 4.0])
+        return tf.nn.relu(y)
+
+    def elementwise() -> Any:
+        x, y = tf.placeholder(tf.float32, [4, 5]), tf.placeholder(tf.float32, [5])
+        both = [x + y, x - y, x * y, x / y, tf.pow(x, y), tf.maximum(x, y), tf.squared_difference(x, y), x < y]
+        return both, [tf.square(x), tf.rsqrt(x), -x, tf.log(x), tf.reciprocal(x), tf.nn.softmax(x), tf.exp(x)]
+
+    def reduced() -> Any:
+        x = tf.placeholder(tf.float32, [4, 5])
+        return tf.reduce_sum(x), tf.reduce_mean(x, 1), tf.argmax(x, 1), tf.nn.l2_loss(x), tf.add_n([x, x, x])
+
+    def products() -> Any:
+        x = tf.placeholder(tf.float32, [4, 5])
+        unknown = tf.placeholder(tf.float32, [None, 5])
+        return tf.matmul(x, x, transpose_b=True), tf.matmul(unknown, x, transpose_b=True)
+
+    builds = [convolved, elementwise, reduced, products]
+    counts = [counted(tf, build) for build in builds]
+    counts += [counted(tf, lambda pool=pool: pooled(pool)) for pool in (tf.nn.max_pool, tf.nn.avg_pool)]
+    return [tf.constant(count, tf.int64) for count in counts]
+
+
+@case
+def parameters_of_graphs(tf: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        with tf.variable_scope("layer"):
+            tf.get_variable("w", [3, 4])
+            tf.get_variable("b", [4])
+        tf.get_variable("fixed", [7], trainable=False)
+        builder = tf.profiler.ProfileOptionBuilder
+        options = builder(builder.trainable_variables_parameter()).with_empty_output().build()
+        root = tf.profiler.profile(graph, cmd="scope", options=options)
+    layer = root.children[0]
+    names = [root.name, layer.name, *sorted(child.name for child in layer.children)]
+    return [tf.constant([root.total_parameters, layer.total_parameters], tf.int64), tf.constant(names)]
+
+
+# ---------------------------------------------------------------------- images, and sums in logarithms
+@case
+def boxes_of_several_classes(tf: Any) -> Any:
+    draw = np.random.default_rng(13)
+    corners = draw.uniform(-0.1, 0.7, (2, 12, 3, 2)).astype(np.float32)
+    boxes = np.concatenate([corners, corners + draw.uniform(0.1, 0.5, corners.shape).astype(np.float32)], -1)
+    scores = draw.uniform(size=(2, 12, 3)).astype(np.float32)
+    fetched: list[Any] = []
+    for shared in (False, True):
+        for pad_per_class in (False, True):
+            for clip in (False, True):
+                fetched += tf.image.combined_non_max_suppression(
+                    boxes[:, :, :1] if shared else boxes, scores, 4, 15, 0.3, 0.2, pad_per_class, clip
+                )
+    fetched += tf.image.combined_non_max_suppression(boxes, scores, 2, 3)
+    overlaps = draw.uniform(size=(9, 9)).astype(np.float32)
+    ranked = draw.permutation(9).astype(np.float32)
+    for overlaps_allowed, least in ((0.5, float("-inf")), (0.2, 3.0), (0.9, 1.0)):
+        fetched.append(tf.image.non_max_suppression_overlaps(overlaps, ranked, 4, overlaps_allowed, least))
+    return fetched
+
+
+@case
+def sums_in_logarithms(tf: Any) -> Any:
+    fetched = []
+    for dtype in (np.float32, np.float64):
+        x = tf.constant(numbers(14, 3, 4, scale=30.0).astype(dtype))
+        for axis in (0, -1):
+            for exclusive in (False, True):
+                for reverse in (False, True):
+                    y = tf.math.cumulative_logsumexp(x, axis, exclusive, reverse)
+                    fetched += [y, tf.gradients(y, x, tf.constant(numbers(15, 3, 4).astype(dtype)))[0]]
+    return fetched

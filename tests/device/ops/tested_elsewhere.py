@@ -32,7 +32,9 @@ _BY_FILE = {
         OptionalGetValue IteratorGetNextAsOptional SerializeSparse SerializeManySparse DeserializeSparse
         DeserializeManySparse
     """,
+    "tests/device/frontend/test_jpeg_quality.py": "EncodeJpegVariableQuality",
     "tests/device/frontend/test_recorded_functions.py": """
+        CombinedNonMaxSuppression CumulativeLogsumexp NonMaxSuppressionWithOverlaps
         Dequantize FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
         QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeV2
