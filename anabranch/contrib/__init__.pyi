@@ -1,7 +1,9 @@
 from anabranch.contrib import (
+    crf as crf,
     data as data,
     feature_column as feature_column,
     framework as framework,
+    image as image,
     layers as layers,
     legacy_seq2seq as legacy_seq2seq,
     lookup as lookup,
@@ -13,6 +15,7 @@ from anabranch.contrib import (
     slim as slim,
     staging as staging,
     stateless as stateless,
+    summary as summary,
     training as training,
     util as util,
 )

@@ -995,6 +995,7 @@ def Dequantize(
     max_range: TensorLike,
     mode: str | bytes = "MIN_COMBINED",
     narrow_range: bool = False,
+    axis: int = -1,
     dtype: DTypeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
@@ -2488,6 +2489,7 @@ def QuantizeV2(
     mode: str | bytes = "MIN_COMBINED",
     round_mode: str | bytes = "HALF_AWAY_FROM_ZERO",
     narrow_range: bool = False,
+    axis: int = -1,
     ensure_minimum_range: float = 0.01,
     name: str | None = None,
 ) -> _QuantizeV2: ...

@@ -62,6 +62,10 @@ _ROUNDED_AS_ONE = {"Elu", "Erfinv", "Selu"}
 _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
 
 
+#: operations whose gradients are computed from their outputs, in other ways here and there
+_OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky"}
+
+
 class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
 
@@ -490,21 +494,32 @@ class Examination:
     def _numerically(
         self, here: Graph, ours: dict[str, Array], ref: str, step: int, gradients: tuple[Array, Array]
     ) -> str:
-        """Says of second-order gradients of loops, which TensorFlow's first control flow lacks, if ours are right."""
+        """Says of gradients that TensorFlow is known to lack something of, if ours are right."""
         node = self.nodes[producer(ref)]
-        if node["kind"] != "gradients" or self.program["control_flow_v2"]:
+        if node["kind"] != "gradients":
             return ""
-        kinds = {self.nodes[name]["kind"] for name in needed(self.program, set(node["ys"]))}
+        behind = [self.nodes[name] for name in needed(self.program, set(node["ys"]))]
+        kinds = {one["kind"] for one in behind}
+        made = self.nodes[producer(node["xs"][int(ref.rpartition(":")[2])])].get("op")
+        if "gradients" in kinds and made in _OF_THEIR_OUTPUTS:
+            return f"; order 2, with respect to {made}"
+        untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if any(one.get("op") == op for one in behind)]
+        if "gradients" in kinds and kinds & _LOOPS and not self.program["control_flow_v2"]:
+            lacking = "; order 2, first control flow, through a loop"
+        elif untold:
+            lacking = f"; through {untold[0]}"
+        else:
+            return ""
         x = node["xs"][int(ref.rpartition(":")[2])]
         value = self._value_of(x, ours, step)
-        if "gradients" not in kinds or not kinds & _LOOPS or value is None or x not in here.names:
+        if value is None or x not in here.names:
             return ""
         fed = {here.names[f"{name}:0"]: given for name, given in self.program["feeds"][step].items()}
         state = (r for r in ours if self.nodes[producer(r)]["kind"] in {"update", "variable"})
         fed |= {here.names[r]: encode_array(ours[r]) for r in state}
         if not is_nearer(here, node, fed, (x, value), gradients, self.random):
             return ""
-        return "; order 2, first control flow, through a loop, as numeric differences have it here"
+        return f"{lacking}, as numeric differences have it here"
 
     def _comparable(self, ref: str, value: Array, ours: dict[str, Array]) -> Array:
         """The value, or of eigenvectors what must be the same, given our eigenvalues; of messages what they say."""

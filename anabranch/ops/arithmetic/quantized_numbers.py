@@ -5,6 +5,7 @@ These tensors live on the host: no accelerator computes with their dtypes. In Nu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -49,16 +50,42 @@ QuantizeV2 = define_op(
     "QuantizeV2",
     "input: float, min_range: float, max_range: float -> output: T, output_min: float, output_max: float",
     f"T: {_TYPES}, {_MODE}, round_mode: {{'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}} = 'HALF_AWAY_FROM_ZERO', "
-    "narrow_range: bool = False, ensure_minimum_range: float = 0.01",
+    "narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01",
 )
 QuantizeV2.not_differentiable()
 
 
+def _ranges_shape(input: TensorShape, least: TensorShape, most: TensorShape, axis: int) -> TensorShape:
+    """That of the ranges: a scalar, or a vector with one for each index of an axis.
+
+    Raises:
+        ValueError: they have another.
+    """
+    if axis < -1:
+        raise ValueError(f"axis must be -1, for one range, or the number of a dimension, got {axis}")
+    wanted = shape_rules.SCALAR
+    if axis != -1:
+        wanted = input.with_rank_at_least(axis + 1)[axis : axis + 1] if input.ndims is not None else TensorShape([None])
+    return shape_rules.merged(wanted, least, most)
+
+
+def _along(axis: int, function: Callable[..., Any], x: Array, least: Array, most: Array) -> list[Any]:
+    """What a function of numbers and one range gives, for the range of each index of an axis."""
+    if axis == -1:
+        return list(function(x, float(least), float(most)))
+    parts = [
+        function(part, float(a), float(b)) for part, a, b in zip(np.moveaxis(x, axis, 0), least, most, strict=True)
+    ]
+    if not parts:
+        return [function(x, 0.0, 0.0)[0], least, most]
+    stacked = [np.stack(values) for values in zip(*parts, strict=True)]
+    return [np.moveaxis(stacked[0], 0, axis), *stacked[1:]]
+
+
 @QuantizeV2.shape
-def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape) -> list[TensorShape]:
-    shape_rules.with_rank(min_range, 0, "min_range")
-    shape_rules.with_rank(max_range, 0, "max_range")
-    return [input, shape_rules.SCALAR, shape_rules.SCALAR]
+def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axis: int) -> list[TensorShape]:
+    ranges = _ranges_shape(input, min_range, max_range, axis)
+    return [input, ranges, ranges]
 
 
 @QuantizeV2.host_kernel
@@ -71,26 +98,31 @@ def _(
     mode: bytes,
     round_mode: bytes,
     narrow_range: bool,
+    axis: int,
     ensure_minimum_range: float,
     ctx: OperationContext,
 ) -> Any:
-    least, most = _widened(float(min_range), float(max_range), ensure_minimum_range, ctx)
     if round_mode == b"HALF_TO_EVEN" and mode != b"SCALED":
         raise InvalidArgumentError(None, ctx.op, "Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED'")
     first, last = _limits(T)
-    x = input.astype(np.float64)
-    if mode == b"MIN_COMBINED":
-        half = (last - first + 1) / 2 if first < 0 else 0
-        steps = _half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
-    elif mode == b"MIN_FIRST":
-        per_unit = (last - first) / (most - least)
-        steps = _half_away(x * per_unit) - _half_away(np.float64(least * per_unit)) + first
-    else:
-        per_unit, least, most = _scaled_step(least, most, T, narrow_range)
-        steps = np.clip(x, least, most) * per_unit
-        steps = np.rint(steps) if round_mode == b"HALF_TO_EVEN" else _half_away(steps)
-    output = np.clip(steps, first, last).astype(_plain(T)).view(T.as_numpy_dtype)
-    return output, np.float32(least), np.float32(most)
+
+    def quantized(x: Array, least: float, most: float) -> Any:
+        least, most = _widened(least, most, ensure_minimum_range, ctx)
+        x = x.astype(np.float64)
+        if mode == b"MIN_COMBINED":
+            half = (last - first + 1) / 2 if first < 0 else 0
+            steps = _half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
+        elif mode == b"MIN_FIRST":
+            per_unit = (last - first) / (most - least)
+            steps = _half_away(x * per_unit) - _half_away(np.float64(least * per_unit)) + first
+        else:
+            per_unit, least, most = _scaled_step(least, most, T, narrow_range)
+            steps = np.clip(x, least, most) * per_unit
+            steps = np.rint(steps) if round_mode == b"HALF_TO_EVEN" else _half_away(steps)
+        output = np.clip(steps, first, last).astype(_plain(T)).view(T.as_numpy_dtype)
+        return output, np.float32(least), np.float32(most)
+
+    return _along(axis, quantized, input, min_range, max_range)
 
 
 def _widened(least: float, most: float, minimum: float, ctx: OperationContext) -> tuple[float, float]:
@@ -106,33 +138,43 @@ def _widened(least: float, most: float, minimum: float, ctx: OperationContext) -
 Dequantize = define_op(
     "Dequantize",
     "input: T, min_range: float, max_range: float -> output: dtype",
-    f"T: {_TYPES}, {_MODE}, narrow_range: bool = False, dtype: {{bfloat16, float}} = float32",
+    f"T: {_TYPES}, {_MODE}, narrow_range: bool = False, axis: int = -1, dtype: {{bfloat16, float}} = float32",
 )
 Dequantize.not_differentiable()
 
 
 @Dequantize.shape
-def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape) -> TensorShape:
-    shape_rules.with_rank(min_range, 0, "min_range")
-    shape_rules.with_rank(max_range, 0, "max_range")
+def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axis: int) -> TensorShape:
+    _ranges_shape(input, min_range, max_range, axis)
     return input
 
 
 @Dequantize.host_kernel
 def _(
-    input: Array, min_range: Array, max_range: Array, *, T: DType, mode: bytes, narrow_range: bool, dtype: DType
+    input: Array,
+    min_range: Array,
+    max_range: Array,
+    *,
+    T: DType,
+    mode: bytes,
+    narrow_range: bool,
+    axis: int,
+    dtype: DType,
 ) -> Any:
-    least, most = float(min_range), float(max_range)
     first, last = _limits(T)
-    steps = np.ascontiguousarray(input).view(_plain(T)).astype(np.float64)
-    if mode == b"MIN_COMBINED":
-        half = (last - first + 1) / 2 if first < 0 else 0
-        values = (steps + half) * ((most - least) / (last - first)) + least
-    elif mode == b"MIN_FIRST":
-        step = (most - least) / (last - first)
-        rounded = least if step == 0 else float(_half_away(np.float64(least / step))) * step
-        values = rounded + (steps - first) * step
-    else:
-        first += narrow_range and first < 0
-        values = steps * (max(least / first, most / last) if first < 0 else most / last)
-    return values.astype(dtype.as_numpy_dtype)
+
+    def dequantized(x: Array, least: float, most: float) -> Any:
+        steps = np.ascontiguousarray(x).view(_plain(T)).astype(np.float64)
+        if mode == b"MIN_COMBINED":
+            half = (last - first + 1) / 2 if first < 0 else 0
+            values = (steps + half) * ((most - least) / (last - first)) + least
+        elif mode == b"MIN_FIRST":
+            step = (most - least) / (last - first)
+            rounded = least if step == 0 else float(_half_away(np.float64(least / step))) * step
+            values = rounded + (steps - first) * step
+        else:
+            lowest = first + (narrow_range and first < 0)
+            values = steps * (max(least / lowest, most / last) if lowest < 0 else most / last)
+        return (values.astype(dtype.as_numpy_dtype),)
+
+    return _along(axis, dequantized, input, min_range, max_range)[0]

@@ -28,6 +28,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
@@ -330,7 +331,11 @@ class CompiledLoop:
             lambda number, values, variables: _leaves(self.step(number, values, variables, recorded)), return_shape=True
         )
         for _ in range(2 * len(values) + 1):  # a list may settle on a shape, and then on what it declares
-            program, types = trace(_FIRST, values, variables)
+            try:
+                program, types = trace(_FIRST, values, variables)
+            except InvalidArgumentError as error:
+                # a loop that makes no iteration is right all the same, and only the condition knows
+                raise self.ctx.needs_host(f"the body does not take these values: {error.message}") from error
             step = _Iteration(*types)
             merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
             if all(a is b for a, b in zip(values, merged, strict=True)):

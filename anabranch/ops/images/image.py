@@ -265,7 +265,8 @@ def suppress(
         shared = _overlaps(corners[best], corners)
         if sigma > 0:
             left = left * np.exp(-0.5 / sigma * shared * shared)
-        left = np.where(shared > overlap, -np.inf, left)
+        # what overlaps by NaN goes, as in TensorFlow
+        left = np.where(shared <= overlap, left, -np.inf)
         left[best] = -np.inf
     return np.array(chosen, np.int32), np.array(values, scores.dtype)
 

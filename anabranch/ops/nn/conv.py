@@ -56,11 +56,16 @@ def _forward_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, depthwise: boo
     if depthwise:
         known = depth if channels is None else channels
         out = None if known is None or out is None else known * out
-    return layout.shape(dims[0], out, _output_lengths([dims[a] for a in layout.spatial], kernel, attrs, layout))
+    lengths = _output_lengths([dims[a] for a in layout.spatial], kernel, attrs, layout, windows.output_length)
+    return layout.shape(dims[0], out, lengths)
 
 
 def _output_lengths(
-    lengths: Sequence[int | None], kernel: Sequence[int | None], attrs: Attrs, layout: Layout
+    lengths: Sequence[int | None],
+    kernel: Sequence[int | None],
+    attrs: Attrs,
+    layout: Layout,
+    counted: Callable[..., int | None],
 ) -> list[int | None]:
     per_axis = zip(
         lengths,
@@ -70,7 +75,7 @@ def _output_lengths(
         layout.pick_pairs(attrs.get("explicit_paddings", ())),
         strict=True,
     )
-    return [windows.output_length(n, k, s, attrs["padding"], d, p) for n, k, s, d, p in per_axis]
+    return [counted(n, k, s, attrs["padding"], d, p) for n, k, s, d, p in per_axis]
 
 
 def _check_attrs(attrs: Attrs, layout: Layout) -> None:
@@ -196,7 +201,7 @@ def _window(attrs: Attrs, shape: Sequence[int], size: Sequence[int], layout: Lay
         windows.pad_amounts(n, k, s, attrs["padding"], d, p)
         for n, k, s, d, p in zip(lengths, size, strides, dilations, explicit, strict=True)
     ]
-    outputs = [n or 0 for n in _output_lengths(lengths, size, attrs, layout)]
+    outputs = [n or 0 for n in _output_lengths(lengths, size, attrs, layout, windows.positions)]
     return Window(
         layout.spread(size, 1),
         layout.spread(strides, 1),

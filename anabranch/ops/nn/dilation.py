@@ -32,7 +32,7 @@ def _window(shape: Sequence[int], filter: Array, attrs: dict[str, Any]) -> Windo
         tuple(attrs["rates"]),
         tuple(windows.pad_amounts(n, k, s, padding, r) for n, k, s, r in per_axis),
         tuple(shape),
-        tuple(windows.output_length(n, k, s, padding, r) or 0 for n, k, s, r in per_axis),
+        tuple(windows.positions(n, k, s, padding, r) or 0 for n, k, s, r in per_axis),
     )
 
 
@@ -78,7 +78,7 @@ def _dilated_shape(
     windows.per_axis(rates, _NHWC, "rates")
     if None not in (dims[3], kernel[2]) and dims[3] != kernel[2]:
         raise ValueError(f"the filter is for {kernel[2]} channels, but the input has {dims[3]}")
-    lengths = [windows.output_length(dims[a], kernel[a - 1], strides[a], padding, rates[a]) for a in (1, 2)]
+    lengths = [windows.positions(dims[a], kernel[a - 1], strides[a], padding, rates[a]) for a in (1, 2)]
     return TensorShape([dims[0], *lengths, kernel[2] if dims[3] is None else dims[3]])
 
 

@@ -13,7 +13,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.nn.windows import output_length, pad_amounts
+from anabranch.ops.nn.windows import pad_amounts, positions
 
 ExtractImagePatches = define_op(
     "ExtractImagePatches",
@@ -29,7 +29,7 @@ def _(images: TensorShape, *, ksizes: list[int], strides: list[int], rates: list
         if len(sizes) != 4 or sizes[0] != 1 or sizes[3] != 1:
             raise ValueError(f"{name} must be [1, rows, columns, 1], got {sizes}")
     dims = shape_rules.with_rank(images, 4, "argument 'images'").dims_tuple or ()
-    rows, columns = (output_length(dims[a], ksizes[a], strides[a], padding, rates[a]) for a in (1, 2))
+    rows, columns = (positions(dims[a], ksizes[a], strides[a], padding, rates[a]) for a in (1, 2))
     return TensorShape([dims[0], rows, columns, None if dims[3] is None else dims[3] * ksizes[1] * ksizes[2]])
 
 
@@ -43,12 +43,13 @@ class _PatchGrid:
         self.counts = [1] * 4
         for a in (1, 2):
             self.pads[a] = pad_amounts(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a])
-            self.counts[a] = output_length(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a]) or 0
+            self.counts[a] = positions(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a]) or 0
 
     def bounds(self, axis: int, offset: int) -> tuple[int, int, int]:
         """Begin, end and stride along `axis` of what stands at `offset` in every patch."""
         stride = self.strides[axis]
-        return offset, offset + (self.counts[axis] - 1) * stride + 1, stride
+        count = self.counts[axis]
+        return offset, offset + (count - 1) * stride + 1 if count else offset, stride
 
 
 def _offsets(attrs: dict[str, Any]) -> list[tuple[int, int]]:
@@ -76,7 +77,7 @@ def _measured(op: Operation, grad: Tensor) -> tuple[Any, Any, Any]:
     missing = raw.Maximum(raw.Sub(raw.AddV2(steps, reach + 1), shape), 0)
     padded = int(attrs["padding"] == b"SAME")
     total = raw.Mul(missing, np.array([0, padded, padded, 0], np.int32))
-    return raw.FloorDiv(total, 2), total, raw.AddV2(steps, 1)
+    return raw.FloorDiv(total, 2), total, raw.Maximum(raw.AddV2(steps, 1), 0)
 
 
 @ExtractImagePatches.gradient

@@ -46,7 +46,7 @@ def pool_window(shape: Sequence[int], attrs: Attrs) -> Window:
     padding = attrs["padding"]
     per_axis = list(zip(shape, size, strides, pairs, strict=True))
     pads = tuple(windows.pad_amounts(n, k, s, padding, 1, p) for n, k, s, p in per_axis)
-    outputs = tuple(windows.output_length(n, k, s, padding, 1, p) or 0 for n, k, s, p in per_axis)
+    outputs = tuple(windows.positions(n, k, s, padding, 1, p) or 0 for n, k, s, p in per_axis)
     return Window(size, strides, (1,) * layout.rank, pads, tuple(shape), outputs)
 
 

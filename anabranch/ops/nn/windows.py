@@ -5,6 +5,7 @@ Attributes like `strides` and `ksize` list one number per axis of the data, in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -87,10 +88,33 @@ def output_length(
     dilation: int = 1,
     explicit: tuple[int, int] = (0, 0),
 ) -> int | None:
-    """How many positions a window takes along an axis; None where that is unknown.
+    """How many positions a window takes along an axis; None where that is unknown. What graphs are refused by.
 
     Raises:
         ValueError: the window is longer than the (padded) axis, or has no length.
+    """
+    if length is not None and window and padding != b"SAME":
+        reach, padded = (window - 1) * dilation + 1, length + sum(explicit)
+        if padded < reach:
+            raise ValueError(
+                f"Negative dimension size caused by subtracting {reach} (the window) from {padded} (the input); "
+                "use a smaller window or padding='SAME'"
+            )
+    return positions(length, window, stride, padding, dilation, explicit)
+
+
+def positions(
+    length: int | None,
+    window: int | None,
+    stride: int,
+    padding: bytes,
+    dilation: int = 1,
+    explicit: tuple[int, int] = (0, 0),
+) -> int | None:
+    """The same of an operation that runs: it takes a window that is longer than the axis by a stride at most.
+
+    Raises:
+        ValueError: the window is longer still, or has no length.
     """
     if window == 0:
         raise ValueError("a window (or filter) must not have zero elements, but its length is 0")
@@ -100,12 +124,14 @@ def output_length(
         return -(-length // stride)
     reach = ((window or 1) - 1) * dilation + 1
     padded = length + sum(explicit)
-    if padded < reach:
+    # cut off towards zero: a number between -1 and 0 is none, and not below it
+    count = math.trunc((padded - reach + stride) / stride)
+    if count < 0:
         raise ValueError(
-            f"Negative dimension size caused by subtracting {reach} (the window) from {padded} (the input); "
-            "use a smaller window or padding='SAME'"
+            f"Computed output size would be negative: {count} [input_size: {padded}, effective_filter_size: {reach}, "
+            f"stride: {stride}]; use a smaller window or padding='SAME'"
         )
-    return max(0, (padded - reach + stride) // stride)
+    return count
 
 
 def pad_amounts(

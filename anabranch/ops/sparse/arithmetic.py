@@ -209,7 +209,10 @@ def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callab
     def _(
         sp_indices: Array, sp_values: Array, sp_shape: Array, dense: Array, *, ctx: OperationContext, xp: ArrayLibrary
     ) -> Any:
-        return function(xp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx, xp))
+        elements = _at_elements(sp_indices, sp_shape, dense, ctx, xp)
+        if function is _divide and dense.dtype.kind in "iu":
+            ctx.check(xp.all(elements != 0), "integers cannot be divided by zero, which the dense tensor has there")
+        return function(xp.asarray(sp_values), elements)
 
     @op.gradient
     def _(op: Operation, grad: Tensor) -> Any:

@@ -39,9 +39,9 @@ def _(
     dense_inputs: list[TensorShape],
 ) -> Any:
     for parts in zip(indices, values, shapes, strict=True):
-        sparse_shapes(*parts)
+        shape_rules.late(sparse_shapes, *parts)
     for dense in dense_inputs:
-        shape_rules.with_rank(dense, 2, "argument 'dense_inputs'")
+        shape_rules.late(shape_rules.with_rank, dense, 2, "argument 'dense_inputs'")
     return TensorShape([None, 2]), TensorShape([None]), TensorShape([2])
 
 
@@ -52,12 +52,18 @@ def _(
     shapes: list[Array],
     dense_inputs: list[Array],
     *,
-    hashed_output: bool,
     num_buckets: int,
     hash_key: int,
     out_type: DType,
+    internal_type: DType,
     ctx: OperationContext,
 ) -> Any:
+    if internal_type is string and any(part.dtype != np.object_ for part in (*values, *dense_inputs)):
+        raise InvalidArgumentError(
+            None, ctx.op, "integers are crossed as they are: internal_type must be int64, and is string"
+        )
+    # by the type of the output, as TensorFlow's kernels do: `hashed_output` says nothing that they look at
+    hashed_output = out_type is not string
     batch = _batch_size(shapes, dense_inputs, ctx)
     columns = [
         *(_sparse_rows(index, value, batch) for index, value in zip(indices, values, strict=True)),

@@ -11,7 +11,8 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import Dimension, TensorShape
 from anabranch.graph.building import define_op
-from anabranch.ops.sparse.form import check_sparse, row_major
+from anabranch.ops import shape_rules
+from anabranch.ops.sparse.form import check_sparse, row_major, sparse_shapes
 
 _TYPES = "T: {int8, int16, int32, int64, uint8, uint16, string}"
 _ATTRS = f"set_operation: string, validate_indices: bool = True, {_TYPES}"
@@ -45,35 +46,50 @@ def _result_shapes(rank: int | Dimension | None) -> tuple[TensorShape, TensorSha
     return TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
 
 
+def _groups(set_shape: TensorShape) -> TensorShape:
+    """The shape of a tensor of sets without the dimension of their elements."""
+    if set_shape.ndims is not None and set_shape.ndims < 2:
+        raise ValueError(f"Shape must be at least rank 2 but is rank {set_shape.ndims}: sets are rows of a tensor")
+    return TensorShape(None) if set_shape.ndims is None else set_shape[:-1]
+
+
 @DenseToDenseSetOperation.shape
 def _(set1: TensorShape, set2: TensorShape) -> Any:
-    return _result_shapes(set1.ndims if set1.ndims is not None else set2.ndims)
+    groups = shape_rules.merged(_groups(set1), _groups(set2))
+    return _result_shapes(None if groups.ndims is None else groups.ndims + 1)
 
 
 @DenseToSparseSetOperation.shape
-def _(set1: TensorShape, *_: TensorShape) -> Any:
-    return _result_shapes(set1.ndims)
+def _(set1: TensorShape, indices: TensorShape, values: TensorShape, shape: TensorShape) -> Any:
+    groups, (_, rank) = _groups(set1), sparse_shapes(indices, values, shape)
+    if groups.ndims is not None:
+        rank = Dimension(groups.ndims + 1).merge_with(rank)
+    return _result_shapes(rank)
 
 
 @SparseToSparseSetOperation.shape
-def _(set1_indices: TensorShape, *_: TensorShape) -> Any:
-    return _result_shapes(set1_indices[1] if set1_indices.ndims is not None else None)
+def _(*parts: TensorShape) -> Any:
+    (_, first), (_, second) = sparse_shapes(*parts[:3]), sparse_shapes(*parts[3:])
+    for at, rank in enumerate((first, second)):
+        if rank.value is not None and rank.value < 2:
+            raise ValueError(f"Input {at}, expected rank >= 2, got {rank.value}: sets are rows of a tensor")
+    return _result_shapes(first.merge_with(second))
 
 
 @SetSize.shape
-def _(set_indices: TensorShape, *_: TensorShape) -> TensorShape:
-    rank = set_indices[1].value if set_indices.ndims is not None else None
-    return TensorShape(None if rank is None else [None] * (rank - 1))
+def _(set_indices: TensorShape, set_values: TensorShape, set_shape: TensorShape) -> TensorShape:
+    _, rank = shape_rules.late(sparse_shapes, set_indices, set_values, set_shape)
+    return TensorShape(None if rank.value is None else [None] * (rank.value - 1))
 
 
 def _of_dense(values: Array, ctx: OperationContext) -> Sets:
-    ctx.check(values.ndim > 0, "a scalar holds no set; the last dimension of a tensor does")
+    ctx.check(values.ndim > 1, f"Shape {list(values.shape)} has rank {values.ndim} < 2: sets are rows of a tensor")
     groups = values.shape[:-1]
     return groups, {index: set(values[index].tolist()) for index in np.ndindex(*groups) if values.shape[-1]}
 
 
 def _of_sparse(indices: Array, values: Array, shape: Array, validate: bool, ctx: OperationContext) -> Sets:
-    ctx.check(len(shape) > 0, "a sparse tensor without dimensions holds no sets")
+    ctx.check(len(shape) > 1, f"Invalid rank {len(shape)}: sets are rows of a sparse tensor")
     check_sparse(ctx, indices, shape)
     if validate:
         ctx.check(bool((row_major(indices) == np.arange(len(indices))).all()), "the indices of a set are out of order")

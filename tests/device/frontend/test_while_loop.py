@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.control_flow.script import py_func
@@ -269,3 +270,21 @@ def test_graphs_must_not_be_mixed() -> None:
             while_loop(lambda x: raw.Less(x, 1.0), lambda x: x, [x])
         with pytest.raises(ValueError, match=r"x:0 .* belongs neither to its body nor to an enclosing graph"):
             cond(raw.Less(y, 1.0), lambda: x, lambda: y)
+
+
+@pytest.mark.parametrize("with_list", [False, True])
+def test_what_a_loop_cannot_compute_is_refused_by_its_first_iteration(with_list: bool) -> None:
+    x, n = tf.placeholder(tf.float32, []), tf.placeholder(tf.int32, [])
+
+    def body(i: Any, y: Any, *lists: Any) -> Any:
+        return (i + 1, y + tf.raw_ops.Cumprod(x=x, axis=-1), *(each.write(i, y) for each in lists))
+
+    lists = [tf.TensorArray(tf.float32, n)] if with_list else []
+    result = tf.while_loop(lambda i, *_: i < n, body, [0, x, *lists])[1]
+    with tf.Session() as session:
+        for _ in range(3):  # the tiers of a step agree
+            assert session.run(result, {x: 2.0, n: 0}) == 2.0
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Expected scan axis"):
+                session.run(result, {x: 2.0, n: 1})
+            gradient = tf.gradients(result, x)[0]
+            assert session.run(gradient, {x: 2.0, n: 0}) == 1.0

@@ -296,6 +296,13 @@ PADDING = [
         label="same",
         oracle=lambda x: patches(np.pad(x, [(0, 0), (0, 1), (1, 1), (0, 0)]), (3, 3), (2, 2), (1, 1)),
     ),
+    OpCase(
+        "ExtractImagePatches",
+        (real(1, 4, 3, 2),),
+        {"ksizes": [1, 2, 4, 1], "strides": [1, 1, 2, 1], "rates": [1, 1, 1, 1], "padding": "VALID"},
+        label="longer by less than a stride",
+        oracle=lambda x: np.zeros((1, 3, 0, 16)),
+    ),
 ]
 
 

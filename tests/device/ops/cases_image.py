@@ -279,6 +279,12 @@ CASES = [
     OpCase("NonMaxSuppression", (STACK, SCORES, LIMIT), expected=np.array([3, 0, 5], np.int32)),
     OpCase(
         "NonMaxSuppression",
+        (np.array([[0, 0, 1, 1], [0, np.nan, 1, 1], [0, 5, 1, 6]], np.float32), SCORES[:3], LIMIT),
+        expected=np.array([0, 2], np.int32),
+        label="overlaps by NaN",
+    ),
+    OpCase(
+        "NonMaxSuppression",
         (STACK, SCORES, LIMIT),
         {"iou_threshold": 1.0},
         expected=np.array([3, 0, 1], np.int32),

@@ -156,6 +156,29 @@ PRODUCTS = [
         oracle=lambda x: np.einsum("bi,i,ij->ijb", *x, np.eye(3)),
         label="bi,i->iib",
     ),
+    OpCase(
+        "Einsum",
+        ([np.array([1.0, np.nan, np.inf])],),
+        {"equation": "i->ii"},
+        oracle=lambda x: np.diag(x[0]),
+        gradient=False,
+        label="beside a diagonal that is not finite",
+    ),
+    OpCase(
+        "Einsum",
+        ([real(2, 5, 3)],),
+        {"equation": "i...j->j...iij"},
+        oracle=lambda x: np.einsum("ikj,il,jm->jkilm", x[0], np.eye(2), np.eye(3)),
+        label="i...j->j...iij",
+    ),
+    OpCase(
+        "Einsum",
+        ([float32(A).astype(ml_dtypes.bfloat16), float32(B).astype(ml_dtypes.bfloat16)],),
+        {"equation": "ij,jk->ik"},
+        oracle=lambda x: x[0].astype(np.float32) @ x[1].astype(np.float32),
+        tolerance=2e-2,
+        label="bfloat16",
+    ),
     einsum("ab,bc,cd->ad", real(2, 3), real(3, 2), real(2, 4)),
 ]
 
@@ -386,6 +409,7 @@ def transform(op: str, function: Callable[..., Any], rank: int) -> list[OpCase]:
         OpCase(
             op, (x.astype(np.complex64),), oracle=lambda x: function(x, axes=axes), tolerance=1e-4, label="complex64"
         ),
+        OpCase(op, (x[:, :0],), oracle=lambda x: x, label="empty"),
     ]
 
 

@@ -245,6 +245,12 @@ def _elementwise() -> list[OpCase]:
             expected=np.array([3, -3, 4, 1], np.int32),
             label="int32",
         ),
+        OpCase(
+            "SparseDenseCwiseDiv",
+            (INDICES, whole, SHAPE, np.zeros(4, np.int32)),
+            error=InvalidArgumentError,
+            label="integers by zero",
+        ),
         OpCase("SparseTensorDenseAdd", (*SPARSE, b), oracle=lambda i, v, s, d: dense(i, v, s) + d),
         OpCase("SparseTensorDenseAdd", (*SPARSE, b[:2]), error=InvalidArgumentError, label="shapes differ"),
         OpCase(
@@ -351,6 +357,13 @@ def _sets() -> list[OpCase]:
         OpCase(dense, (a, b), {"set_operation": "b-a"}, expected=b_minus_a, label="the other way"),
         OpCase(dense, words, {"set_operation": "union"}, expected=both, label="strings"),
         OpCase(dense, (a, b[:1]), {"set_operation": "union"}, error=InvalidArgumentError, label="other groups"),
+        OpCase(dense, (a[0], b[0]), {"set_operation": "union"}, error=InvalidArgumentError, label="vectors"),
+        OpCase(
+            "SetSize",
+            (np.array([[0], [1]]), np.array([7, 5]), np.array([2])),
+            error=InvalidArgumentError,
+            label="a sparse vector",
+        ),
         OpCase(dense, (a, b), {"set_operation": "sum"}, error=InvalidArgumentError, label="no such operation"),
         OpCase(sparse, (a, *sparse_b), {"set_operation": "intersection"}, expected=common),
         OpCase(sparse, (a, *swapped), {"set_operation": "union"}, error=InvalidArgumentError, label="order"),
@@ -378,7 +391,8 @@ def _crosses() -> list[OpCase]:
     dense_words = np.array([[b"x", b"y"], [b"z", b""]], np.object_)
     given = (list(places), [words, np.array([3, -4, 5])], [np.array([2, 2])] * 2, [dense_words])
     hashed = {"hashed_output": True, "hash_key": 0xDECAFCAFFE, "out_type": "int64", "internal_type": "int64"}
-    joined = {**hashed, "hashed_output": False, "out_type": "string", "internal_type": "string", "num_buckets": 0}
+    joined = {**hashed, "out_type": "string", "num_buckets": 0}
+    of_strings = {**joined, "internal_type": "string"}
     at, shape = np.array([(row, i) for row in range(2) for i in range(4)]), np.array([2, 4])
     fingerprints = [
         *(8321422957646178926, 7327361521195565352, 8250855295844151589, 5419836943176075305),
@@ -397,6 +411,15 @@ def _crosses() -> list[OpCase]:
             label="10 buckets",
         ),
         OpCase("SparseCross", given, joined, expected=(at, np.array(texts, np.object_), shape), label="strings"),
+        # whatever `hashed_output` says, the type of the output decides
+        OpCase(
+            "SparseCross",
+            ([], [], [], [dense_words]),
+            {**of_strings, "hashed_output": False},
+            expected=(at[[0, 1, 4, 5]], dense_words.reshape(-1), np.array([2, 2])),
+            label="strings only",
+        ),
+        OpCase("SparseCross", given, of_strings, error=InvalidArgumentError, label="integers as strings"),
         OpCase("SparseCross", uneven, {**hashed, "num_buckets": 5}, error=InvalidArgumentError, label="rows differ"),
     ]
 

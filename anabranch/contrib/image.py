@@ -1,0 +1,7 @@
+"""`tf.contrib.image`: projective transforms of images."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)
