@@ -253,3 +253,56 @@ def sums_in_logarithms(tf: Any) -> Any:
                     y = tf.math.cumulative_logsumexp(x, axis, exclusive, reverse)
                     fetched += [y, tf.gradients(y, x, tf.constant(numbers(15, 3, 4).astype(dtype)))[0]]
     return fetched
+
+
+# ---------------------------------------------------------------------- linear operators
+def uses_of(tf: Any, operator: Any, columns: int, solvable: bool = True) -> list[Any]:
+    """What an operator is asked for."""
+    x = tf.constant(numbers(20, *[2] * (operator.shape.ndims - 2), columns, 3))
+    fetched = [operator.to_dense(), operator.shape_tensor(), operator.matmul(x), operator.matvec(x[..., 0])]
+    fetched += [
+        operator.diag_part(),
+        operator.trace(),
+        operator.H.to_dense(),
+        operator.add_to_tensor(operator.to_dense()),
+    ]
+    if solvable:
+        fetched += [operator.solve(x), operator.solvevec(x[..., 1], adjoint=True), operator.determinant()]
+        fetched += [operator.log_abs_determinant(), operator.solve(x, adjoint=True), operator.matmul(x, adjoint=True)]
+        fetched += [operator.inverse().matmul(x), operator.inverse().log_abs_determinant()]
+    return fetched
+
+
+@case
+def linear_operators(tf: Any) -> Any:
+    dense = tf.constant(numbers(21, 2, 3, 3) + 4 * np.eye(3, dtype=np.float32))
+    linalg = tf.linalg
+    full = linalg.LinearOperatorFullMatrix(dense)
+    lower = linalg.LinearOperatorLowerTriangular(dense)
+    diagonal = linalg.LinearOperatorDiag(dense[..., 0] + 3.0)
+    scaled = linalg.LinearOperatorScaledIdentity(3, tf.constant([2.0, -1.5]))
+    identity = linalg.LinearOperatorIdentity(3, batch_shape=[2])
+    house = linalg.LinearOperatorHouseholder(dense[..., 1])
+    toeplitz = linalg.LinearOperatorToeplitz([5.0, 2.0, 3.0], [5.0, -2.0, -4.0])
+    update = linalg.LinearOperatorLowRankUpdate(
+        diagonal, tf.constant(numbers(22, 2, 3, 1)), tf.constant([[0.5], [0.2]])
+    )
+    fetched = []
+    for operator in (full, lower, diagonal, scaled, identity, house, toeplitz, update):
+        fetched += uses_of(tf, operator, 3)
+    fetched += uses_of(tf, linalg.LinearOperatorComposition([lower, full, diagonal]), 3)
+    fetched += uses_of(tf, linalg.LinearOperatorKronecker([lower, diagonal]), 9)
+    fetched += uses_of(tf, linalg.LinearOperatorBlockDiag([lower, scaled]), 6)
+    fetched += uses_of(tf, linalg.LinearOperatorZeros(3, 2, [2], is_square=False, is_self_adjoint=False), 2, False)
+    return fetched
+
+
+@case
+def gradients_through_linear_operators(tf: Any) -> Any:
+    tril, x = tf.constant(numbers(23, 3, 3) + 3 * np.eye(3, dtype=np.float32)), tf.constant(numbers(24, 3, 2))
+    lower = tf.linalg.LinearOperatorLowerTriangular(tril)
+    y = lower.solve(x) * lower.log_abs_determinant()
+    covariance = tf.linalg.LinearOperatorFullMatrix(
+        lower.matmul(lower.to_dense(), adjoint_arg=True), is_self_adjoint=True, is_positive_definite=True
+    )
+    return [*tf.gradients(y, [tril, x]), covariance.cholesky().to_dense(), covariance.solve(x)]
