@@ -104,6 +104,7 @@ from anabranch.train.optimizers.gradient_descent import (
 )
 from anabranch.train.optimizers.momentum import MomentumOptimizer as MomentumOptimizer
 from anabranch.train.optimizers.rmsprop import RMSPropOptimizer as RMSPropOptimizer
+from anabranch.train.preemption import PreemptionHook as PreemptionHook
 from anabranch.train.progress import ProgressDisplay as ProgressDisplay, ProgressHook as ProgressHook
 from anabranch.train.queue_runner import (
     QueueRunner as QueueRunner,
