@@ -89,6 +89,7 @@ from anabranch.train.monitored_session import (
     WorkerSessionCreator as WorkerSessionCreator,
 )
 from anabranch.train.moving_averages import ExponentialMovingAverage as ExponentialMovingAverage
+from anabranch.train.object_checkpoints import Checkpoint as Checkpoint, CheckpointManager as CheckpointManager
 from anabranch.train.optimizer import Optimizer as Optimizer
 from anabranch.train.optimizers.adadelta import AdadeltaOptimizer as AdadeltaOptimizer
 from anabranch.train.optimizers.adagrad import (
