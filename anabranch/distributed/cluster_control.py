@@ -5,11 +5,12 @@ Who may enter the folder (mode 0700) may ask. A request is an object with "do", 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +23,8 @@ _MAX_REQUEST: Final = 1 << 16
 _TALK_WITHIN: Final = 5.0
 #: of the path of a socket, the zero at its end included (Linux; others take four less)
 _MAX_PATH: Final = 104
+#: where Linux has a process's open files
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class ControlSocket:
@@ -32,20 +35,17 @@ class ControlSocket:
         answer: does what is asked, and says what the asker is told. An `OpError` is told as an error.
 
     Raises:
-        InvalidArgumentError: the path is too long for a socket.
+        InvalidArgumentError: the path is too long for a socket, on a system without /proc/self/fd.
     """
 
     def __init__(self, path: Path, answer: Callable[[Request], Mapping[str, Any]]) -> None:
-        if len(os.fsencode(path)) >= _MAX_PATH:
-            raise InvalidArgumentError(
-                None, None, f"{path} is too long for a socket; let XDG_RUNTIME_DIR name a shorter folder"
-            )
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.bind(os.fspath(path))
+            with _address(path) as address:
+                self._socket.bind(address)
             self._socket.listen()
-        except OSError:
+        except (OSError, OpError):
             self._socket.close()
             raise
         self._is_closing = False
@@ -90,6 +90,28 @@ class ControlSocket:
             return {"error": f"the request cannot be read: {error}"}
 
 
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The address of the socket at `path`; where the path is too long for one, by way of its folder's descriptor.
+
+    Raises:
+        InvalidArgumentError: the path is too long, and the system has no /proc/self/fd.
+        OSError: there is no such folder.
+    """
+    if len(os.fsencode(path)) < _MAX_PATH:
+        yield os.fspath(path)
+        return
+    if not _DESCRIPTORS.is_dir():
+        raise InvalidArgumentError(
+            None, None, f"{path} is too long for a socket; let XDG_RUNTIME_DIR name a shorter folder"
+        )
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield os.fspath(_DESCRIPTORS / str(folder) / path.name)
+    finally:
+        os.close(folder)
+
+
 def ask(path: Path, request: Request, timeout: float) -> Any:
     """Asks a supervisor; returns what it says.
 
@@ -100,7 +122,8 @@ def ask(path: Path, request: Request, timeout: float) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         try:
-            connection.connect(os.fspath(path))
+            with _address(path) as address:
+                connection.connect(address)
             connection.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(_line(connection) or b"null")
         except (OSError, ValueError) as error:
