@@ -8,7 +8,6 @@ or the bits of float32; and what only moves, compares or selects values loses no
 from __future__ import annotations
 
 import enum
-import functools
 from typing import Final
 
 from anabranch.core.op_def import OpDef
@@ -56,17 +55,16 @@ _INDIFFERENT: Final = (
 )
 
 
-@functools.cache
-def _categories() -> dict[str, HalfPrecision]:
-    listed = {
-        HalfPrecision.PROFITS: _PROFITS,
-        HalfPrecision.STANDS: _STANDS,
-        HalfPrecision.NEEDS_FLOAT32: _NEEDS_FLOAT32,
-        HalfPrecision.INDIFFERENT: _INDIFFERENT,
-    }
-    return {name: category for category, names in listed.items() for name in names}
+#: each category's types
+TYPES_BY_CATEGORY: Final[dict[HalfPrecision, tuple[str, ...]]] = {
+    HalfPrecision.PROFITS: _PROFITS,
+    HalfPrecision.STANDS: _STANDS,
+    HalfPrecision.NEEDS_FLOAT32: _NEEDS_FLOAT32,
+    HalfPrecision.INDIFFERENT: _INDIFFERENT,
+}
+_CATEGORIES: Final = {name: category for category, names in TYPES_BY_CATEGORY.items() for name in names}
 
 
 def half_precision_of(op_def: OpDef) -> HalfPrecision:
     """What half precision means for operations of a type."""
-    return _categories().get(op_def.name, HalfPrecision.UNKNOWN)
+    return _CATEGORIES.get(op_def.name, HalfPrecision.UNKNOWN)

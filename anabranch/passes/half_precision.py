@@ -9,11 +9,11 @@ Each operation on float32 has a category (`ops.half_precision`). Four rules choo
    through nothing but what stands it or is indifferent.
 4. What is indifferent is converted where a neighbour is, so that a cast stands where fewer values pass.
 
-Between converted operations and others stand casts, one for each tensor and direction, in front of the first that takes
-it; constants are converted here. Variables, feeds and fetches keep their dtype: weights are float32, and a product reads
-a cast of them. An operation keeps its place, edges and name, so that the order of effects is what it was, and a cast is
-alive where, and as often as, what it casts is: loops and conditionals of primitive operations need no rule of their own.
-The bodies of functional ones, and all that is not listed, stay as they are.
+Between converted operations and others stand casts, one for each tensor and direction, in front of the first that
+takes it; constants are converted here. Variables, feeds and fetches keep their dtype: weights are float32, and a
+product reads a cast of them. An operation keeps its place, edges and name, so that the order of effects is what it was,
+and a cast is alive where, and as often as, what it casts is: loops and conditionals of primitive operations need no
+rule of their own. The bodies of functional ones, and all that is not listed, stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from anabranch.ops.half_precision import HalfPrecision, half_precision_of
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
-
 
 #: the attribute that says in which dtype an operation computes
 _TYPE: Final = "T"
@@ -141,13 +140,12 @@ class _Colours:
 
     def _why(self, op: StepNode) -> str:
         category = self._category[op]
+        meaning: str = category.value
         if category in (HalfPrecision.PROFITS, HalfPrecision.NEEDS_FLOAT32, HalfPrecision.UNKNOWN):
-            return category.value
+            return meaning
         if op in self.converted:
-            return f"{category.value}, beside what is converted"
-        return f"{category.value}, " + (
-            "after what needs float32" if op in self._kept else "not between what is converted"
-        )
+            return f"{meaning}, beside what is converted"
+        return f"{meaning}, {'after what needs float32' if op in self._kept else 'not between what is converted'}"
 
 
 class _Converting:

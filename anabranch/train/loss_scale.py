@@ -67,7 +67,7 @@ class LossScale(abc.ABC):
         """The variables in which the scale keeps its state."""
         return list(self._weights.values())
 
-    def _add_weight(self, name: str, initial_value: TensorLike, dtype: DTypeLike = None) -> Variable:
+    def _add_weight(self, name: str, initial_value: TensorLike, dtype: DTypeLike | None = None) -> Variable:
         """Adds a variable for the scale's state.
 
         Raises:

@@ -96,9 +96,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         name = name or self.get_name()
         pairs = list(grads_and_vars)
         update, finite = self._loss_scale.update([grad for grad, _ in pairs])
-        applied = cond(
-            finite, lambda: self._optimizer.apply_gradients(pairs, global_step, f"{name}-wrapped"), lambda: no_op()
-        )
+        applied = cond(finite, lambda: self._optimizer.apply_gradients(pairs, global_step, f"{name}-wrapped"), no_op)
         return group(applied, update, name=name)
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
@@ -115,7 +113,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
 
 
 def enable_mixed_precision_graph_rewrite(
-    opt: Optimizer, loss_scale: LossScaleLike = "dynamic", dtype: DTypeLike = None
+    opt: Optimizer, loss_scale: LossScaleLike = "dynamic", dtype: DTypeLike | None = None
 ) -> MixedPrecisionLossScaleOptimizer:
     """Lets sessions made from now on compute in half precision what profits and stands it, and scales the loss.
 
