@@ -59,6 +59,7 @@ from anabranch.core import nest as nest
 from anabranch.core.device import DeviceSpec as DeviceSpec
 from anabranch.core.devices import register_device as register_device
 from anabranch.core.dtypes import (
+    QUANTIZED_DTYPES as QUANTIZED_DTYPES,
     DType as DType,
     as_dtype as as_dtype,
     bfloat16 as bfloat16,
@@ -519,6 +520,11 @@ from anabranch.frontend.sparse.form import (
     sparse_to_dense as sparse_to_dense,
     sparse_to_indicator as sparse_to_indicator,
     sparse_transpose as sparse_transpose,
+)
+from anabranch.frontend.sparse.serialization import (
+    deserialize_many_sparse as deserialize_many_sparse,
+    serialize_many_sparse as serialize_many_sparse,
+    serialize_sparse as serialize_sparse,
 )
 from anabranch.frontend.specs import TensorSpec as TensorSpec
 from anabranch.frontend.storage.encodings import (

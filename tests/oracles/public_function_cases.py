@@ -306,3 +306,16 @@ def gradients_through_linear_operators(tf: Any) -> Any:
         lower.matmul(lower.to_dense(), adjoint_arg=True), is_self_adjoint=True, is_positive_definite=True
     )
     return [*tf.gradients(y, [tril, x]), covariance.cholesky().to_dense(), covariance.solve(x)]
+
+
+# ---------------------------------------------------------------------- sparse tensors as strings
+@case
+def sparse_tensors_as_strings(tf: Any) -> Any:
+    sparse = tf.SparseTensor([[0, 1], [1, 0], [3, 2]], tf.constant([1.5, -2.0, 7.0]), [4, 3])
+    words = tf.SparseTensor([[0, 0, 1], [1, 2, 0]], ["é", "b"], [2, 3, 2])
+    fetched: list[Any] = [tf.serialize_sparse(sparse), tf.shape(tf.io.serialize_many_sparse(words))]
+    again = tf.deserialize_many_sparse(tf.serialize_many_sparse(sparse), tf.float32, rank=1)
+    stacked = tf.stack([tf.serialize_sparse(words), tf.io.serialize_sparse(words)])
+    for result in (again, tf.io.deserialize_many_sparse(stacked, tf.string)):
+        fetched += [result.indices, result.values, result.dense_shape]
+    return fetched
