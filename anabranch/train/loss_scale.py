@@ -224,9 +224,8 @@ def _assigning(variable: Variable, value: Tensor) -> Callable[[], Operation]:
     return lambda: _as_operation(variable.assign(value))
 
 
-def _as_operation(value: Any) -> Operation:
-    operation: Operation = value if isinstance(value, Operation) else value.op
-    return operation
+def _as_operation(value: Tensor | Operation) -> Operation:
+    return value if isinstance(value, Operation) else value.op
 
 
 def _all_finite(grads: list[Any]) -> Tensor:

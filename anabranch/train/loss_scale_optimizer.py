@@ -15,7 +15,7 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.runtime.process_settings import process_settings
 from anabranch.train.loss_scale import DynamicLossScale, LossScaleLike, loss_scale_of
@@ -165,13 +165,17 @@ def disable_mixed_precision_graph_rewrite() -> None:
     process_settings.set_half_precision(False)
 
 
-def _cast(value: Any, dtype: Any) -> Any:
-    return value if value.dtype.base_dtype is dtype.base_dtype else raw.Cast(value, DstT=dtype.base_dtype)
+def _cast(value: Tensor, dtype: dtypes.DType) -> Tensor:
+    if value.dtype.base_dtype is dtype.base_dtype:
+        return value
+    cast: Tensor = raw.Cast(value, DstT=dtype.base_dtype)
+    return cast
 
 
-def _scaled(grad: Any, factor: Any) -> Any:
+def _scaled(grad: Tensor | IndexedSlices | None, factor: Tensor) -> Tensor | IndexedSlices | None:
     if grad is None:
         return None
     if isinstance(grad, IndexedSlices):
         return IndexedSlices(raw.Mul(grad.values, _cast(factor, grad.values.dtype)), grad.indices, grad.dense_shape)
-    return raw.Mul(grad, _cast(factor, grad.dtype))
+    product: Tensor = raw.Mul(grad, _cast(factor, grad.dtype))
+    return product
