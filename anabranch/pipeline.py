@@ -21,6 +21,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
+from anabranch.passes.half_precision import HalfRequest, TypeChoice, convert_to_half
 from anabranch.passes.lower_control_flow import lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
@@ -55,6 +56,8 @@ class Plan:
         partitions: what the tasks run, and all that they are told.
         placement: the report of the placer; None where the plan was made without one.
         receives: which Recvs are delayed, until when; None where nothing is received.
+        half: what is asked about half precision; None: nothing.
+        types: in which dtype each operation on float32 computes, and why; empty where half precision is not asked for.
     """
 
     grouping: Grouping
@@ -63,6 +66,8 @@ class Plan:
     stages: list[StageReport] = field(default_factory=list)
     placement: Placement | None = None
     receives: ReceiveReport | None = None
+    half: HalfRequest | None = None
+    types: list[TypeChoice] = field(default_factory=list)
 
     @property
     def items(self) -> list[PlanItem]:
@@ -91,16 +96,18 @@ def plan_step(
     targets: Sequence[Operation],
     feeds: Sequence[Tensor],
     placer: Placer | None = None,
+    half: HalfRequest | None = None,
 ) -> Plan:
     """Compiles a kind of step down to islands and host calls of tasks.
 
     Args:
         placer: chooses the devices; None: everything runs on the default device.
+        half: whether what profits computes in half precision; None: nobody asked.
 
     Raises:
         InvalidArgumentError: what is needed contains a cycle, or cannot be placed.
     """
-    return _plan(lambda: prune(fetches, targets, feeds), placer)
+    return _plan(lambda: prune(fetches, targets, feeds), placer, half)
 
 
 def plan_function(function: StepFunction, known: Mapping[int, Any], placer: Placer | None = None) -> Plan:
@@ -116,7 +123,7 @@ def plan_function(function: StepFunction, known: Mapping[int, Any], placer: Plac
     return _plan(lambda: step_of_function(function, known), placer)
 
 
-def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
+def _plan(begin: Callable[[], StepGraph], placer: Placer | None, half: HalfRequest | None = None) -> Plan:
     stages: list[StageReport] = []
 
     def noted(name: str, count: int, start: float) -> None:
@@ -138,6 +145,14 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
         # what was folded is never placed, but asking for a device that does not exist is an error all the same
         placer.check_exists(op for op in needed if op.name not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
+    types: list[TypeChoice] = []
+    if half is not None and half.dtype is not None:
+        # after equal reads of a variable were merged, so that it is cast once; before devices are chosen, so that what
+        # travels between them is what is computed with
+        start = time.perf_counter()
+        step, types = convert_to_half(step, half.dtype)
+        verify(step, "half")
+        noted("half", len(step.operations), start)
     # copies of bodies may hold further conditionals and loops, and constants of their own to fold
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
@@ -167,7 +182,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     partitions = cut(step, grouping, HOST_DEVICE if placer is None else placer.default_device)
     verify_partitions(partitions, step, "cut")
     noted("cut", len(partitions), start)
-    return _announced(Plan(grouping, step, partitions, stages, placement, receives))
+    return _announced(Plan(grouping, step, partitions, stages, placement, receives, half, types))
 
 
 def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:

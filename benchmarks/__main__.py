@@ -122,6 +122,12 @@ def alexnet(console: Console, rounds: int) -> None:
     print_table("AlexNet", measure("alexnet", systems, rounds, console), systems, "s", 1, console)
 
 
+def half(console: Console, rounds: int) -> None:
+    """Float32 beside half precision: a product of matrices, a training step of a small network."""
+    systems = ("anabranch", "torch")
+    print_table("half precision", measure("half", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 def cluster(console: Console, rounds: int) -> None:
     """Null steps on parameter servers in processes of their own: a scalar, 100 MB, 32 rows of a table."""
     systems = ("anabranch", "tensorflow")
@@ -146,6 +152,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "kernels": kernels,
     "convolutions": convolutions,
     "alexnet": alexnet,
+    "half": half,
     "cluster": cluster,
 }
 

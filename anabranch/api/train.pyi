@@ -1,4 +1,4 @@
-from anabranch.api import train_queue_runner, train_replicas
+from anabranch.api import train_experimental, train_queue_runner, train_replicas
 from anabranch.distributed.cluster_spec import ClusterSpec as ClusterSpec
 from anabranch.distributed.server import Server as Server
 from anabranch.frontend.storage.graph_io import write_graph as write_graph
@@ -144,5 +144,6 @@ from anabranch.train.training_util import (
 )
 from anabranch.train.warm_start import VocabInfo as VocabInfo, warm_start as warm_start
 
+experimental = train_experimental
 queue_runner = train_queue_runner
 replicas = train_replicas

@@ -38,6 +38,7 @@ from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
+from anabranch.runtime.half_precision import half_request
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
@@ -111,6 +112,7 @@ class ClusterMaster:
             for d in said.device
         ]
         self.placer = placer_for(config, self._policy, devices)
+        self._half = half_request(config, self.placer.devices)
         self._last_number = 0
         self._lock = threading.Lock()
         #: in the order in which they began
@@ -146,7 +148,7 @@ class ClusterMaster:
         Raises:
             OpError: the graph cannot be run or not placed, or a task refuses its partition or does not answer.
         """
-        plan = plan_step(fetches, targets, feeds, self.placer)
+        plan = plan_step(fetches, targets, feeds, self.placer, self._half)
         step = ClusterStep(self, plan)
         step.register()
         return step

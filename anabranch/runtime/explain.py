@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.core.consoles import table_console
 from anabranch.core.devices import LOCAL_TASK
 from anabranch.core.kernels import KernelCandidate
+from anabranch.passes.half_precision import HalfRequest, TypeChoice
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
 from anabranch.xla.executable import CompileEvent, DirectEvent, compile_log
@@ -75,6 +76,10 @@ class Explainer:
                 self.console.print(_stages_table(plan))
             if self.placement and plan.placement is not None:
                 self._print_placement(plan, plan.placement)
+            if plan.half is not None:
+                self.console.print(f"[bold]half precision[/bold] {_plain(_half_line(plan.half))}", highlight=False)
+                if plan.types:
+                    self.console.print(_types_table(plan.types))
             self.console.print(_items_table(plan.items))
 
     def _print_placement(self, plan: Plan, placement: Placement) -> None:
@@ -235,6 +240,21 @@ def _receives_table(receives: ReceiveReport) -> Any:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
+
+
+def _half_line(half: HalfRequest) -> str:
+    return f"{'none' if half.dtype is None else half.dtype.name}: {half.why}"
+
+
+def _types_table(types: list[TypeChoice]) -> Any:
+    """What runs in which dtype; equal types of operations with equal reasons share a row."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for one in types:
+        rows.setdefault((one.op_type, one.dtype.name, one.why), []).append(one.name)
+    table = _table("Half precision: what computes in which dtype", "type", "dtype", "why", "#operations", "which")
+    for (op_type, dtype, why), names in rows.items():
+        table.add_row(op_type, dtype, why, str(len(names)), _listed(names))
+    return table
 
 
 def _where(how: str, item: PlanItem) -> str:

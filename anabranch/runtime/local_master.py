@@ -17,6 +17,7 @@ from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime import explain
 from anabranch.runtime.devices import DeviceAttributes, attributes_of
+from anabranch.runtime.half_precision import half_request
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.measurement import measure_step, measure_transfers
@@ -58,6 +59,7 @@ class LocalMaster:
     ) -> None:
         explain.enable_if_asked()
         self.placer = placer_for(config, policy_of(placement))
+        self._half = half_request(config, self.placer.devices)
         name = f"session_{next(_session_numbers)}"
         self.worker = worker_session_openers[-1](name, task, self.placer, config)
         self._numbers = itertools.count(1)
@@ -86,7 +88,7 @@ class LocalMaster:
         Raises:
             OpError: the graph cannot be run (a cycle, an operation without a kernel), or not placed.
         """
-        plan = plan_step(fetches, targets, feeds, self.placer)
+        plan = plan_step(fetches, targets, feeds, self.placer, self._half)
         (partition,) = plan.partitions
         return PlannedStep(plan, self.worker.register(partition), self._numbers)
 

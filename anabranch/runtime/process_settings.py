@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from anabranch.core.dtypes import DType
+
 _OPTIMIZER_OPTIONS: Final = frozenset(
     (
         *("layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization"),
@@ -29,6 +31,7 @@ class ProcessSettings:
         """All as at the beginning."""
         self._jit = False
         self._optimizer: dict[str, Any] = {}
+        self._half_dtype: DType | None = None
         self._inter_op = self._intra_op = 0
         self._policy = "silent"
         self._synchronous = True
@@ -59,6 +62,8 @@ class ProcessSettings:
     def set_experimental_options(self, options: dict[str, Any]) -> None:
         """Keeps options of TensorFlow's graph optimizer, which is not the one that runs here.
 
+        Of them, sessions that are made later heed "auto_mixed_precision": what profits is computed in half precision.
+
         Raises:
             ValueError: there is no option of that name.
         """
@@ -66,6 +71,19 @@ class ProcessSettings:
         if unknown:
             raise ValueError(f"there is no optimizer option {unknown[0]!r}; there are {sorted(_OPTIMIZER_OPTIONS)}")
         self._optimizer.update(options)
+
+    def set_half_precision(self, enabled: bool, dtype: DType | None = None) -> None:
+        """Whether sessions that are made later compute in half precision what profits.
+
+        Args:
+            dtype: float16 or bfloat16; None: as the devices of the session suggest.
+        """
+        self._optimizer["auto_mixed_precision"] = enabled
+        self._half_dtype = dtype if enabled else None
+
+    def half_precision(self) -> tuple[bool, DType | None]:
+        """Whether half precision is asked for, and which dtype, if one was named."""
+        return bool(self._optimizer.get("auto_mixed_precision")), self._half_dtype
 
     def get_inter_op_parallelism_threads(self) -> int:
         """How many threads were asked for; 0: as many as there are processors.

@@ -1,0 +1,10 @@
+from anabranch.train.loss_scale import (
+    DynamicLossScale as DynamicLossScale,
+    FixedLossScale as FixedLossScale,
+    LossScale as LossScale,
+)
+from anabranch.train.loss_scale_optimizer import (
+    MixedPrecisionLossScaleOptimizer as MixedPrecisionLossScaleOptimizer,
+    disable_mixed_precision_graph_rewrite as disable_mixed_precision_graph_rewrite,
+    enable_mixed_precision_graph_rewrite as enable_mixed_precision_graph_rewrite,
+)

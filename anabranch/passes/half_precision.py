@@ -1,0 +1,264 @@
+"""Mixed precision: what profits from half precision computes in it, between casts (Micikevicius et al., 2018).
+
+Each operation on float32 has a category (`ops.half_precision`). Four rules choose those that are converted:
+
+1. What profits is converted, always.
+2. What needs float32 passes this on, through what stands half precision or is indifferent, as far as some other
+   operation follows that does not merely pass values on: the tail of a softmax is not cast back and forth.
+3. What stands half precision is converted between two operations that are converted: on a path from one to another
+   through nothing but what stands it or is indifferent.
+4. What is indifferent is converted where a neighbour is, so that a cast stands where fewer values pass.
+
+Between converted operations and others stand casts, one for each tensor and direction, in front of the first that
+takes it; constants are converted here. Variables, feeds and fetches keep their dtype: weights are float32, and a
+product reads a cast of them. An operation keeps its place, edges and name, so that the order of effects is what it was,
+and a cast is alive where, and as often as, what it casts is: loops and conditionals of primitive operations need no
+rule of their own. The bodies of functional ones, and all that is not listed, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.op_def import ArgDef
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.ops.half_precision import HalfPrecision, half_precision_of
+from anabranch.passes.added_nodes import added_node
+from anabranch.passes.rewriting import Rewriting
+from anabranch.passes.step_graph import StepGraph
+
+#: the attribute that says in which dtype an operation computes
+_TYPE: Final = "T"
+
+
+@dataclass(frozen=True, slots=True)
+class HalfRequest:
+    """What is asked of a session.
+
+    Attributes:
+        dtype: float16, bfloat16, or None: everything stays float32.
+        why: who asked, or why it is None, for explanations.
+    """
+
+    dtype: DType | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChoice:
+    """In which dtype an operation on floats computes, and why."""
+
+    name: str
+    op_type: str
+    dtype: DType
+    why: str
+
+
+def convert_to_half(step: StepGraph, half: DType) -> tuple[StepGraph, list[TypeChoice]]:
+    """Lets operations of a step compute in half precision.
+
+    Args:
+        half: float16 or bfloat16.
+
+    Returns:
+        The step, and what was chosen for each operation that works on float32, in step order.
+    """
+    colours = _Colours(step, half)
+    return _Converting(step, half, colours.converted).result(), colours.choices()
+
+
+class _Colours:
+    """Which operations are converted. Work is linear in the edges of the step."""
+
+    def __init__(self, step: StepGraph, half: DType) -> None:
+        self._half = half
+        self._operations = [op for op in step.operations if _computes_in_float32(op)]
+        self._category = {op: _category(op, half) for op in self._operations}
+        members = set(step.operations)
+        self._before: dict[StepNode, list[StepNode]] = {}
+        self._behind: dict[StepNode, list[StepNode]] = {op: [] for op in self._operations}
+        for op in self._operations:
+            taken = (op.inputs[i] for i in _converted_inputs(op))
+            # only along float32: what a comparison says is no matter of precision
+            self._before[op] = [
+                t.op for t in taken if t.op in members and t.op in self._category and t.dtype is dtypes.float32
+            ]
+            for earlier in self._before[op]:
+                self._behind[earlier].append(op)
+        self.converted: set[StepNode] = {op for op in self._operations if self._is(op, HalfPrecision.PROFITS)}
+        self._kept = self._kept_in_float32()
+        passing = self._free(HalfPrecision.STANDS, HalfPrecision.INDIFFERENT)
+        profiting = frozenset(self.converted)
+        after = self._reached(profiting, self._behind, passing)
+        ahead = self._reached(profiting, self._before, passing)
+        self.converted |= after & ahead
+        self.converted |= self._reached(self.converted, self._behind, self._free(HalfPrecision.INDIFFERENT))
+        self.converted |= self._reached(self.converted, self._before, self._free(HalfPrecision.INDIFFERENT))
+
+    def _is(self, op: StepNode, *categories: HalfPrecision) -> bool:
+        return self._category[op] in categories
+
+    def _free(self, *categories: HalfPrecision) -> Callable[[StepNode], bool]:
+        """Operations of some categories that nothing keeps in float32."""
+        return lambda op: self._category[op] in categories and op not in self._kept
+
+    def _kept_in_float32(self) -> set[StepNode]:
+        """What stands half precision, or is indifferent, but works on results of what needs float32."""
+        needing = {op for op in self._operations if self._is(op, HalfPrecision.NEEDS_FLOAT32)}
+        standing = {op for op in self._operations if self._is(op, HalfPrecision.STANDS)}
+        # of what is indifferent, only what leads on to an operation that is not
+        leading = self._reached(needing | standing, self._before, lambda op: self._is(op, HalfPrecision.INDIFFERENT))
+        return self._reached(needing, self._behind, lambda op: op in leading or op in standing)
+
+    def _reached(
+        self,
+        start: Iterable[StepNode],
+        edges: dict[StepNode, list[StepNode]],
+        through: Callable[[StepNode], bool],
+    ) -> set[StepNode]:
+        """The operations that a walk from some others reaches, over none but those that `through` allows."""
+        reached: set[StepNode] = set()
+        stack = list(start)
+        while stack:
+            for op in edges[stack.pop()]:
+                if op not in reached and through(op):
+                    reached.add(op)
+                    stack.append(op)
+        return reached
+
+    def choices(self) -> list[TypeChoice]:
+        return [
+            TypeChoice(op.name, op.type, self._half if op in self.converted else dtypes.float32, self._why(op))
+            for op in self._operations
+        ]
+
+    def _why(self, op: StepNode) -> str:
+        category = self._category[op]
+        meaning: str = category.value
+        if category in (HalfPrecision.PROFITS, HalfPrecision.NEEDS_FLOAT32, HalfPrecision.UNKNOWN):
+            return meaning
+        if op in self.converted:
+            return f"{meaning}, beside what is converted"
+        return f"{meaning}, {'after what needs float32' if op in self._kept else 'not between what is converted'}"
+
+
+class _Converting:
+    """The step with some operations converted, and casts between them and others."""
+
+    def __init__(self, step: StepGraph, half: DType, converted: set[StepNode]) -> None:
+        self._step = step
+        self._half = half
+        self._converted = converted
+        self._members = set(step.operations)
+        self._feeds = set(step.feeds)
+        self._rewriting = Rewriting(step)
+        #: tensor of the old graph -> the same values in the dtype that its operation does not have
+        self._casts: dict[StepTensor, StepTensor] = {}
+
+    def result(self) -> StepGraph:
+        if not self._converted:
+            return self._step
+        for op in self._step.operations:
+            if op in self._converted:
+                self._convert(op)
+            else:
+                self._rewriting.keep(op, inputs=[self._in_float32(t, op) for t in op.inputs])
+        fetches = [self._in_float32(t, t.op) for t in self._step.fetches]
+        return self._rewriting.result(fetches=fetches)
+
+    def _convert(self, op: StepNode) -> None:
+        halved = set(_converted_inputs(op))
+        inputs = [self._in_half(t, op) if i in halved else self._in_float32(t, op) for i, t in enumerate(op.inputs)]
+        node = op.copied(inputs, self._rewriting.nodes(op.control_inputs), self._rewriting.nodes(op.after))
+        node.attrs = {**op.attrs, _TYPE: self._half}
+        changed = set(_converted_outputs(op))
+        node.outputs = [
+            StepTensor(node, i, self._half if i in changed else t.dtype, t.shape, t.known)
+            for i, t in enumerate(op.outputs)
+        ]
+        self._rewriting.replace(op, node)
+
+    def _is_half(self, tensor: StepTensor) -> bool:
+        return (
+            not tensor.is_known
+            and tensor.op in self._converted
+            and tensor not in self._feeds
+            and tensor.value_index in _converted_outputs(tensor.op)
+        )
+
+    def _in_half(self, tensor: StepTensor, taker: StepNode) -> StepTensor:
+        return self._rewriting.tensor(tensor) if self._is_half(tensor) else self._cast(tensor, self._half, taker)
+
+    def _in_float32(self, tensor: StepTensor, taker: StepNode) -> StepTensor:
+        return self._cast(tensor, dtypes.float32, taker) if self._is_half(tensor) else self._rewriting.tensor(tensor)
+
+    def _cast(self, tensor: StepTensor, dtype: DType, taker: StepNode) -> StepTensor:
+        cast = self._casts.get(tensor)
+        if cast is None:
+            cast = self._casts[tensor] = self._known_cast(tensor, dtype) or self._computed_cast(tensor, dtype, taker)
+        return cast
+
+    def _known_cast(self, tensor: StepTensor, dtype: DType) -> StepTensor | None:
+        if not isinstance(tensor.known, np.ndarray):
+            return None
+        with np.errstate(over="ignore"):
+            value = tensor.known.astype(dtype.as_numpy_dtype)
+        # a copy without inputs lends its name (0032), as in `Rewriting.knows`
+        return StepTensor(tensor.op.copied([], ()), tensor.value_index, dtype, tensor.shape, value)
+
+    def _computed_cast(self, tensor: StepTensor, dtype: DType, taker: StepNode) -> StepTensor:
+        # beside what computes the values if that is part of the step; a feed is cast where it is taken
+        source = tensor.op if tensor.op in self._members else taker
+        node = added_node(
+            "Cast",
+            source,
+            f"as_{dtype.name}",
+            [self._rewriting.tensor(tensor)],
+            device=source.device,
+            outputs=[(dtype, tensor.shape)],
+            SrcT=dtypes.float32 if dtype is not dtypes.float32 else self._half,
+            DstT=dtype,
+        )
+        return self._rewriting.add(node).outputs[0]
+
+
+# ---------------------------------------------------------------------- signatures
+def _computes_in_float32(op: StepNode) -> bool:
+    return op.attrs.get(_TYPE) is dtypes.float32
+
+
+def _category(op: StepNode, half: DType) -> HalfPrecision:
+    allowed = op.op_def.attrs[_TYPE].allowed
+    known = allowed is None or half in allowed
+    return half_precision_of(op.op_def) if known else HalfPrecision.UNKNOWN
+
+
+def _converted_inputs(op: StepNode) -> list[int]:
+    """The positions of the inputs whose dtype is the one in which the operation computes."""
+    return _positions(op, op.op_def.inputs)
+
+
+def _converted_outputs(op: StepNode) -> list[int]:
+    return _positions(op, op.op_def.outputs)
+
+
+def _positions(op: StepNode, arguments: Sequence[ArgDef]) -> list[int]:
+    positions: list[int] = []
+    end = 0
+    for argument in arguments:
+        begin = end
+        if argument.number_attr is not None:
+            end += op.attrs[argument.number_attr]
+        elif argument.type_list_attr is not None:
+            end += len(op.attrs[argument.type_list_attr])
+        else:
+            end += 1
+        if argument.type_attr == _TYPE:
+            positions.extend(range(begin, end))
+    return positions
