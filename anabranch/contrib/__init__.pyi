@@ -1,5 +1,6 @@
 from anabranch.contrib import (
     crf as crf,
+    cudnn_rnn as cudnn_rnn,
     data as data,
     feature_column as feature_column,
     framework as framework,
@@ -12,6 +13,7 @@ from anabranch.contrib import (
     nn as nn,
     rnn as rnn,
     seq2seq as seq2seq,
+    signal as signal,
     slim as slim,
     staging as staging,
     stateless as stateless,
