@@ -18,6 +18,7 @@ from anabranch.contrib import (
     staging as staging,
     stateless as stateless,
     summary as summary,
+    tensorboard as tensorboard,
     training as training,
     util as util,
 )

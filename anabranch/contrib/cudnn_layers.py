@@ -44,7 +44,7 @@ class CudnnCompatibleGRUCell(tf.nn.rnn_cell.GRUCell):
     def build(self, inputs_shape: PassedOn) -> None:
         self.built = True
 
-    def call(self, inputs: TensorLike, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
         with tf.variable_scope(tf.get_variable_scope(), initializer=self._initializer):
             with tf.variable_scope("gates"):
                 ones = tf.constant_initializer(1.0)
@@ -126,7 +126,7 @@ class _CudnnRNN(tf.layers.Layer):
         """The state of a cell, of its parts in cuDNN's order."""
         return tf.nn.rnn_cell.LSTMStateTuple(tensors[1], tensors[0]) if self._two_parts else tensors[0]
 
-    def _unpacked(self, state: Any) -> list[Any]:
+    def _unpacked(self, state: PassedOn) -> list[Any]:
         return [state.h, state.c] if self._two_parts else [state]
 
     def build(self, input_shape: PassedOn) -> None:
@@ -142,11 +142,11 @@ class _CudnnRNN(tf.layers.Layer):
     def call(
         self,
         inputs: TensorLike,
-        initial_state: Any = None,
+        initial_state: PassedOn = None,
         sequence_lengths: TensorLike | None = None,
         time_major: bool = True,
         training: bool = True,
-    ) -> tuple[Any, tuple[Any, ...]]:
+    ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         """Runs all steps.
 
         Args:
@@ -170,7 +170,7 @@ class _CudnnRNN(tf.layers.Layer):
         parts = zip(*map(self._unpacked, states), strict=True)
         return outputs if time_major else tf.transpose(outputs, [1, 0, 2]), tuple(tf.stack(part) for part in parts)
 
-    def _initial_states(self, initial_state: Any) -> list[Any] | None:
+    def _initial_states(self, initial_state: PassedOn) -> list[Any] | None:
         if initial_state is None:
             return None
         if tf.contrib.framework.is_tensor(initial_state):
@@ -187,13 +187,17 @@ class _CudnnRNN(tf.layers.Layer):
             cells[:-1] = [wrap(cell, output_keep_prob=keep, seed=self._seed) for cell in cells[:-1]]
         return cells
 
-    def _one_way(self, inputs: Any, initial: list[Any] | None, lengths: Any, training: bool) -> tuple[Any, list[Any]]:
+    def _one_way(
+        self, inputs: TensorLike, initial: list[Any] | None, lengths: TensorLike, training: bool
+    ) -> tuple[Any, list[Any]]:
         network = tf.nn.rnn_cell.MultiRNNCell(self._stacked(training))
         state = tuple(initial) if initial is not None else None
         outputs, last = tf.nn.dynamic_rnn(network, inputs, lengths, state, self.dtype, time_major=True)
         return outputs, list(last)
 
-    def _both_ways(self, inputs: Any, initial: list[Any] | None, lengths: Any, training: bool) -> tuple[Any, list[Any]]:
+    def _both_ways(
+        self, inputs: TensorLike, initial: list[Any] | None, lengths: TensorLike, training: bool
+    ) -> tuple[Any, list[Any]]:
         forward, backward = (initial[::2], initial[1::2]) if initial is not None else (None, None)
         outputs, last_forward, last_backward = stack_bidirectional_dynamic_rnn(
             self._stacked(training), self._stacked(training), inputs, forward, backward, self.dtype, lengths,
@@ -201,7 +205,7 @@ class _CudnnRNN(tf.layers.Layer):
         )  # fmt: skip
         return outputs, [state for pair in zip(last_forward, last_backward, strict=True) for state in pair]
 
-    def _initialized(self, getter: Any, name: str, *args: PassedOn, **kwargs: PassedOn) -> Any:
+    def _initialized(self, getter: PassedOn, name: str, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Gets a variable, with the layer's initializers in place of the cells', and notes that it is the layer's."""
         if name.endswith("/bias"):
             kwargs["initializer"] = self._bias_initializer
@@ -216,7 +220,7 @@ class _CudnnRNN(tf.layers.Layer):
 
     def _gate_by_gate(self, shape: PassedOn, dtype: DTypeLike = tf.float32, partition_info: PassedOn = None) -> Any:
         """A kernel of which each gate's weights, of inputs and of state, are initialized as matrices of their own."""
-        rows, columns = tf.TensorShape(shape).as_list()
+        rows, columns = (int(size) for size in shape)
         blocks = [[rows - self.num_units, self.num_units], [self.num_units, self.num_units]]
         gates = [
             tf.concat([self._kernel_initializer(block, dtype=dtype) for block in blocks], 0)

@@ -46,7 +46,7 @@ class NASCell(tf.nn.rnn_cell.RNNCell):
     def output_size(self) -> int:
         return self._num_proj or self._num_units
 
-    def call(self, inputs: TensorLike, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
         c, m = state
         units, dtype = self._num_units, inputs.dtype
         recurrent = tf.get_variable("recurrent_kernel", [self.output_size, 8 * units], dtype)
@@ -100,7 +100,7 @@ class UGRNNCell(tf.nn.rnn_cell.RNNCell):
     def output_size(self) -> int:
         return self._num_units
 
-    def call(self, inputs: TensorLike, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
         with tf.variable_scope(tf.get_variable_scope(), initializer=self._initializer):
             gate, new = tf.split(linear([inputs, state], 2 * self._num_units), 2, 1)
         kept = tf.sigmoid(gate + self._forget_bias)
@@ -175,10 +175,10 @@ class LSTMBlockFusedCell:
     def __call__(
         self,
         inputs: TensorLike,
-        initial_state: Any = None,
+        initial_state: PassedOn = None,
         dtype: DTypeLike | None = None,
         sequence_length: TensorLike | None = None,
-    ) -> Any:
+    ) -> tuple[PassedOn, tf.nest.Structure]:
         """Runs all steps.
 
         Args:

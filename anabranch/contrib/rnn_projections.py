@@ -38,7 +38,7 @@ def _known_size(value: tf.Tensor) -> int:
     return int(shape[1])
 
 
-class _Around(tf.nn.rnn_cell.RNNCell):
+class _CellAround(tf.nn.rnn_cell.RNNCell):
     """A cell around another, with variables of its own.
 
     Raises:
@@ -56,7 +56,7 @@ class _Around(tf.nn.rnn_cell.RNNCell):
         return self._cell.state_size
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> PassedOn:
         return self._cell.output_size
 
     def zero_state(self, batch_size: TensorLike, dtype: PassedOn) -> tf.nest.Structure:
@@ -64,7 +64,7 @@ class _Around(tf.nn.rnn_cell.RNNCell):
         return self._cell.zero_state(batch_size, dtype)
 
 
-class InputProjectionWrapper(_Around):
+class InputProjectionWrapper(_CellAround):
     """A cell that is given a linear projection of the inputs.
 
     Args:
@@ -89,12 +89,12 @@ class InputProjectionWrapper(_Around):
         super().__init__(cell, reuse)
         self._num_proj, self._activation = num_proj, activation
 
-    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> Any:
+    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> tuple[tf.Tensor, tf.nest.Structure]:
         projected = linear(inputs, self._num_proj)
         return self._cell(self._activation(projected) if self._activation else projected, state)
 
 
-class OutputProjectionWrapper(_Around):
+class OutputProjectionWrapper(_CellAround):
     """A cell whose output is projected linearly.
 
     Args:
@@ -121,16 +121,16 @@ class OutputProjectionWrapper(_Around):
         self._output_size, self._activation = output_size, activation
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> PassedOn:
         return self._output_size
 
-    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> Any:
+    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> tuple[tf.Tensor, tf.nest.Structure]:
         output, state = self._cell(inputs, state)
         projected = linear(output, self._output_size)
         return self._activation(projected) if self._activation else projected, state
 
 
-class EmbeddingWrapper(_Around):
+class EmbeddingWrapper(_CellAround):
     """A cell that is given vectors in place of symbols.
 
     Args:
@@ -158,7 +158,7 @@ class EmbeddingWrapper(_Around):
             raise ValueError(f"embedding_classes and embedding_size must be > 0: {embedding_classes}, {embedding_size}")
         self._shape, self._initializer = [embedding_classes, embedding_size], initializer
 
-    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> Any:
+    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> tuple[tf.Tensor, tf.nest.Structure]:
         """Runs the cell on the vectors of int [batch] or [batch, 1]."""
         uniform = tf.random_uniform_initializer(-math.sqrt(3), math.sqrt(3))
         initializer = self._initializer or tf.get_variable_scope().initializer or uniform
@@ -167,7 +167,7 @@ class EmbeddingWrapper(_Around):
         return self._cell(tf.nn.embedding_lookup(table, tf.reshape(inputs, [-1])), state)
 
 
-class AttentionCellWrapper(_Around):
+class AttentionCellWrapper(_CellAround):
     """A cell that attends to its own last outputs (Bahdanau et al. 2014).
 
     Args:
@@ -205,19 +205,19 @@ class AttentionCellWrapper(_Around):
         self._state_is_tuple = state_is_tuple
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> tf.nest.Structure:
         sizes = (self._cell.state_size, self._size, self._size * self._length)
-        return sizes if self._state_is_tuple else sum(sizes)  # type: ignore[arg-type]
+        return sizes if self._state_is_tuple else sum(sizes)
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> PassedOn:
         return self._size
 
     def zero_state(self, batch_size: TensorLike, dtype: PassedOn) -> tf.nest.Structure:
         """A state of zeros."""
         return tf.nn.rnn_cell.RNNCell.zero_state(self, batch_size, dtype)
 
-    def call(self, inputs: TensorLike, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
         if not self._state_is_tuple:
             state = tf.split(state, [self._cell.state_size, self._size, self._size * self._length], 1)
         state, attended, outputs = state
@@ -231,7 +231,7 @@ class AttentionCellWrapper(_Around):
         new_state = (state, attended, tf.reshape(outputs, [-1, self._length * self._size]))
         return output, new_state if self._state_is_tuple else tf.concat(new_state, 1)
 
-    def _attend(self, query: tf.Tensor, outputs: Any) -> Any:
+    def _attend(self, query: tf.Tensor, outputs: TensorLike) -> Any:
         """The mean of the outputs, weighed by how well they fit the query: [batch, size]."""
         with tf.variable_scope("attention"):
             features = tf.get_variable("attn_w", [1, 1, self._size, self._vector_size], query.dtype)
@@ -241,7 +241,7 @@ class AttentionCellWrapper(_Around):
         return tf.reduce_sum(tf.expand_dims(weights, 2) * outputs, 1)
 
 
-class HighwayWrapper(_Around):
+class HighwayWrapper(_CellAround):
     """A cell whose output is mixed with its input by a gate (Srivastava et al. 2015).
 
     Args:
@@ -262,12 +262,14 @@ class HighwayWrapper(_Around):
         super().__init__(cell)
         self._coupled, self._bias = couple_carry_transform_gates, carry_bias_init
 
-    def __call__(self, inputs: TensorLike, state: Any, scope: ScopeLike | None = None) -> Any:
+    def __call__(
+        self, inputs: TensorLike, state: PassedOn, scope: ScopeLike | None = None
+    ) -> tuple[tf.Tensor, tf.nest.Structure]:
         outputs, state = self._cell(inputs, state, scope=scope)
         tf.nest.assert_same_structure(inputs, outputs)
         return tf.nest.map_structure(self._mixed, inputs, outputs), state
 
-    def _mixed(self, value: Any, output: Any) -> Any:
+    def _mixed(self, value: TensorLike, output: TensorLike) -> Any:
         value.shape.assert_is_compatible_with(output.shape)
         carried = self._gate(value, "carry", self._bias)
         passed = 1 - carried if self._coupled else self._gate(value, "transform", -self._bias)
