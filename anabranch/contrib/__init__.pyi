@@ -2,6 +2,7 @@ from anabranch.contrib import (
     crf as crf,
     cudnn_rnn as cudnn_rnn,
     data as data,
+    distributions as distributions,
     feature_column as feature_column,
     framework as framework,
     image as image,
