@@ -1,6 +1,7 @@
 from anabranch import compat as compat, contrib as contrib, estimator as estimator, feature_column as feature_column
 from anabranch.api import (
     app as app,
+    autograph as autograph,
     bitwise as bitwise,
     config as config,
     data as data,
@@ -24,7 +25,9 @@ from anabranch.api import (
     math as math,
     metrics as metrics,
     nn as nn,
+    profiler as profiler,
     python_io as python_io,
+    quantization as quantization,
     queue as queue,
     random as random,
     resource_loader as resource_loader,
@@ -35,6 +38,7 @@ from anabranch.api import (
     spectral as spectral,
     strings as strings,
     summary as summary,
+    sysconfig as sysconfig,
     test as test,
     train as train,
     version as version,
@@ -55,6 +59,7 @@ from anabranch.core import nest as nest
 from anabranch.core.device import DeviceSpec as DeviceSpec
 from anabranch.core.devices import register_device as register_device
 from anabranch.core.dtypes import (
+    QUANTIZED_DTYPES as QUANTIZED_DTYPES,
     DType as DType,
     as_dtype as as_dtype,
     bfloat16 as bfloat16,
@@ -201,6 +206,17 @@ from anabranch.frontend.arithmetic.math import (
     scalar_mul as scalar_mul,
     truediv as truediv,
     zeta as zeta,
+)
+from anabranch.frontend.arithmetic.quantization import (
+    dequantize as dequantize,
+    fake_quant_with_min_max_args as fake_quant_with_min_max_args,
+    fake_quant_with_min_max_args_gradient as fake_quant_with_min_max_args_gradient,
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_gradient as fake_quant_with_min_max_vars_gradient,
+    fake_quant_with_min_max_vars_per_channel as fake_quant_with_min_max_vars_per_channel,
+    fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,
+    quantize as quantize,
+    quantize_v2 as quantize_v2,
 )
 from anabranch.frontend.arithmetic.random import (
     multinomial as multinomial,
@@ -409,7 +425,13 @@ from anabranch.frontend.control_flow.checks import (
     verify_tensor_all_finite as verify_tensor_all_finite,
 )
 from anabranch.frontend.control_flow.conditionals import case as case, cond as cond, switch_case as switch_case
+from anabranch.frontend.control_flow.defined_functions import (
+    grad_pass_through as grad_pass_through,
+    recompute_grad as recompute_grad,
+    vectorized_map as vectorized_map,
+)
 from anabranch.frontend.control_flow.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from anabranch.frontend.control_flow.functions import function as function
 from anabranch.frontend.control_flow.grouping import (
     group as group,
     initialize_all_tables as initialize_all_tables,
@@ -418,7 +440,11 @@ from anabranch.frontend.control_flow.grouping import (
     tuple as tuple,
 )
 from anabranch.frontend.control_flow.printing import Print as Print, print as print, timestamp as timestamp
-from anabranch.frontend.control_flow.script import numpy_function as numpy_function, py_func as py_func
+from anabranch.frontend.control_flow.script import (
+    numpy_function as numpy_function,
+    py_func as py_func,
+    py_function as py_function,
+)
 from anabranch.frontend.control_flow.tensor_array import TensorArray as TensorArray
 from anabranch.frontend.control_flow.while_loop import while_loop as while_loop
 from anabranch.frontend.framework import (
@@ -441,6 +467,11 @@ from anabranch.frontend.framework import (
     set_random_seed as set_random_seed,
 )
 from anabranch.frontend.images.geometry import random_crop as random_crop
+from anabranch.frontend.platform.logging import get_logger as get_logger
+from anabranch.frontend.platform.sysconfig import (
+    CXX11_ABI_FLAG as CXX11_ABI_FLAG,
+    MONOLITHIC_BUILD as MONOLITHIC_BUILD,
+)
 from anabranch.frontend.platform.version import (
     COMPILER_VERSION as COMPILER_VERSION,
     GIT_VERSION as GIT_VERSION,
@@ -489,6 +520,11 @@ from anabranch.frontend.sparse.form import (
     sparse_to_dense as sparse_to_dense,
     sparse_to_indicator as sparse_to_indicator,
     sparse_transpose as sparse_transpose,
+)
+from anabranch.frontend.sparse.serialization import (
+    deserialize_many_sparse as deserialize_many_sparse,
+    serialize_many_sparse as serialize_many_sparse,
+    serialize_sparse as serialize_sparse,
 )
 from anabranch.frontend.specs import TensorSpec as TensorSpec
 from anabranch.frontend.storage.encodings import (

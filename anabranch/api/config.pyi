@@ -1,4 +1,4 @@
-from anabranch.api import config_experimental
+from anabranch.api import config_experimental, config_optimizer, config_threading
 from anabranch.runtime.device_settings import (
     get_soft_device_placement as get_soft_device_placement,
     get_visible_devices as get_visible_devices,
@@ -9,3 +9,5 @@ from anabranch.runtime.device_settings import (
 )
 
 experimental = config_experimental
+optimizer = config_optimizer
+threading = config_threading

@@ -9,3 +9,9 @@ from anabranch.runtime.device_settings import (
     set_virtual_device_configuration as set_virtual_device_configuration,
     set_visible_devices as set_visible_devices,
 )
+from anabranch.runtime.process_settings import (
+    get_device_policy as get_device_policy,
+    get_synchronous_execution as get_synchronous_execution,
+    set_device_policy as set_device_policy,
+    set_synchronous_execution as set_synchronous_execution,
+)

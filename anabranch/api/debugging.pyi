@@ -27,5 +27,9 @@ from anabranch.frontend.control_flow.checks import (
     verify_tensor_all_finite,
 )
 from anabranch.frontend.control_flow.shape_checks import assert_shapes as assert_shapes
+from anabranch.runtime.process_settings import (
+    get_log_device_placement as get_log_device_placement,
+    set_log_device_placement as set_log_device_placement,
+)
 
 assert_all_finite = verify_tensor_all_finite

@@ -69,5 +69,12 @@ from anabranch.frontend.images.quality import (
     ssim as ssim,
     total_variation as total_variation,
 )
+from anabranch.frontend.images.suppression import (
+    adjust_jpeg_quality as adjust_jpeg_quality,
+    combined_non_max_suppression as combined_non_max_suppression,
+    extract_patches as extract_patches,
+    non_max_suppression_overlaps as non_max_suppression_overlaps,
+    random_jpeg_quality as random_jpeg_quality,
+)
 
 transpose = transpose_image

@@ -21,6 +21,11 @@ from anabranch.frontend.resources.queues import (
     QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
+from anabranch.frontend.sparse.serialization import (
+    deserialize_many_sparse as deserialize_many_sparse,
+    serialize_many_sparse as serialize_many_sparse,
+    serialize_sparse as serialize_sparse,
+)
 from anabranch.frontend.storage.encodings import (
     decode_compressed as decode_compressed,
     decode_json_example as decode_json_example,

@@ -27,6 +27,25 @@ from anabranch.frontend.arithmetic.linalg import (
     svd as svd,
     trace as trace,
 )
+from anabranch.frontend.arithmetic.linear_operator_combinations import (
+    LinearOperatorAdjoint as LinearOperatorAdjoint,
+    LinearOperatorBlockDiag as LinearOperatorBlockDiag,
+    LinearOperatorComposition as LinearOperatorComposition,
+    LinearOperatorInversion as LinearOperatorInversion,
+    LinearOperatorKronecker as LinearOperatorKronecker,
+    LinearOperatorLowRankUpdate as LinearOperatorLowRankUpdate,
+)
+from anabranch.frontend.arithmetic.linear_operators import (
+    BaseOperator,
+    LinearOperatorDiag as LinearOperatorDiag,
+    LinearOperatorFullMatrix as LinearOperatorFullMatrix,
+    LinearOperatorHouseholder as LinearOperatorHouseholder,
+    LinearOperatorIdentity as LinearOperatorIdentity,
+    LinearOperatorLowerTriangular as LinearOperatorLowerTriangular,
+    LinearOperatorScaledIdentity as LinearOperatorScaledIdentity,
+    LinearOperatorToeplitz as LinearOperatorToeplitz,
+    LinearOperatorZeros as LinearOperatorZeros,
+)
 from anabranch.frontend.arrays.layout import matrix_transpose as matrix_transpose
 from anabranch.frontend.arrays.rearranging import (
     diag as _diag,
@@ -38,6 +57,7 @@ from anabranch.frontend.arrays.rearranging import (
 )
 from anabranch.frontend.nn.activations import l2_normalize as l2_normalize
 
+LinearOperator = BaseOperator
 band_part = matrix_band_part
 det = matrix_determinant
 diag = matrix_diag

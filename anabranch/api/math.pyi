@@ -94,6 +94,7 @@ from anabranch.frontend.arithmetic.reduction import (
     count_nonzero as count_nonzero,
     cumprod as cumprod,
     cumsum as cumsum,
+    cumulative_logsumexp as cumulative_logsumexp,
     reduce_all as reduce_all,
     reduce_any as reduce_any,
     reduce_euclidean_norm as reduce_euclidean_norm,

@@ -89,6 +89,7 @@ from anabranch.train.monitored_session import (
     WorkerSessionCreator as WorkerSessionCreator,
 )
 from anabranch.train.moving_averages import ExponentialMovingAverage as ExponentialMovingAverage
+from anabranch.train.object_checkpoints import Checkpoint as Checkpoint, CheckpointManager as CheckpointManager
 from anabranch.train.optimizer import Optimizer as Optimizer
 from anabranch.train.optimizers.adadelta import AdadeltaOptimizer as AdadeltaOptimizer
 from anabranch.train.optimizers.adagrad import (
@@ -104,6 +105,7 @@ from anabranch.train.optimizers.gradient_descent import (
 )
 from anabranch.train.optimizers.momentum import MomentumOptimizer as MomentumOptimizer
 from anabranch.train.optimizers.rmsprop import RMSPropOptimizer as RMSPropOptimizer
+from anabranch.train.preemption import PreemptionHook as PreemptionHook
 from anabranch.train.progress import ProgressDisplay as ProgressDisplay, ProgressHook as ProgressHook
 from anabranch.train.queue_runner import (
     QueueRunner as QueueRunner,

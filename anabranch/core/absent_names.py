@@ -23,6 +23,10 @@ _TPU: Final = (
 )
 _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
+_SESSION_TENSORS: Final = "keep what is to outlive a step in a tf.Variable (or fetch it, and feed it again)"
+_MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
+_QUANTISED: Final = "tf.quantization.dequantize gives floats to compute with"
+_UNICODE: Final = "tf.py_func with bytes.decode takes text apart; tf.strings.length and substr know UTF-8"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
@@ -55,19 +59,34 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
     "estimator.tpu": "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds",
     "estimator": "dir(tf.estimator) lists what is there; tf.estimator.Estimator takes a model_fn of your own",
-    "function": _GRAPH_CODE,
     "keras": "tf.layers, tf.losses and tf.train build and train networks; `anabranch run` serves it with the package "
     "keras 2.3.1 where that is installed",
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
-    "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs",
-    "quantization": "compute in floats, or in integers with tf.cast",
+    "delete_session_tensor": _SESSION_TENSORS,
+    "get_session": _SESSION_TENSORS,
+    "linalg.LinearOperatorCirculant": "tf.linalg.LinearOperatorToeplitz takes the first column and row",
+    "linalg.logm": _MATRIX_FUNCTIONS,
+    "linalg.sqrtm": _MATRIX_FUNCTIONS,
+    "linalg.tridiagonal": "tf.linalg.LinearOperatorToeplitz has constant diagonals, tf.linalg.solve any",
+    "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
+    "matrix_square_root": _MATRIX_FUNCTIONS,
+    "nn.quantized": _QUANTISED,
+    "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
+    "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
+    "tf.profiler.profile counts parameters and float_ops",
+    "quantization.quantized_concat": _QUANTISED,
+    "quantized_concat": _QUANTISED,
+    "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",
     "ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
-    "sysconfig": "there is nothing to compile against",
+    "strings.ngrams": _UNICODE,
+    "strings.unicode": _UNICODE,
+    "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",
     "tpu": "tf.device places work, on what accelerators JAX finds",
+    "wrap_function": "tf.function makes functions",
     "xla": "every step is compiled by XLA already",
 }
 

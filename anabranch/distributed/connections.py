@@ -11,7 +11,7 @@ from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import Lane
 from anabranch.errors import OpError, UnavailableError
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import LinkTraffic
+from anabranch.runtime.protocols import LinkTraffic
 
 #: how long (s) a task may take to answer what it does at once: it opens a session, binds a partition
 ANSWER_WITHIN: Final = 60.0

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from anabranch.errors import OpError
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import LinkTraffic, Transport
+from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.worker_service import Transport
 
 
 class TaskConnection(Transport, Protocol):

@@ -34,7 +34,7 @@ from anabranch.errors import (
     exception_type_from_error_code,
 )
 from anabranch.runtime.messages import Buffer, Frames
-from anabranch.runtime.worker_service import LinkTraffic
+from anabranch.runtime.protocols import LinkTraffic
 
 _LOGGER: Final = logging.getLogger(__name__)
 _OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)

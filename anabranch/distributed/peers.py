@@ -42,7 +42,7 @@ from anabranch.errors import (
     UnavailableError,
 )
 from anabranch.runtime.messages import Buffer, Frames
-from anabranch.runtime.worker_service import LinkTraffic
+from anabranch.runtime.protocols import LinkTraffic
 
 _LOGGER: Final = logging.getLogger(__name__)
 #: a reply above goes by the bulk lane, whichever lane its request came by

@@ -8,8 +8,8 @@ from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
+from anabranch.runtime.protocols import LinkTraffic
 from anabranch.runtime.worker_service import (
-    LinkTraffic,
     ServedTask,
     SessionOpener,
     Submit,

@@ -50,6 +50,12 @@ class _CTCLoss(NamedTuple):
     loss: Tensor
     gradient: Tensor
 
+class _CombinedNonMaxSuppression(NamedTuple):
+    nmsed_boxes: Tensor
+    nmsed_scores: Tensor
+    nmsed_classes: Tensor
+    valid_detections: Tensor
+
 class _ComputeAccidentalHits(NamedTuple):
     indices: Tensor
     ids: Tensor
@@ -74,6 +80,16 @@ class _DeserializeSparse(NamedTuple):
     sparse_indices: Tensor
     sparse_values: Tensor
     sparse_shape: Tensor
+
+class _FakeQuantWithMinMaxVarsGradient(NamedTuple):
+    backprops_wrt_input: Tensor
+    backprop_wrt_min: Tensor
+    backprop_wrt_max: Tensor
+
+class _FakeQuantWithMinMaxVarsPerChannelGradient(NamedTuple):
+    backprops_wrt_input: Tensor
+    backprop_wrt_min: Tensor
+    backprop_wrt_max: Tensor
 
 class _FixedUnigramCandidateSampler(NamedTuple):
     sampled_candidates: Tensor
@@ -209,6 +225,11 @@ class _ParseSingleSequenceExample(NamedTuple):
 class _Qr(NamedTuple):
     q: Tensor
     r: Tensor
+
+class _QuantizeV2(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
 
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
@@ -682,6 +703,18 @@ def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def CombinedNonMaxSuppression(
+    *,
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size_per_class: TensorLike,
+    max_total_size: TensorLike,
+    iou_threshold: TensorLike,
+    score_threshold: TensorLike,
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+    name: str | None = None,
+) -> _CombinedNonMaxSuppression: ...
 def Complex(*, real: TensorLike, imag: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComplexAbs(*, x: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComputeAccidentalHits(
@@ -826,6 +859,9 @@ def Cumprod(
 def Cumsum(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor: ...
+def CumulativeLogsumexp(
+    *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
 def DatasetToSingleElement(
     *,
@@ -952,6 +988,17 @@ def DepthwiseConv2dNativeBackpropInput(
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def Dequantize(
+    *,
+    input: TensorLike,
+    min_range: TensorLike,
+    max_range: TensorLike,
+    mode: str | bytes = "MIN_COMBINED",
+    narrow_range: bool = False,
+    axis: int = -1,
+    dtype: DTypeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def DeserializeIterator(
     *, resource_handle: TensorLike, serialized: TensorLike, name: str | None = None
 ) -> Operation: ...
@@ -1047,6 +1094,7 @@ def EncodeJpeg(
     xmp_metadata: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def EncodeJpegVariableQuality(*, images: TensorLike, quality: TensorLike, name: str | None = None) -> Tensor: ...
 def EncodePng(*, image: TensorLike, compression: int = -1, name: str | None = None) -> Tensor: ...
 def EnsureShape(*, input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
 def Enter(
@@ -1202,6 +1250,63 @@ def FIFOQueueV2(
     name: str | None = None,
 ) -> Tensor: ...
 def FakeParam(*, dtype: DTypeLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
+def FakeQuantWithMinMaxArgs(
+    *,
+    inputs: TensorLike,
+    min: float = -6.0,
+    max: float = 6.0,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxArgsGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: float = -6.0,
+    max: float = 6.0,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVars(
+    *,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVarsGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> _FakeQuantWithMinMaxVarsGradient: ...
+def FakeQuantWithMinMaxVarsPerChannel(
+    *,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FakeQuantWithMinMaxVarsPerChannelGradient(
+    *,
+    gradients: TensorLike,
+    inputs: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    name: str | None = None,
+) -> _FakeQuantWithMinMaxVarsPerChannelGradient: ...
 def Fill(*, dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor: ...
 def FilterDataset(
     *,
@@ -2021,6 +2126,15 @@ def NonMaxSuppressionV5(
     pad_to_max_output_size: bool = False,
     name: str | None = None,
 ) -> _NonMaxSuppressionV5: ...
+def NonMaxSuppressionWithOverlaps(
+    *,
+    overlaps: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    overlap_threshold: TensorLike,
+    score_threshold: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def NotEqual(
     *, x: TensorLike, y: TensorLike, incompatible_shape_error: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -2331,6 +2445,54 @@ def PyFuncStateless(
     *, input: Sequence[TensorLike], token: str | bytes, Tout: Sequence[DTypeLike], name: str | None = None
 ) -> list[Tensor]: ...
 def Qr(*, input: TensorLike, full_matrices: bool = False, name: str | None = None) -> _Qr: ...
+def QuantizeAndDequantize(
+    *,
+    input: TensorLike,
+    signed_input: bool = True,
+    num_bits: int = 8,
+    range_given: bool = False,
+    input_min: float = 0.0,
+    input_max: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeAndDequantizeV2(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    signed_input: bool = True,
+    num_bits: int = 8,
+    range_given: bool = False,
+    round_mode: str | bytes = "HALF_TO_EVEN",
+    narrow_range: bool = False,
+    axis: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeAndDequantizeV3(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    num_bits: TensorLike,
+    signed_input: bool = True,
+    range_given: bool = True,
+    narrow_range: bool = False,
+    axis: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def QuantizeV2(
+    *,
+    input: TensorLike,
+    min_range: TensorLike,
+    max_range: TensorLike,
+    T: DTypeLike,
+    mode: str | bytes = "MIN_COMBINED",
+    round_mode: str | bytes = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False,
+    axis: int = -1,
+    ensure_minimum_range: float = 0.01,
+    name: str | None = None,
+) -> _QuantizeV2: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Operation: ...

@@ -8,7 +8,7 @@ between a master and a worker are values: partitions, arrays, names and numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
@@ -108,3 +108,20 @@ class WorkerSession(Protocol):
 
     def forget(self) -> None:
         """As of `Master`."""
+
+
+class LinkTraffic(NamedTuple):
+    """What went between this process and another.
+
+    Attributes:
+        name: what the other calls itself; empty before it has said so.
+        address: its own.
+        state: of the link to it.
+        sent_bytes, received_bytes: since this process knows it, those in shared memory too.
+    """
+
+    name: str
+    address: str
+    state: str
+    sent_bytes: int
+    received_bytes: int

@@ -46,7 +46,7 @@ from anabranch.runtime.messages import (
     event_to_proto,
     malformed,
 )
-from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
+from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition, WorkerSession
 from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous
 from anabranch.runtime.step_messages import (
     SentTensor,
@@ -121,23 +121,6 @@ class TaskSession(WorkerSession, Protocol):
     @property
     def rendezvous(self) -> Rendezvous:
         """Where its tensors meet those who receive them."""
-
-
-class LinkTraffic(NamedTuple):
-    """What went between this process and another.
-
-    Attributes:
-        name: what the other calls itself; empty before it has said so.
-        address: its own.
-        state: of the link to it.
-        sent_bytes, received_bytes: since this process knows it, those in shared memory too.
-    """
-
-    name: str
-    address: str
-    state: str
-    sent_bytes: int
-    received_bytes: int
 
 
 class Asked(NamedTuple):

@@ -32,7 +32,7 @@ from anabranch.distributed.place import MessageHandler
 from anabranch.distributed.wire import Hello, Lane, Limits
 from anabranch.errors import DeadlineExceededError, OpError
 from anabranch.runtime.messages import Buffer, Frames
-from anabranch.runtime.worker_service import LinkTraffic
+from anabranch.runtime.protocols import LinkTraffic
 
 #: seconds between two attempts to connect
 _DIAL_EVERY = 0.2

@@ -504,6 +504,16 @@ def is_built_with_cuda() -> bool:
     return is_gpu_available()
 
 
+def is_built_with_gpu_support() -> bool:
+    """Whether a GPU is in use."""
+    return is_gpu_available()
+
+
+def is_built_with_rocm() -> bool:
+    """False: no GPU of this kind is told from others."""
+    return False
+
+
 def assert_equal_graph_def(actual: GraphDef, expected: GraphDef, checkpoint_v2: bool = False) -> None:
     """Two GraphDefs have the same nodes, in whatever order.
 

@@ -33,7 +33,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.dtypes": "anabranch.core.dtypes tf",
     "python.framework.errors": "tf.errors",
     "python.framework.errors_impl": "tf.errors",
-    "python.framework.function": "tf",
+    "python.framework.function": "anabranch.frontend.control_flow.defined_functions",
     "python.framework.graph_util": "tf.graph_util",
     "python.framework.graph_util_impl": "tf.graph_util",
     "python.framework.importer": "tf",

@@ -31,6 +31,7 @@ from anabranch.train.hooked_session import (
     WrappedSession,
 )
 from anabranch.train.model_shards import ModelShards
+from anabranch.train.preemption import PreemptionHook
 from anabranch.train.recording_hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
@@ -450,7 +451,8 @@ def MonitoredTrainingSession(
         chief_only_hooks: hooks that only the chief runs.
         save_checkpoint_secs: seconds between checkpoints; default: 600 if `save_checkpoint_steps` is not given either;
             None: not by time. "auto": as often as it pays, beside the training, and a task that has lost its variables
-            gets them back from the last checkpoint; all workers say so (docs/clusters.md#what-lasts).
+            gets them back from the last checkpoint; a process that gets SIGTERM saves and leaves; all workers say so
+            (docs/clusters.md#what-lasts).
         save_summaries_steps: steps between summaries; default: 100 if `save_summaries_secs` is not given either.
         save_summaries_secs: seconds between summaries; default: not by time.
         config: a `ConfigProto`.
@@ -516,7 +518,9 @@ def MonitoredTrainingSession(
         lease, saving = ChiefLease(is_chief), AutomaticCheckpointHook(shards)
         creator = LastingSessionCreator(scaffold, master, config, max_wait_secs, shards, lease, saving.recovered)
         of_chief = [WhileChief(hook, lease) for hook in (*all_hooks, saving)]
-        return MonitoredSession(creator, [*of_chief, *(hooks or []), LeaseHook(lease)], stop_grace_period_secs)
+        # last: the others have seen the step when it ends the training
+        all_of = [*of_chief, *(hooks or []), LeaseHook(lease), PreemptionHook()]
+        return MonitoredSession(creator, all_of, stop_grace_period_secs)
     chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     if checkpoint_dir and saves:
         all_hooks.append(

@@ -271,6 +271,17 @@ def cumprod(
     return result
 
 
+def cumulative_logsumexp(
+    x: TensorLike, axis: TensorLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The logarithms of the sums of exponentials up to each element along an axis; see `cumsum`.
+
+    The logarithm of an empty sum is minus infinity.
+    """
+    result: Tensor = raw.CumulativeLogsumexp(x, axis, exclusive=exclusive, reverse=reverse, name=name)
+    return result
+
+
 def argmax(
     input: TensorLike,
     axis: TensorLike | None = None,

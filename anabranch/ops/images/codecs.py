@@ -255,3 +255,25 @@ def _(
         subsampling=2 if chroma_downsampling else 0,
     )
     return out.getvalue()
+
+
+EncodeJpegVariableQuality = define_op("EncodeJpegVariableQuality", "images: uint8, quality: int32 -> contents: string")
+EncodeJpegVariableQuality.not_differentiable()
+
+
+@EncodeJpegVariableQuality.shape
+def _(images: TensorShape, quality: TensorShape) -> TensorShape:
+    shape_rules.with_rank(images, 3, "argument 'images'")
+    shape_rules.with_rank(quality, 0, "argument 'quality'")
+    return shape_rules.SCALAR
+
+
+@EncodeJpegVariableQuality.host_kernel
+def _(images: Array, quality: Array, *, ctx: OperationContext) -> bytes:
+    if images.shape[-1] not in (1, 3):
+        raise InvalidArgumentError(None, ctx.op, f"a JPEG image has 1 or 3 channels, got shape {images.shape}")
+    ctx.check(0 <= quality <= 100, f"quality must be in [0,100], got {int(quality)}")
+    out = io.BytesIO()
+    picture = pillow(ctx).fromarray(images[..., 0] if images.shape[-1] == 1 else images)
+    picture.save(out, "JPEG", quality=int(quality), subsampling=2)
+    return out.getvalue()

@@ -237,7 +237,7 @@ def _overlaps(box: Array, boxes: Array) -> Array:
     return np.where(empty, 0, shared / np.where(empty, 1, union))
 
 
-def _suppress(
+def suppress(
     boxes: Array, scores: Array, count: Array, overlap: float, least: float, sigma: float, ctx: OperationContext
 ) -> tuple[Array, Array]:
     """Greedy choice: the best box, then the best of those that overlap no chosen one by more than `overlap`.
@@ -313,7 +313,7 @@ NonMaxSuppression = _box_op(
 
 @NonMaxSuppression.host_kernel
 def _(boxes: Array, scores: Array, max_output_size: Array, *, iou_threshold: float, ctx: OperationContext) -> Any:
-    return _suppress(boxes, scores, max_output_size, iou_threshold, -np.inf, 0.0, ctx)[0]
+    return suppress(boxes, scores, max_output_size, iou_threshold, -np.inf, 0.0, ctx)[0]
 
 
 NonMaxSuppressionV2 = _box_op(
@@ -326,7 +326,7 @@ NonMaxSuppressionV2 = _box_op(
 
 @NonMaxSuppressionV2.host_kernel
 def _(boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, *, ctx: OperationContext) -> Any:
-    return _suppress(boxes, scores, max_output_size, float(iou_threshold), -np.inf, 0.0, ctx)[0]
+    return suppress(boxes, scores, max_output_size, float(iou_threshold), -np.inf, 0.0, ctx)[0]
 
 
 NonMaxSuppressionV3 = _box_op(
@@ -347,7 +347,7 @@ def _(
     *,
     ctx: OperationContext,
 ) -> Any:
-    return _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)[0]
+    return suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)[0]
 
 
 NonMaxSuppressionV4 = _box_op(
@@ -369,7 +369,7 @@ def _(
     pad_to_max_output_size: bool,
     ctx: OperationContext,
 ) -> Any:
-    kept, _ = _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
+    kept, _ = suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
     count = np.int32(len(kept))
     return _padded(kept, max_output_size) if pad_to_max_output_size else kept, count
 
@@ -394,7 +394,7 @@ def _(
     pad_to_max_output_size: bool,
     ctx: OperationContext,
 ) -> Any:
-    kept, values = _suppress(
+    kept, values = suppress(
         boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), float(soft_nms_sigma), ctx
     )
     count = np.int32(len(kept))

@@ -32,6 +32,13 @@ _BY_FILE = {
         OptionalGetValue IteratorGetNextAsOptional SerializeSparse SerializeManySparse DeserializeSparse
         DeserializeManySparse
     """,
+    "tests/device/frontend/test_jpeg_quality.py": "EncodeJpegVariableQuality",
+    "tests/device/frontend/test_recorded_functions.py": """
+        CombinedNonMaxSuppression CumulativeLogsumexp NonMaxSuppressionWithOverlaps
+        Dequantize FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+        FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
+        QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeV2
+    """,
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",

@@ -1,0 +1,180 @@
+"""Numbers of few bits that stand for a range of floats: tensors of the dtypes qint8 to qint32, and back.
+
+These tensors live on the host: no accelerator computes with their dtypes. In NumPy they are records of one field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+
+_TYPES: Final = "{qint8, quint8, qint32, qint16, quint16}"
+_MODE: Final = "mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'"
+
+
+def _plain(dtype: DType) -> np.dtype[Any]:
+    """The integers that a quantised dtype holds."""
+    return np.dtype(dtype.name[1:])
+
+
+def _limits(dtype: DType) -> tuple[int, int]:
+    info = np.iinfo(_plain(dtype))
+    return int(info.min), int(info.max)
+
+
+def _half_away(x: TensorValue) -> Any:
+    return np.trunc(x + np.copysign(0.5, x))
+
+
+def _scaled_step(least: float, most: float, dtype: DType, narrow_range: bool) -> tuple[float, float, float]:
+    """In the mode SCALED: steps per unit, and the range that all numbers of the dtype cover."""
+    first, last = _limits(dtype)
+    first += narrow_range and first < 0
+    huge = float(np.finfo(np.float32).max)
+    per_unit = min(first / least if first * least > 0 else huge, last / most if last * most > 0 else huge)
+    return per_unit, first / per_unit, last / per_unit
+
+
+QuantizeV2 = define_op(
+    "QuantizeV2",
+    "input: float, min_range: float, max_range: float -> output: T, output_min: float, output_max: float",
+    f"T: {_TYPES}, {_MODE}, round_mode: {{'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}} = 'HALF_AWAY_FROM_ZERO', "
+    "narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01",
+)
+QuantizeV2.not_differentiable()
+
+
+def _ranges_shape(input: TensorShape, least: TensorShape, most: TensorShape, axis: int) -> TensorShape:
+    """That of the ranges: a scalar, or a vector with one for each index of an axis.
+
+    Raises:
+        ValueError: they have another.
+    """
+    if axis < -1:
+        raise ValueError(f"axis must be -1, for one range, or the number of a dimension, got {axis}")
+    wanted = shape_rules.SCALAR
+    if axis != -1:
+        wanted = input.with_rank_at_least(axis + 1)[axis : axis + 1] if input.ndims is not None else TensorShape([None])
+    return shape_rules.merged(wanted, least, most)
+
+
+def _along(axis: int, function: Callable[..., Any], x: Array, least: Array, most: Array) -> list[Any]:
+    """What a function of numbers and one range gives, for the range of each index of an axis."""
+    if axis == -1:
+        return list(function(x, float(least), float(most)))
+    parts = [
+        function(part, float(a), float(b)) for part, a, b in zip(np.moveaxis(x, axis, 0), least, most, strict=True)
+    ]
+    if not parts:
+        return [function(x, 0.0, 0.0)[0], least, most]
+    stacked = [np.stack(values) for values in zip(*parts, strict=True)]
+    return [np.moveaxis(stacked[0], 0, axis), *stacked[1:]]
+
+
+@QuantizeV2.shape
+def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axis: int) -> list[TensorShape]:
+    ranges = _ranges_shape(input, min_range, max_range, axis)
+    return [input, ranges, ranges]
+
+
+@QuantizeV2.host_kernel
+def _(
+    input: Array,
+    min_range: Array,
+    max_range: Array,
+    *,
+    T: DType,
+    mode: bytes,
+    round_mode: bytes,
+    narrow_range: bool,
+    axis: int,
+    ensure_minimum_range: float,
+    ctx: OperationContext,
+) -> Any:
+    if round_mode == b"HALF_TO_EVEN" and mode != b"SCALED":
+        raise InvalidArgumentError(None, ctx.op, "Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED'")
+    first, last = _limits(T)
+
+    def quantized(x: Array, least: float, most: float) -> Any:
+        least, most = _widened(least, most, ensure_minimum_range, ctx)
+        x = x.astype(np.float64)
+        if mode == b"MIN_COMBINED":
+            half = (last - first + 1) / 2 if first < 0 else 0
+            steps = _half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
+        elif mode == b"MIN_FIRST":
+            per_unit = (last - first) / (most - least)
+            steps = _half_away(x * per_unit) - _half_away(np.float64(least * per_unit)) + first
+        else:
+            per_unit, least, most = _scaled_step(least, most, T, narrow_range)
+            steps = np.clip(x, least, most) * per_unit
+            steps = np.rint(steps) if round_mode == b"HALF_TO_EVEN" else _half_away(steps)
+        output = np.clip(steps, first, last).astype(_plain(T)).view(T.as_numpy_dtype)
+        return output, np.float32(least), np.float32(most)
+
+    return _along(axis, quantized, input, min_range, max_range)
+
+
+def _widened(least: float, most: float, minimum: float, ctx: OperationContext) -> tuple[float, float]:
+    """The range, widened so that it has zero in it and is not empty."""
+    if least > most:
+        raise InvalidArgumentError(
+            None, ctx.op, f"input_max_range must be larger than input_min_range: {most}, {least}"
+        )
+    wanted = max(1.0, abs(least), abs(most)) * minimum
+    return min(0.0, least), max(0.0, most, min(0.0, least) + wanted)
+
+
+Dequantize = define_op(
+    "Dequantize",
+    "input: T, min_range: float, max_range: float -> output: dtype",
+    f"T: {_TYPES}, {_MODE}, narrow_range: bool = False, axis: int = -1, dtype: {{bfloat16, float}} = float32",
+)
+Dequantize.not_differentiable()
+
+
+@Dequantize.shape
+def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axis: int) -> TensorShape:
+    _ranges_shape(input, min_range, max_range, axis)
+    return input
+
+
+@Dequantize.host_kernel
+def _(
+    input: Array,
+    min_range: Array,
+    max_range: Array,
+    *,
+    T: DType,
+    mode: bytes,
+    narrow_range: bool,
+    axis: int,
+    dtype: DType,
+) -> Any:
+    first, last = _limits(T)
+
+    def dequantized(x: Array, least: float, most: float) -> Any:
+        steps = np.ascontiguousarray(x).view(_plain(T)).astype(np.float64)
+        if mode == b"MIN_COMBINED":
+            half = (last - first + 1) / 2 if first < 0 else 0
+            values = (steps + half) * ((most - least) / (last - first)) + least
+        elif mode == b"MIN_FIRST":
+            step = (most - least) / (last - first)
+            rounded = least if step == 0 else float(_half_away(np.float64(least / step))) * step
+            values = rounded + (steps - first) * step
+        else:
+            lowest = first + (narrow_range and first < 0)
+            values = steps * (max(least / lowest, most / last) if lowest < 0 else most / last)
+        return (values.astype(dtype.as_numpy_dtype),)
+
+    return _along(axis, dequantized, input, min_range, max_range)[0]

@@ -1,0 +1,273 @@
+"""tf.train.Checkpoint: checkpoints whose names follow from the attributes that hold the variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from anabranch.core.values import PassedOn
+from anabranch.frontend.variables.partitioned import PartitionedVariable
+from anabranch.frontend.variables.variables import Variable
+from anabranch.graph.operation import StepRunner
+from anabranch.session import get_default_session
+from anabranch.train.checkpoint_management import get_checkpoint_state, remove_checkpoint, update_checkpoint_state
+from anabranch.train.checkpoint_utils import list_variables
+from anabranch.train.optimizer import Optimizer
+from anabranch.train.saver import Saver
+
+_ENDING: Final = ".ATTRIBUTES/VARIABLE_VALUE"
+_COUNTER: Final = "save_counter"
+
+
+class Checkpoint:
+    """Saves and restores the variables that objects hold.
+
+    A variable is named after the attributes on the way to it: ``model/layers/0/w``. Objects are variables, anything
+    with attributes that hold variables (such as `tf.Module`), optimizers, and lists, tuples and dicts of these.
+
+    Args:
+        kwargs: the objects, by name. They can be read as attributes, and more can be set.
+
+    Example:
+        >>> v = tf.Variable(3.0)
+        >>> checkpoint = tf.train.Checkpoint(v=v)
+        >>> sess.run([v.initializer, checkpoint.save_counter.initializer])
+        [None, None]
+        >>> path = checkpoint.save("/tmp/objects/ckpt", session=sess)
+        >>> path
+        '/tmp/objects/ckpt-1'
+    """
+
+    save_counter: Any
+
+    def __init__(self, **kwargs: PassedOn) -> None:
+        for name, value in sorted(kwargs.items()):
+            setattr(self, name, value)
+        if not hasattr(self, _COUNTER):
+            self.save_counter = Variable(0, trainable=False, name=_COUNTER, dtype="int64")
+        self._savers: dict[tuple[str, ...], Saver] = {}
+
+    def write(self, file_prefix: str, session: StepRunner | None = None) -> str:
+        """Writes a checkpoint under exactly this name.
+
+        Args:
+            session: default: the default session.
+
+        Returns:
+            `file_prefix`.
+
+        Raises:
+            ValueError: there is no session, or no variable.
+        """
+        saver = self._saver(self._variables())
+        saver.save(_session(session), str(file_prefix), write_meta_graph=False, write_state=False)
+        return str(file_prefix)
+
+    def save(self, file_prefix: str, session: StepRunner | None = None) -> str:
+        """Writes a checkpoint whose name ends with a number, one more each time, and that `latest_checkpoint` finds.
+
+        Args:
+            session: default: the default session. `save_counter`, the number, must have a value in it.
+
+        Returns:
+            The name: the prefix, "-", and the number.
+
+        Raises:
+            ValueError: there is no session, or no variable.
+        """
+        session = _session(session)
+        if not hasattr(self, "_increment"):
+            self._increment = self.save_counter.assign_add(1).op
+        session.run(self._increment)
+        path = self.write(f"{file_prefix}-{int(session.run(self.save_counter))}", session)
+        update_checkpoint_state(os.path.dirname(path) or ".", path)
+        return path
+
+    def restore(self, save_path: str | None) -> CheckpointLoadStatus:
+        """Finds what a checkpoint has of the variables; `run_restore_ops` of the result gives them their values.
+
+        Variables that are made afterwards are not restored.
+
+        Args:
+            save_path: None: nothing.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+        """
+        mine = self._variables()
+        theirs = {name for name, _ in list_variables(save_path)} if save_path is not None else set()
+        common = {name: variable for name, variable in mine.items() if name in theirs}
+        saver = self._saver(common) if common else None
+        rest = [variable for name, variable in mine.items() if name not in common]
+        left = sorted(name for name in theirs - set(mine) if name.endswith(_ENDING))
+        return CheckpointLoadStatus(saver, save_path, rest, left, sorted(set(mine) - set(common)))
+
+    def _variables(self) -> dict[str, Any]:
+        held = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return dict(_variables_below(held, "", set()))
+
+    def _saver(self, variables: dict[str, Any]) -> Saver:
+        names = tuple(sorted(variables))
+        if names not in self._savers:
+            self._savers[names] = Saver(variables, max_to_keep=0)
+        return self._savers[names]
+
+
+class CheckpointLoadStatus:
+    """What a checkpoint has for the objects of a `Checkpoint`.
+
+    Example:
+        >>> v = tf.Variable(3.0)
+        >>> status = tf.train.Checkpoint(v=v).restore(None)
+        >>> status.initialize_or_restore(session=sess)
+        >>> sess.run(v)
+        np.float32(3.0)
+    """
+
+    def __init__(
+        self, saver: Saver | None, path: str | None, rest: list[Any], unused: list[str], missing: list[str]
+    ) -> None:
+        self._saver, self._path, self._rest = saver, path, rest
+        self._unused, self._missing = unused, missing
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Raises AssertionError unless the checkpoint and the objects have the same variables."""
+        self.assert_existing_objects_matched()
+        if self._unused:
+            raise AssertionError(f"{self._path} has {self._unused[0]}, which no object holds")
+        return self
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Raises AssertionError unless the checkpoint has all variables of the objects."""
+        if self._missing:
+            raise AssertionError(f"{self._path} has no {self._missing[0]}")
+        return self
+
+    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
+        """Raises AssertionError unless the checkpoint has some variable of the objects."""
+        if self._saver is None:
+            raise AssertionError(f"{self._path} has no variable of the objects")
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Itself: nothing is said of what does not match."""
+        return self
+
+    def run_restore_ops(self, session: StepRunner | None = None) -> None:
+        """Gives the variables the values of the checkpoint; `session`: default: the default session."""
+        if self._saver is not None:
+            self._saver.restore(_session(session), self._path)
+
+    def initialize_or_restore(self, session: StepRunner | None = None) -> None:
+        """As `run_restore_ops`; variables that the checkpoint does not have get their initial values."""
+        session = _session(session)
+        for variable in self._rest:
+            session.run(variable.initializer)
+        self.run_restore_ops(session)
+
+
+class CheckpointManager:
+    """Saves the objects of a `Checkpoint` in a folder, and removes the oldest.
+
+    Args:
+        checkpoint: a `Checkpoint`.
+        directory: the folder.
+        max_to_keep: how many checkpoints are kept; None: all.
+        keep_checkpoint_every_n_hours: not supported.
+        checkpoint_name: what their names begin with.
+
+    Raises:
+        ValueError: `max_to_keep` is not positive.
+        NotImplementedError: `keep_checkpoint_every_n_hours` is given; `tf.train.Saver` knows it.
+
+    Example:
+        >>> v = tf.Variable(3.0)
+        >>> checkpoint = tf.train.Checkpoint(v=v)
+        >>> manager = tf.train.CheckpointManager(checkpoint, "/tmp/managed", max_to_keep=2)
+        >>> manager.directory
+        '/tmp/managed'
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: str,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+    ) -> None:
+        if max_to_keep is not None and max_to_keep <= 0:
+            raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
+        if keep_checkpoint_every_n_hours is not None:
+            raise NotImplementedError("keep_checkpoint_every_n_hours is not supported here; tf.train.Saver knows it")
+        self._checkpoint, self._directory, self._keep = checkpoint, str(directory), max_to_keep
+        self._prefix = os.path.join(self._directory, checkpoint_name)
+        state = get_checkpoint_state(self._directory) if os.path.isdir(self._directory) else None
+        self._paths = list(state.all_model_checkpoint_paths) if state is not None else []
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The checkpoints that are kept, the oldest first."""
+        return list(self._paths)
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        return self._paths[-1] if self._paths else None
+
+    def save(self, checkpoint_number: int | None = None, session: StepRunner | None = None) -> str:
+        """Writes a checkpoint, and removes those that are too many.
+
+        Args:
+            checkpoint_number: that its name ends with; default: one more each time.
+            session: default: the default session.
+
+        Returns:
+            Its name.
+        """
+        if checkpoint_number is None:
+            path = self._checkpoint.save(self._prefix, session)
+        else:
+            path = self._checkpoint.write(f"{self._prefix}-{int(checkpoint_number)}", session)
+        self._paths = [*(kept for kept in self._paths if kept != path), path]
+        removed = self._paths[: -self._keep] if self._keep is not None else []
+        self._paths = self._paths[len(removed) :]
+        update_checkpoint_state(self._directory, path, self._paths)
+        for old in removed:
+            remove_checkpoint(old)
+        return path
+
+
+def _session(session: StepRunner | None) -> StepRunner:
+    session = session or get_default_session()
+    if session is None:
+        raise ValueError("a checkpoint is written and read in a session: pass one, or use `with tf.Session():`")
+    return session
+
+
+def _variables_below(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """The variables that an object holds, by their names in a checkpoint; each once."""
+    if id(value) in seen or isinstance(value, str | bytes | type):
+        return
+    seen.add(id(value))
+    if isinstance(value, Variable | PartitionedVariable):
+        yield f"{path}/{_ENDING}", value
+    elif isinstance(value, Optimizer):
+        for variable in value.variables():
+            yield from _variables_below(variable, f"{path}/{variable.op.name.replace('/', '.S')}", seen)
+    else:
+        for name, inner in _items(value):
+            yield from _variables_below(inner, f"{path}/{name}" if path else name, seen)
+
+
+def _items(value: object) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return sorted((str(key), inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return [(str(i), inner) for i, inner in enumerate(value)]
+    held = getattr(value, "__dict__", {})
+    return sorted((name, inner) for name, inner in held.items() if not callable(inner) or hasattr(inner, "__dict__"))

@@ -1,0 +1,76 @@
+"""Leaving when told to: a process that gets SIGTERM finishes its step, saves and ends (§4.3).
+
+Whoever takes machines away tells their processes so some time before: engines, batch systems and clouds send SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from anabranch import errors
+from anabranch.frontend.platform import logging
+from anabranch.session import Session
+from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
+
+
+class PreemptionHook(SessionRunHook):
+    """Ends a training in an orderly way when its process is told to end.
+
+    The step that is under way is finished, and then ends with an `OutOfRangeError`, as at the end of the data. A
+    monitored session that is left by this error ends in the ordinary way: its hooks end, so that savers save. What
+    comes after the session is run. A second signal ends the process at once.
+
+    A hook that is made on another thread than the main one, or in a process that handles SIGTERM itself, does nothing.
+
+    Example:
+        >>> step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        >>> with tf.train.MonitoredTrainingSession(hooks=[tf.train.PreemptionHook()]) as session:
+        ...     while not session.should_stop() and session.run(step) < 3:
+        ...         pass
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+        self._restore: Callable[[], Any] | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the process was told to end."""
+        return self._told
+
+    def begin(self) -> None:
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        # on another thread than the main one Python cannot set a handler
+        with contextlib.suppress(ValueError):
+            before = signal.signal(signal.SIGTERM, self._note)
+            self._restore = lambda: signal.signal(signal.SIGTERM, before)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._told:
+            # not `request_stop`: who does not ask whether to stop would get an error by which nothing is saved
+            raise errors.OutOfRangeError(
+                None, None, "the training ends after this step, for its process was told to end (SIGTERM)"
+            )
+
+    def end(self, session: Session) -> None:
+        self._leave()
+
+    def abandoned(self) -> None:
+        self._leave()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # it may interrupt anything: it only takes a note, and lets the next signal end the process
+        self._told = True
+        self._leave()
+        logging.warning("Told to end (SIGTERM): training ends after this step")
+
+    def _leave(self) -> None:
+        restore, self._restore = self._restore, None
+        if restore is not None:
+            with contextlib.suppress(ValueError):
+                restore()

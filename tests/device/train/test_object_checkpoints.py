@@ -1,0 +1,95 @@
+"""Checkpoints of objects: names follow attributes, and what is saved comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch as tf
+
+
+class Layer(tf.Module):
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.w = tf.Variable([value, value])
+        self.parts = [tf.Variable(value + 1.0), {"inner": tf.Variable(value + 2.0)}]
+
+
+def values(session: tf.Session, layer: Layer) -> list[Any]:
+    return [v.tolist() for v in session.run([layer.w, layer.parts[0], layer.parts[1]["inner"]])]
+
+
+def test_objects_are_saved_by_their_attributes_and_restored(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer, step = Layer(1.0), tf.Variable(7, dtype=tf.int64)
+        checkpoint = tf.train.Checkpoint(layer=layer, step=step)
+        session.run(tf.global_variables_initializer())
+        path = checkpoint.save(str(tmp_path / "ckpt"))
+        assert path == tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-1")
+        assert checkpoint.save(str(tmp_path / "ckpt")) == str(tmp_path / "ckpt-2")
+    names = {name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE") for name, _ in tf.train.list_variables(path)}
+    assert names == {"layer/w", "layer/parts/0", "layer/parts/1/inner", "step", "save_counter"}
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        other = Layer(50.0)
+        restored = tf.train.Checkpoint(layer=other, step=tf.Variable(0, dtype=tf.int64))
+        restored.restore(path).assert_consumed().run_restore_ops()
+        assert values(session, other) == [[1.0, 1.0], 2.0, 3.0]
+        assert session.run(restored.step) == 7
+        assert session.run(restored.save_counter) == 1
+
+
+def test_what_does_not_match_is_told_or_initialised(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        checkpoint = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0))
+        session.run(tf.global_variables_initializer())
+        path = checkpoint.write(str(tmp_path / "plain"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        a, c = tf.Variable(0.0), tf.Variable(9.0)
+        status = tf.train.Checkpoint(a=a, c=c).restore(path)
+        with pytest.raises(AssertionError, match="has no c/"):
+            status.assert_existing_objects_matched()
+        status.expect_partial().initialize_or_restore()
+        assert session.run([a, c]) == [1.0, 9.0]
+        with pytest.raises(AssertionError, match="has b/"):
+            tf.train.Checkpoint(a=a).restore(path).assert_consumed()
+        with pytest.raises(AssertionError, match="no variable of the objects"):
+            tf.train.Checkpoint(d=c, save_counter=tf.constant(0)).restore(path).assert_nontrivial_match()
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="in a session"):
+        tf.train.Checkpoint(a=tf.Variable(1.0)).write(path)
+
+
+def test_optimizers_are_saved_with_their_slots(tmp_path: Path) -> None:
+    v = None
+    for value in (3.0, 5.0):
+        with tf.Graph().as_default(), tf.Session() as session:
+            v = tf.Variable(value)
+            optimizer = tf.train.MomentumOptimizer(0.5, 0.9)
+            train = optimizer.minimize(v * v)
+            checkpoint = tf.train.Checkpoint(v=v, optimizer=optimizer)
+            session.run(tf.global_variables_initializer())
+            if value == 3.0:
+                session.run(train)
+                checkpoint.write(str(tmp_path / "trained"))
+                expected = session.run([v, optimizer.get_slot(v, "momentum")])
+            else:
+                checkpoint.restore(str(tmp_path / "trained")).assert_consumed().run_restore_ops()
+                assert session.run([v, optimizer.get_slot(v, "momentum")]) == expected == [0.0, 6.0]
+
+
+def test_a_manager_keeps_the_newest(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
+        session.run(tf.global_variables_initializer())
+        manager = tf.train.CheckpointManager(checkpoint, str(tmp_path / "kept"), max_to_keep=2)
+        assert manager.latest_checkpoint is None
+        paths = [manager.save() for _ in range(3)] + [manager.save(checkpoint_number=17)]
+        assert manager.checkpoints == paths[2:]
+        assert [tf.train.checkpoint_exists(path) for path in paths] == [False, False, True, True]
+        again = tf.train.CheckpointManager(checkpoint, str(tmp_path / "kept"), max_to_keep=1)
+        assert again.checkpoints == paths[2:]
+        assert again.latest_checkpoint == str(tmp_path / "kept" / "ckpt-17")
+        with pytest.raises(ValueError, match="positive integer"):
+            tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=0)
