@@ -66,7 +66,9 @@ class MultivariateNormalDiag(tf.distributions.Distribution):
             "validate_args": validate_args, "allow_nan_stats": allow_nan_stats, "name": name,
         }  # fmt: skip
         with tf.name_scope(name) as scope:
-            self._loc, self._deviation = _mean_and_deviation(loc, scale_diag, scale_identity_multiplier)
+            means, deviations = _mean_and_deviation(loc, scale_diag, scale_identity_multiplier)
+            self._loc: tf.Tensor = means
+            self._deviation: tf.Tensor = deviations
             if validate_args:
                 checks = [tf.assert_positive(tf.abs(self._deviation), message="a standard deviation is 0")]
                 with tf.control_dependencies(checks):
@@ -82,14 +84,16 @@ class MultivariateNormalDiag(tf.distributions.Distribution):
         return self._loc
 
     def _batch_shape(self) -> tf.TensorShape:
-        return self._loc.shape[:-1]
+        shape: tf.TensorShape = self._loc.shape[:-1]
+        return shape
 
     def _batch_shape_tensor(self) -> tf.Tensor:
         shape: tf.Tensor = tf.shape(self._loc)[:-1]
         return shape
 
     def _event_shape(self) -> tf.TensorShape:
-        return self._loc.shape[-1:]
+        shape: tf.TensorShape = self._loc.shape[-1:]
+        return shape
 
     def _event_shape_tensor(self) -> tf.Tensor:
         shape: tf.Tensor = tf.shape(self._loc)[-1:]
