@@ -1,6 +1,8 @@
 from anabranch.contrib import (
     crf as crf,
+    cudnn_rnn as cudnn_rnn,
     data as data,
+    distributions as distributions,
     feature_column as feature_column,
     framework as framework,
     image as image,
@@ -12,10 +14,12 @@ from anabranch.contrib import (
     nn as nn,
     rnn as rnn,
     seq2seq as seq2seq,
+    signal as signal,
     slim as slim,
     staging as staging,
     stateless as stateless,
     summary as summary,
+    tensorboard as tensorboard,
     training as training,
     util as util,
 )

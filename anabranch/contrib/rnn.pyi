@@ -1,9 +1,22 @@
+from anabranch.contrib.rnn_cells import (
+    GRUBlockCellV2 as GRUBlockCellV2,
+    LSTMBlockFusedCell as LSTMBlockFusedCell,
+    NASCell as NASCell,
+    UGRNNCell as UGRNNCell,
+)
 from anabranch.contrib.rnn_extras import (
     LayerNormBasicLSTMCell as LayerNormBasicLSTMCell,
     LSTMBlockCell as LSTMBlockCell,
     stack_bidirectional_dynamic_rnn as stack_bidirectional_dynamic_rnn,
     stack_bidirectional_rnn as stack_bidirectional_rnn,
     transpose_batch_time as transpose_batch_time,
+)
+from anabranch.contrib.rnn_projections import (
+    AttentionCellWrapper as AttentionCellWrapper,
+    EmbeddingWrapper as EmbeddingWrapper,
+    HighwayWrapper as HighwayWrapper,
+    InputProjectionWrapper as InputProjectionWrapper,
+    OutputProjectionWrapper as OutputProjectionWrapper,
 )
 from anabranch.frontend.nn.rnn import (
     static_bidirectional_rnn as static_bidirectional_rnn,

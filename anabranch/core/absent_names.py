@@ -36,6 +36,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
     "contrib.cluster_resolver.TPUClusterResolver": _TPU,
     "contrib.distribute": _STRATEGIES,
+    "contrib.distributions": "the package tensorflow-probability 0.8 has further distributions and bijectors, and runs "
+    "under `anabranch run`",
     "contrib.eager": "build operations and run them with tf.Session",
     "contrib.layers.create_feature_spec": _COLUMNS,
     "contrib.layers.real_valued_column": _COLUMNS,

@@ -32,6 +32,7 @@ import numpy as np
 import tensor_cases
 import tensorflow as tf
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from tensorboard.plugins.projector import projector_config_pb2
 from tensorflow.core.example import example_pb2
 from tensorflow.core.framework import (
     attr_value_pb2,
@@ -75,6 +76,7 @@ _MODULES = (
     graph_pb2,
     meta_graph_pb2,
     op_def_pb2,
+    projector_config_pb2,
     queue_runner_pb2,
     saved_model_pb2,
     saved_object_graph_pb2,
@@ -101,7 +103,7 @@ class _Facts:
 
     def add_message(self, message: Descriptor) -> None:
         name = _name(message)
-        if name in self.messages or not message.file.package.startswith("tensorflow"):
+        if name in self.messages or not message.file.package.startswith(("tensorflow", "tensorboard")):
             return
         if message.GetOptions().map_entry:
             for field in message.fields:
@@ -126,7 +128,7 @@ class _Facts:
 
 
 def _name(descriptor: Descriptor | EnumDescriptor) -> str:
-    return str(descriptor.full_name).removeprefix("tensorflow.")
+    return str(descriptor.full_name).removeprefix("tensorflow.").removeprefix("tensorboard.projector.")
 
 
 def _field_facts(field: FieldDescriptor) -> list[Any]:

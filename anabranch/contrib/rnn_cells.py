@@ -1,0 +1,200 @@
+"""`tf.contrib.rnn`: further cells, and LSTMs that take all steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anabranch as tf
+from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
+from anabranch.contrib.rnn_extras import LSTMBlockCell
+from anabranch.contrib.rnn_projections import linear
+
+
+class NASCell(tf.nn.rnn_cell.RNNCell):
+    """The cell that a search among architectures came to (Zoph and Le 2017).
+
+    Args:
+        num_units: int.
+        num_proj: int: size of a projection of the output; None: none.
+        use_biases: whether there are biases.
+        reuse: whether the variables exist already.
+
+    Example:
+        >>> cell = tf.contrib.rnn.NASCell(4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape
+        TensorShape([Dimension(2), Dimension(4)])
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        num_proj: int | None = None,
+        use_biases: bool = False,
+        reuse: bool | None = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        super().__init__(_reuse=reuse, **kwargs)
+        self._num_units, self._num_proj, self._use_biases = num_units, num_proj, use_biases
+
+    @property
+    def state_size(self) -> tf.nest.Structure:
+        return tf.nn.rnn_cell.LSTMStateTuple(self._num_units, self.output_size)
+
+    @property
+    def output_size(self) -> int:
+        return self._num_proj or self._num_units
+
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
+        c, m = state
+        units, dtype = self._num_units, inputs.dtype
+        recurrent = tf.get_variable("recurrent_kernel", [self.output_size, 8 * units], dtype)
+        kernel = tf.get_variable("kernel", [inputs.shape.as_list()[1], 8 * units], dtype)
+        from_state = tf.matmul(m, recurrent)
+        if self._use_biases:
+            bias = tf.get_variable("bias", [8 * units], dtype, tf.zeros_initializer())
+            from_state = tf.nn.bias_add(from_state, bias)
+        pairs = list(zip(tf.split(tf.matmul(inputs, kernel), 8, 1), tf.split(from_state, 8, 1), strict=True))
+        sums = [a + b for a, b in pairs]
+        first = tf.tanh(tf.sigmoid(sums[0]) * tf.nn.relu(sums[1]))
+        second = tf.tanh(tf.sigmoid(sums[2]) + tf.nn.relu(pairs[3][0] * pairs[3][1]))
+        third = tf.tanh(tf.tanh(sums[4]) * tf.sigmoid(sums[5]))
+        fourth = tf.sigmoid(tf.tanh(sums[6]) + tf.sigmoid(sums[7]))
+        c = tf.tanh(first + c) * second
+        m = tf.tanh(c * tf.tanh(third + fourth))
+        if self._num_proj is not None:
+            m = tf.matmul(m, tf.get_variable("projection_weights", [units, self._num_proj], dtype))
+        return m, tf.nn.rnn_cell.LSTMStateTuple(c, m)
+
+
+class UGRNNCell(tf.nn.rnn_cell.RNNCell):
+    """A cell with one gate, which decides between the old state and a new one (Collins et al. 2017).
+
+    Args:
+        num_units: int.
+        initializer: of the kernel; None: the scope's.
+        forget_bias: added to the gate's input.
+        activation: of the new state.
+        reuse: whether the variables exist already.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        initializer: PassedOn = None,
+        forget_bias: float = 1.0,
+        activation: Callable[[Any], Any] = tf.tanh,
+        reuse: bool | None = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        super().__init__(_reuse=reuse, **kwargs)
+        self._num_units, self._initializer = num_units, initializer
+        self._forget_bias, self._activation = forget_bias, activation
+
+    @property
+    def state_size(self) -> int:
+        return self._num_units
+
+    @property
+    def output_size(self) -> int:
+        return self._num_units
+
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
+        with tf.variable_scope(tf.get_variable_scope(), initializer=self._initializer):
+            gate, new = tf.split(linear([inputs, state], 2 * self._num_units), 2, 1)
+        kept = tf.sigmoid(gate + self._forget_bias)
+        state = kept * state + (1 - kept) * self._activation(new)
+        return state, state
+
+
+class GRUBlockCellV2(tf.nn.rnn_cell.GRUCell):
+    """A GRU that TensorFlow computes with one operation; here `GRUCell`, of which a step is compiled as a whole.
+
+    Args:
+        num_units: size of the state.
+        cell_size: an older name of it.
+        reuse: whether the variables exist already.
+        name: of the cell, under which its variables stand.
+
+    Raises:
+        ValueError: there is no size, or two different ones.
+    """
+
+    def __init__(
+        self,
+        num_units: int | None = None,
+        cell_size: int | None = None,
+        reuse: bool | None = None,
+        name: str = "gru_cell",
+    ) -> None:
+        size = cell_size if num_units is None else num_units
+        if size is None or cell_size not in (None, size):
+            raise ValueError(f"say either num_units or cell_size, got {num_units} and {cell_size}")
+        super().__init__(size, reuse=reuse, name=name)
+
+
+class LSTMBlockFusedCell:
+    """An LSTM that is given all steps at once.
+
+    Args:
+        num_units: size of c and h.
+        forget_bias: added to the forget gate's input.
+        cell_clip: c is cut off at this value on both sides; None or a negative number for none.
+        use_peephole: whether the gates see c.
+        reuse: whether the variables exist already.
+        dtype: of the variables; default: that of the first inputs.
+        name: of the cell, under which its variables stand.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        reuse: bool | None = None,
+        dtype: DTypeLike | None = None,
+        name: str = "lstm_fused_cell",
+    ) -> None:
+        self._cell = LSTMBlockCell(num_units, forget_bias, cell_clip, use_peephole, dtype, reuse, name)
+
+    @property
+    def num_units(self) -> int:
+        """The size of c and h."""
+        return int(self._cell.output_size)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return list(self._cell.trainable_variables)
+
+    @property
+    def variables(self) -> list[Any]:
+        return list(self._cell.variables)
+
+    def __call__(
+        self,
+        inputs: TensorLike,
+        initial_state: PassedOn = None,
+        dtype: DTypeLike | None = None,
+        sequence_length: TensorLike | None = None,
+    ) -> tuple[PassedOn, tf.nest.Structure]:
+        """Runs all steps.
+
+        Args:
+            inputs: [time, batch, size], or a list of [batch, size].
+            initial_state: (c, h), each [batch, num_units]; None: zeros.
+            dtype: of those zeros; None: that of the inputs.
+            sequence_length: int [batch]; what is beyond gives zeros, and leaves the state. None: all steps.
+
+        Returns:
+            (outputs as the inputs are given, the last state).
+        """
+        steps = tf.stack(inputs) if isinstance(inputs, list | tuple) else tf.convert_to_tensor(inputs)
+        if initial_state is not None:
+            initial_state = tf.nn.rnn_cell.LSTMStateTuple(*initial_state)
+        outputs, state = tf.nn.dynamic_rnn(
+            self._cell, steps, sequence_length, initial_state, dtype or steps.dtype, time_major=True,
+            scope=tf.get_variable_scope(),
+        )  # fmt: skip
+        return tf.unstack(outputs, len(inputs)) if isinstance(inputs, list | tuple) else outputs, state

@@ -1,0 +1,7 @@
+"""`tf.contrib.signal`: what became `tf.signal`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

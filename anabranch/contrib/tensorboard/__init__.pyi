@@ -1,0 +1,1 @@
+from anabranch.contrib.tensorboard import plugins as plugins

@@ -1,0 +1,1 @@
+from anabranch.contrib.tensorboard.plugins import projector as projector
