@@ -35,18 +35,29 @@ def is_nearer(
     step = _STEPS.get(value.dtype.name)
     if step is None or not all(gradient.shape == value.shape for gradient in gradients):
         return False
-    direction = random.standard_normal(value.shape).astype(value.dtype)
-    sums = [_sum(graph, node, {**feeds, graph.names[ref]: encode_array(value + s * direction)}) for s in (step, -step)]
-    slope = (sums[0] - sums[1]) / (2 * step)
-    first, second = (abs(float(np.sum(gradient * direction)) - slope) for gradient in gradients)
+    # where one of them is no number, nothing changes: what is of that element says nothing of the others
+    known = np.isfinite(gradients[0]) & np.isfinite(gradients[1])
+    direction = np.where(known, random.standard_normal(value.shape), 0).astype(value.dtype)
+    above, below = (
+        _values(graph, node, {**feeds, graph.names[ref]: encode_array(value + s * direction)}) for s in (step, -step)
+    )
+    slope = sum(_finite_sum(one, other) for one, other in zip(above, below, strict=True)) / (2 * step)
+    first, second = (abs(float(np.sum(np.where(known, gradient, 0) * direction)) - slope) for gradient in gradients)
     return bool(first * _NEARER < second)
 
 
-def _sum(graph: Graph, node: Node, feeds: dict[str, dict[str, Any]]) -> float:
+def _finite_sum(above: Array, below: Array) -> float:
+    """The sum of the differences between two arrays, as far as these are numbers."""
+    both = np.isfinite(above) & np.isfinite(below)
+    return float(np.sum(np.where(both, above, 0) - np.where(both, below, 0), dtype=np.float64))
+
+
+def _values(graph: Graph, node: Node, feeds: dict[str, dict[str, Any]]) -> list[Array]:
+    """What the node's gradients are of; nothing where the step fails."""
     session = graph.side.ask("open", graph=graph.number)["session"]
     graph.side.ask("run", session=session, fetches=[graph.initializer], feeds={})
     fetches = [graph.names[ref] for ref in node["ys"] if ref in graph.names]
     answer = graph.side.ask("run", session=session, fetches=fetches, feeds=feeds)
     if "error" in answer:
-        return float("nan")
-    return float(sum(np.sum(decode_array(value), dtype=np.float64) for value in answer["values"]))
+        return []
+    return [decode_array(value) for value in answer["values"]]

@@ -237,6 +237,10 @@ def crop_and_resize(
     return result
 
 
+def _threshold(value: TensorLike) -> Tensor:
+    return convert_to_tensor(value, dtypes.float32)
+
+
 def non_max_suppression(
     boxes: TensorLike,
     scores: TensorLike,
@@ -256,7 +260,7 @@ def non_max_suppression(
     """
     with name_scope(name, "non_max_suppression"):
         result: Tensor = raw.NonMaxSuppressionV3(
-            boxes, scores, max_output_size, np.float32(iou_threshold), np.float32(score_threshold)
+            boxes, scores, max_output_size, _threshold(iou_threshold), _threshold(score_threshold)
         )
         return result
 
@@ -273,7 +277,7 @@ def non_max_suppression_with_scores(
     """Like `non_max_suppression`, with the chosen boxes' scores; with `soft_nms_sigma` > 0 overlaps lower scores."""
     with name_scope(name, "non_max_suppression_with_scores"):
         outputs = raw.NonMaxSuppressionV5(
-            boxes, scores, max_output_size, *(np.float32(v) for v in (iou_threshold, score_threshold, soft_nms_sigma))
+            boxes, scores, max_output_size, *(_threshold(v) for v in (iou_threshold, score_threshold, soft_nms_sigma))
         )
         return outputs[0], outputs[1]
 
@@ -293,8 +297,8 @@ def non_max_suppression_padded(
             boxes,
             scores,
             max_output_size,
-            np.float32(iou_threshold),
-            np.float32(score_threshold),
+            _threshold(iou_threshold),
+            _threshold(score_threshold),
             pad_to_max_output_size=pad_to_max_output_size,
         )
         return outputs[0], outputs[1]

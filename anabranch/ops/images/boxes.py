@@ -51,8 +51,8 @@ def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: TensorShape | list
 
 
 def _pixel(place: Array) -> int:
-    """A place as a number of pixels; what is NaN or infinite lies before the first, as a processor converts it."""
-    return int(place) if np.isfinite(place) else -(2**63)
+    """A place as a number of pixels; what int64 cannot hold lies before the first, as a processor converts it."""
+    return int(place) if abs(place) < 2**63 else -(2**63)
 
 
 def _draw(images: Array, boxes: Array, colours: Array) -> Array:

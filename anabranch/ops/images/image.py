@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -238,11 +239,21 @@ def _overlaps(box: Array, boxes: Array) -> Array:
 
 
 def suppress(
-    boxes: Array, scores: Array, count: Array, overlap: float, least: float, sigma: float, ctx: OperationContext
+    boxes: Array,
+    scores: Array,
+    count: Array,
+    overlap: float,
+    least: float,
+    sigma: float,
+    ctx: OperationContext,
+    nan_lowers: bool = True,
 ) -> tuple[Array, Array]:
     """Greedy choice: the best box, then the best of those that overlap no chosen one by more than `overlap`.
 
-    With `sigma` > 0 overlapping lowers a score, by exp(-overlap^2 / (2 sigma)), before it excludes.
+    With `sigma` > 0 overlapping lowers a score instead, by exp(-overlap^2 / (2 sigma)) (Bodla et al., Soft-NMS, 2017).
+
+    Args:
+        nan_lowers: whether an overlap that is NaN leaves a score of 0, or nothing changes by it.
 
     Returns:
         Indices (int32) and their scores, best first.
@@ -253,6 +264,8 @@ def suppress(
     ctx.check(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes must have shape [boxes, 4], got {boxes.shape}")
     ctx.check(scores.shape == boxes.shape[:1], f"there are {len(boxes)} boxes, but scores of shape {scores.shape}")
     corners, left = boxes.astype(np.float32), scores.astype(np.float32)
+    if not np.isfinite(corners).all():
+        return _suppress_one_by_one(corners, left, int(count), overlap, least, sigma, nan_lowers)
     chosen: list[int] = []
     values: list[float] = []
     while len(chosen) < int(count) and len(left):
@@ -265,10 +278,67 @@ def suppress(
         shared = _overlaps(corners[best], corners)
         if sigma > 0:
             left = left * np.exp(-0.5 / sigma * shared * shared)
-        # what overlaps by NaN goes, as in TensorFlow
-        left = np.where(shared <= overlap, left, -np.inf)
+        else:
+            left = np.where(shared <= overlap, left, -np.inf)
         left[best] = -np.inf
     return np.array(chosen, np.int32), np.array(values, scores.dtype)
+
+
+def _suppress_one_by_one(
+    corners: Array, scores: Array, count: int, overlap: float, least: float, sigma: float, nan_lowers: bool
+) -> tuple[Array, Array]:
+    """`suppress` of boxes that are not finite: how they overlap depends on who is compared with whom, and when.
+
+    A candidate is compared with the boxes chosen since it was last looked at. An overlap of NaN does not exclude it,
+    but leaves it a score of 0, with which it waits again, as in TensorFlow.
+    """
+    factor = np.float32(-0.5 / sigma if sigma > 0 else 0.0)
+    waiting = [(-float(score), index, 0) for index, score in enumerate(scores) if score > least]
+    heapq.heapify(waiting)
+    chosen: list[int] = []
+    values: list[float] = []
+    while waiting and len(chosen) < count:
+        negative, index, compared = heapq.heappop(waiting)
+        score = before = np.float32(-negative)
+        is_excluded = False
+        with np.errstate(all="ignore"):
+            for other in reversed(chosen[compared:]):
+                shared = _overlap(corners[index], corners[other])
+                if sigma > 0 or shared <= overlap:
+                    score *= np.exp(factor * shared * shared)
+                elif nan_lowers:
+                    score = np.float32(0)
+                is_excluded = sigma <= 0 and bool(shared > overlap)
+                if is_excluded or score <= least:
+                    break
+        if is_excluded:
+            continue
+        if score == before:
+            chosen.append(index)
+            values.append(float(score))
+        elif score > least:
+            heapq.heappush(waiting, (-float(score), index, len(chosen)))
+    return np.array(chosen, np.int32), np.array(values, scores.dtype)
+
+
+def _overlap(box: Array, other: Array) -> Any:
+    """`_overlaps` of two boxes. Of two numbers of which one is NaN, the first is the larger and the smaller."""
+    low, high = _smaller(box[:2], box[2:]), _larger(box[:2], box[2:])
+    other_low, other_high = _smaller(other[:2], other[2:]), _larger(other[:2], other[2:])
+    area, other_area = np.prod(high - low), np.prod(other_high - other_low)
+    if area <= 0 or other_area <= 0:
+        return np.float32(0)
+    sides = _larger(_smaller(high, other_high) - _larger(low, other_low), np.zeros(2, np.float32))
+    shared = np.prod(sides)
+    return shared / (area + other_area - shared)
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    return np.where(b < a, b, a)
+
+
+def _larger(a: Array, b: Array) -> Array:
+    return np.where(a < b, b, a)
 
 
 def _padded(kept: Array, length: Array) -> Array:

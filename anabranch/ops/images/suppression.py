@@ -83,6 +83,7 @@ def _(
                 float(score_threshold),
                 0,
                 ctx,
+                nan_lowers=False,
             )
             found += [(-value, c, corners[n]) for n, value in zip(which, values, strict=True)]
         found.sort(key=lambda entry: entry[0])

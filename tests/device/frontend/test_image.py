@@ -228,6 +228,26 @@ def test_slopes() -> None:
 
 
 # ---------------------------------------------------------------------- boxes and files
+def test_boxes_of_nan_and_soft_suppression_as_tensorflow_has_them() -> None:
+    boxes = np.array([[0, 0, 1, 1], [0, np.nan, 1, 1], [0, 5, 1, 6]], np.float32)
+    scores = np.array([0.9, 0.75, 0.6], np.float32)
+    # the threshold may be a tensor; what overlaps by NaN comes last, with a score of 0
+    half = convert_to_tensor(np.float32(0.5))
+    assert run(image.non_max_suppression(boxes, scores, 3, half)).tolist() == [0, 2, 1]
+    kept = image.combined_non_max_suppression(boxes[None, :, None], scores[None, :, None], 3, 3, half, 0.0)
+    close(run(kept[1]), scores[None])
+    # soft: a lower score in place of the threshold
+    boxes[1] = [0, 0, 1, 0.9]
+    indices, soft = run(image.non_max_suppression_with_scores(boxes, scores, 3, half, soft_nms_sigma=0.5))
+    assert indices.tolist() == [0, 2, 1]
+    assert np.allclose(soft, [0.9, 0.6, 0.3336436])
+
+
+def test_lines_of_boxes_further_than_integers_reach() -> None:
+    far = run(image.draw_bounding_boxes(np.zeros((1, 3, 4, 1), np.float32), [[[0.3, 1e30, 0.6, 0.8]]], colors=[[1.0]]))
+    assert far[0, :, :, 0].tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+
+
 def test_boxes_that_overlap_are_dropped() -> None:
     boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 0.9], [2, 2, 3, 3]], np.float32)
     scores = np.array([0.5, 0.9, 0.1], np.float32)

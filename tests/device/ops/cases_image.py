@@ -280,7 +280,7 @@ CASES = [
     OpCase(
         "NonMaxSuppression",
         (np.array([[0, 0, 1, 1], [0, np.nan, 1, 1], [0, 5, 1, 6]], np.float32), SCORES[:3], LIMIT),
-        expected=np.array([0, 2], np.int32),
+        expected=np.array([0, 2, 1], np.int32),
         label="overlaps by NaN",
     ),
     OpCase(
