@@ -234,7 +234,7 @@ def test_boxes_of_nan_and_soft_suppression_as_tensorflow_has_them() -> None:
     # the threshold may be a tensor; what overlaps by NaN comes last, with a score of 0
     half = convert_to_tensor(np.float32(0.5))
     assert run(image.non_max_suppression(boxes, scores, 3, half)).tolist() == [0, 2, 1]
-    kept = image.combined_non_max_suppression(boxes[None, :, None], scores[None, :, None], 3, 3, half, 0.0)
+    kept = raw.CombinedNonMaxSuppression(boxes[None, :, None], scores[None, :, None], 3, 3, half, np.float32(0))
     close(run(kept[1]), scores[None])
     # soft: a lower score in place of the threshold
     boxes[1] = [0, 0, 1, 0.9]
