@@ -134,6 +134,12 @@ def cluster(console: Console, rounds: int) -> None:
     print_table("null steps", measure("cluster", systems, rounds, console), systems, "ms", 1e3, console)
 
 
+def mirrors(console: Console, rounds: int) -> None:
+    """Asynchronous steps on two parameter servers, with and without mirrors of what they change."""
+    systems = ("anabranch",)
+    print_table("steps with mirrors", measure("mirrors", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "session": session,
     "training": training,
@@ -154,6 +160,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "alexnet": alexnet,
     "half": half,
     "cluster": cluster,
+    "mirrors": mirrors,
 }
 
 

@@ -8,3 +8,4 @@ from anabranch.train.replicas import (
     downpour as downpour,
     synchronous as synchronous,
 )
+from anabranch.train.shard_mirrors import mirrored as mirrored

@@ -216,6 +216,17 @@ class ClusterSpec:
 ClusterLike: TypeAlias = Mapping[str, Any] | ClusterDef | ClusterSpec
 
 
+def task_of_device(device: str) -> str:
+    """The full name of the task that a device is of; "" where the device names no task.
+
+    Example:
+        >>> task_of_device("/job:ps/task:1/device:CPU:0")
+        '/job:ps/replica:0/task:1'
+    """
+    spec = DeviceSpec.from_string(device)
+    return "" if spec.job is None or spec.task is None else task_name(spec.job, spec.task)
+
+
 def task_name(job: str, index: int) -> str:
     """The full name of a task, with which its devices' names begin."""
     return f"/job:{job}/replica:0/task:{index}"

@@ -17,6 +17,9 @@ shard for its mark and for variables without values, and does what `next_action`
 | some | none | yes | `Initialize` all: the training begins anew |
 | some | none | no | `Initialize` the lost ones |
 
+A lost shard whose mirrors on another task have a mark gets their values over those of the commit, which has what is not
+mirrored; then mirrors that are lost get those of their shards. In rounds there are no mirrors.
+
 Marks are set after that, so that whoever waits for all marks sees either no rollback or a whole one. Doing it again, by
 the same chief or by its successor, is harmless: a shard counts as lost until its mark is set.
 """
@@ -43,11 +46,15 @@ class ShardState:
         task: the full name of its task; "" for variables that ask for none.
         mark: the training whose values it has; None: it has none.
         missing: the names of its variables without a value.
+        mirror_mark: the training whose values its mirrors have, on another task; None: they have none.
+        is_mirrored: whether it has mirrors.
     """
 
     task: str
     mark: int | None
     missing: tuple[str, ...] = ()
+    mirror_mark: int | None = None
+    is_mirrored: bool = False
 
     def is_lost(self, mark: int) -> bool:
         """Whether its values are not those of the training with this mark."""
@@ -108,6 +115,31 @@ def next_action(shards: Sequence[ShardState], mark: int, commit: str | None, in_
     return Initialize(chosen, chosen == everywhere)
 
 
+def shards_given_back(shards: Sequence[ShardState], mark: int, action: RecoveryAction) -> tuple[str, ...]:
+    """The tasks whose lost shards get the values of their mirrors, over what the action gives them.
+
+    Example:
+        >>> states = [ShardState("ps/0", 7, (), 7, True), ShardState("ps/1", None, (), 7, True)]
+        >>> shards_given_back(states, 7, next_action(states, 7, "model-5", in_rounds=False))
+        ('ps/1',)
+    """
+    if isinstance(action, Continue):
+        return ()
+    return tuple(s.task for s in shards if s.task in action.tasks and s.is_mirrored and s.mirror_mark == mark)
+
+
+def mirrors_to_make(shards: Sequence[ShardState], mark: int, action: RecoveryAction) -> tuple[str, ...]:
+    """The tasks whose mirrors are lost, or have values that their shards have not.
+
+    Example:
+        >>> states = [ShardState("ps/0", 7, (), None, True), ShardState("ps/1", None, (), 7, True)]
+        >>> mirrors_to_make(states, 7, next_action(states, 7, "model-5", in_rounds=False))
+        ('ps/0', 'ps/1')
+    """
+    given = () if isinstance(action, Continue) else action.tasks
+    return tuple(s.task for s in shards if s.is_mirrored and (s.task in given or s.mirror_mark != mark))
+
+
 # ---------------------------------------------------------------------- which variables a task has
 @dataclass(frozen=True, slots=True)
 class SavedVariable:
@@ -146,11 +178,13 @@ class ShardMap:
         mark: of the training.
         in_rounds: whether the replicas train in rounds. Then no task takes values by itself: all go back together.
         shards: by the full names of tasks.
+        is_mirrored: whether other tasks have newer values than any checkpoint. Then no task takes those by itself.
     """
 
     mark: int
     in_rounds: bool
     shards: Mapping[str, TaskShard]
+    is_mirrored: bool = False
 
     def shard_of(self, task: str, tasks: Sequence[str]) -> TaskShard | None:
         """What a task should load when it comes back, by itself; None: nothing.
@@ -161,7 +195,7 @@ class ShardMap:
                 lies differently, and only its graph says how.
         """
         # in rounds the chief takes all shards back together
-        if self.in_rounds or not set(self.shards) <= set(tasks):
+        if self.in_rounds or self.is_mirrored or not set(self.shards) <= set(tasks):
             return None
         return self.shards.get(task)
 
@@ -176,7 +210,14 @@ class ShardMap:
             for task, shard in sorted(self.shards.items())
         }
         return json.dumps(
-            {"format": FORMAT, "mark": self.mark, "in_rounds": self.in_rounds, "shards": shards}, indent=1
+            {
+                "format": FORMAT,
+                "mark": self.mark,
+                "in_rounds": self.in_rounds,
+                "is_mirrored": self.is_mirrored,
+                "shards": shards,
+            },
+            indent=1,
         )
 
     @staticmethod
@@ -191,7 +232,7 @@ class ShardMap:
             if said["format"] != FORMAT:
                 raise ValueError(f"format {said['format']!r}, where {FORMAT} was expected")
             shards = {str(task): _shard(one) for task, one in said["shards"].items()}
-            return ShardMap(int(said["mark"]), bool(said["in_rounds"]), shards)
+            return ShardMap(int(said["mark"]), bool(said["in_rounds"]), shards, bool(said.get("is_mirrored")))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"this is no map of shards: {type(error).__name__}: {error}") from error
 

@@ -19,9 +19,8 @@ import numpy as np
 
 from anabranch import errors
 from anabranch.core.compat import as_text
-from anabranch.core.device import DeviceSpec
 from anabranch.core.nest import Structure
-from anabranch.distributed.cluster_spec import task_name
+from anabranch.distributed.cluster_spec import task_of_device
 from anabranch.distributed.shard_loading import write_shard_map
 from anabranch.distributed.shard_recovery import (
     Initialize,
@@ -31,7 +30,9 @@ from anabranch.distributed.shard_recovery import (
     ShardMap,
     ShardState,
     TaskShard,
+    mirrors_to_make,
     next_action,
+    shards_given_back,
 )
 from anabranch.frontend.platform import logging
 from anabranch.frontend.resources.queues import FIFOQueue
@@ -53,6 +54,7 @@ from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.replica_rounds import RoundsRunner, rounds_runners
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
+from anabranch.train.shard_mirrors import MirroredShard, ShardMirrors, shard_mirrors
 from anabranch.train.training_util import get_global_step
 
 #: marks are below this, so that they are fit for a variable of int64
@@ -73,6 +75,7 @@ class _Shard(NamedTuple):
         is_marked, read_mark, set_mark: whether it has a value, which, and what gives it that of this training.
         missing: the names of the variables without a value.
         initialize: gives all of them initial values.
+        mirrored: what another task has of it.
     """
 
     task: str
@@ -83,6 +86,7 @@ class _Shard(NamedTuple):
     set_mark: Operation
     missing: Tensor
     initialize: Operation
+    mirrored: MirroredShard | None
 
 
 class ModelShards:
@@ -124,9 +128,19 @@ class ModelShards:
         if self.rounds is not None:
             self.rounds.leaves_queue_open = True
         with graph.name_scope(""), graph.control_dependencies(None), graph.device(None):
+            self._mirrors = shard_mirrors.get(graph, ShardMirrors())
+            self._mirrors.is_served = True
+            if self._mirrors.shards and self.rounds is not None:
+                raise ValueError(
+                    "replicas that train in rounds go back to a checkpoint together, so that mirrors are of no use to "
+                    "them: leave tf.train.replicas.mirrored out"
+                )
+            for mirrored in self._mirrors.shards.values():
+                mirrored.build(self._mark)
             self._shards = [self._shard(task, variables) for task, variables in _by_task(global_variables()).items()]
             if scaffold.given_ready_op is None and not graph.get_collection(GraphKeys.READY_OP):
                 everything = [*global_variables(), *local_variables(), *(shard.mark for shard in self._shards)]
+                everything += [mirrored.mark for mirrored in self._mirrors.shards.values()]
                 graph.add_to_collection(GraphKeys.READY_OP, report_uninitialized_variables(everything))
         if lease is not None:
             step = get_global_step()
@@ -161,6 +175,7 @@ class ModelShards:
             mark.initializer,
             report_uninitialized_variables(variables),
             variables_initializer(variables),
+            self._mirrors.shards.get(task),
         )
 
     def _shard_map(self, graph: Graph) -> ShardMap:
@@ -175,7 +190,7 @@ class ModelShards:
             if task and task not in others and all(handle in saved for handle in handles):
                 mark = next(shard.mark for shard in self._shards if shard.task == task)
                 shards[task] = TaskShard(mark.handle.op.name, tuple(saved[handle] for handle in handles))
-        return ShardMap(self._mark, self.rounds is not None, shards)
+        return ShardMap(self._mark, self.rounds is not None, shards, bool(self._mirrors.shards))
 
     def _add_instant(self, graph: Graph) -> None:
         """Adds what tells that a save has read all that it saves, and only has to write it."""
@@ -219,28 +234,48 @@ class ModelShards:
         if on_action is not None:
             on_action(action)
         self._do(session, scaffold, action)
+        given_back = shards_given_back(states, self._mark, action)
+        remade = mirrors_to_make(states, self._mark, action)
+        for shard, state in zip(self._shards, states, strict=True):
+            if shard.mirrored is not None and shard.task in given_back:
+                shard.mirrored.give_back(session)
+            if shard.mirrored is not None and shard.task in remade:
+                shard.mirrored.make(session, not state.is_lost(self._mark), state.mirror_mark == self._mark)
         if isinstance(action, Restore | Initialize):
             if self.rounds is not None:
                 self.rounds.begin_anew(session)
             session.run([shard.set_mark for shard in self._shards if shard.task in action.tasks])
             logging.info("%s", _described(action, self.directory))
+        if given_back:
+            logging.info("%s given what their mirrors have: nothing is lost", _listed(given_back))
         self._write_map()
         return action
 
     def _states(self, session: Session) -> list[ShardState]:
-        said = session.run([(shard.is_marked, shard.missing) for shard in self._shards])
-        reads = [
-            shard.read_mark if is_marked else None for shard, (is_marked, _) in zip(self._shards, said, strict=True)
-        ]
-        marks = iter(session.run([read for read in reads if read is not None]))
+        missing = session.run([shard.missing for shard in self._shards])
+        marks = _values_of(session, [(shard.is_marked, shard.read_mark) for shard in self._shards])
+        mirrored = [shard.mirrored for shard in self._shards if shard.mirrored is not None]
+        mirror_marks = dict(
+            zip(
+                (shard.task for shard in mirrored),
+                _values_of(session, [(shard.is_marked, shard.read_mark) for shard in mirrored]),
+                strict=True,
+            )
+        )
         return [
-            ShardState(shard.task, None if read is None else int(next(marks)), tuple(name.decode() for name in missing))
-            for shard, read, (_, missing) in zip(self._shards, reads, said, strict=True)
+            ShardState(
+                shard.task,
+                mark,
+                tuple(name.decode() for name in names),
+                mirror_marks.get(shard.task),
+                shard.mirrored is not None,
+            )
+            for shard, mark, names in zip(self._shards, marks, missing, strict=True)
         ]
 
     def _do(self, session: Session, scaffold: Scaffold, action: RecoveryAction) -> None:
         if isinstance(action, Initialize):
-            session.run([op for op in self._initializers if _task_of(op.device) in action.tasks])
+            session.run([op for op in self._initializers if task_of_device(op.device) in action.tasks])
         if isinstance(action, Initialize) and action.everything:
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:
@@ -322,7 +357,7 @@ def _by_task(variables: Iterable[Variable]) -> dict[str, list[Variable]]:
     """The variables of each task; under "" those that ask for none."""
     tasks: dict[str, list[Variable]] = {}
     for variable in variables:
-        tasks.setdefault(_task_of(variable.device), []).append(variable)
+        tasks.setdefault(task_of_device(variable.device), []).append(variable)
     return dict(sorted(tasks.items()))
 
 
@@ -357,7 +392,7 @@ def _saved_variables(restore: Operation) -> tuple[dict[str, SavedVariable], set[
         names = constant_value(value.op.inputs[1]) if value.op.type == "RestoreV2" else None
         specs = constant_value(value.op.inputs[2]) if value.op.type == "RestoreV2" else None
         if op.type != "AssignVariableOp" or handle.op.type != "VarHandleOp" or names is None or specs is None:
-            others.add(_task_of(handle.device))
+            others.add(task_of_device(handle.device))
             continue
         attrs, at = handle.op.attrs, value.value_index
         resource = attrs["shared_name"].decode() or handle.op.name
@@ -367,9 +402,11 @@ def _saved_variables(restore: Operation) -> tuple[dict[str, SavedVariable], set[
     return saved, others
 
 
-def _task_of(device: str) -> str:
-    spec = DeviceSpec.from_string(device or "")
-    return "" if spec.job is None or spec.task is None else task_name(spec.job, spec.task)
+def _values_of(session: Session, marks: Sequence[tuple[Tensor, Tensor]]) -> list[int | None]:
+    """The values of some variables, of which there is also the tensor that says whether they have one."""
+    are_there = session.run([is_there for is_there, _ in marks])
+    values = iter(session.run([read for (_, read), is_there in zip(marks, are_there, strict=True) if is_there]))
+    return [int(next(values)) if is_there else None for is_there in are_there]
 
 
 def _described(action: RecoveryAction, directory: str) -> str:

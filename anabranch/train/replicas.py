@@ -41,6 +41,7 @@ from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
+from anabranch.train.shard_mirrors import check_mirrors_are_served
 from anabranch.train.training_util import get_or_create_global_step
 
 #: rows of the table of measurements: that of a worker is its task's number
@@ -507,6 +508,7 @@ class _ReplicaHook(SessionRunHook):
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         optimizer = self._optimizer
+        check_mirrors_are_served(session.graph)
         self._session = session
         session.run(self._init)
         runner = optimizer._chief_runner

@@ -516,6 +516,8 @@ def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext, xp: A
 def _in_top_k(predictions: Array, targets: Array, k: Array, xp: ArrayLibrary) -> Any:
     """Whether fewer than k classes are strictly more probable; false for a bad target or a row that is not finite."""
     classes = predictions.shape[1]
+    if classes == 0:
+        return xp.zeros(np.shape(targets), bool)
     valid = (targets >= 0) & (targets < classes)
     place = xp.where(valid, targets, xp.zeros_like(targets))
     own = xp.take_along_axis(predictions, xp.expand_dims(place, 1), axis=1)

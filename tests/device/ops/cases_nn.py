@@ -161,6 +161,12 @@ CASES = [
     OpCase("InTopK", (PREDICTIONS, TARGETS), {"k": 1}, lambda p, t: in_top_k(p, t, 1)),
     OpCase("InTopK", (PREDICTIONS, TARGETS), {"k": 2}, lambda p, t: in_top_k(p, t, 2), label="k=2"),
     OpCase("InTopKV2", (PREDICTIONS, TARGETS.astype(np.int64), np.int64(1)), oracle=in_top_k),
+    OpCase(
+        "InTopKV2",
+        (np.zeros((4, 0), np.float32), np.array([0, 1, 2, -5]), np.int64(2)),
+        expected=np.zeros(4, bool),
+        label="no classes",
+    ),
     OpCase("NthElement", (X, np.int32(1)), oracle=lambda x, n: np.sort(x)[:, 1]),
     OpCase("NthElement", (X, np.int32(1)), {"reverse": True}, lambda x, n: np.sort(x)[:, -2], label="reverse"),
     OpCase("NthElement", (TIES, np.int32(2)), oracle=lambda x, n: np.sort(x)[:, 2], label="int32"),

@@ -16,7 +16,9 @@ from anabranch.distributed.shard_recovery import (
     ShardMap,
     ShardState,
     TaskShard,
+    mirrors_to_make,
     next_action,
+    shards_given_back,
 )
 
 MARK = 7
@@ -110,3 +112,36 @@ GOOD = json.loads(shard_map().to_json())
 def test_what_is_no_map_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no map of shards"):
         ShardMap.from_json(text)
+
+
+# ---------------------------------------------------------------------- mirrors
+def test_lost_shards_get_what_their_mirrors_have_and_lost_mirrors_are_made() -> None:
+    """All losses of four tasks in a ring, of which each has the mirrors of the one before it."""
+    for lost in itertools.product([False, True], repeat=4):
+        shards = [
+            ShardState(f"ps/{i}", None if lost[i] else MARK, (), None if lost[(i + 1) % 4] else MARK, True)
+            for i in range(4)
+        ]
+        action = next_action(shards, MARK, "model-5", in_rounds=False)
+        given_back = shards_given_back(shards, MARK, action)
+        assert given_back == tuple(f"ps/{i}" for i in range(4) if lost[i] and not lost[(i + 1) % 4])
+        made = mirrors_to_make(shards, MARK, action)
+        assert made == tuple(f"ps/{i}" for i in range(4) if lost[i] or lost[(i + 1) % 4])
+
+
+def test_mirrors_of_another_training_are_of_no_use() -> None:
+    shards = [ShardState("ps/0", None, (), MARK + 1, True), ShardState("ps/1", MARK, (), None, False)]
+    action = next_action(shards, MARK, None, in_rounds=False)
+    assert shards_given_back(shards, MARK, action) == ()
+    assert mirrors_to_make(shards, MARK, action) == ("ps/0",)
+
+
+def test_a_map_says_that_there_are_mirrors() -> None:
+    shards = {"ps/0": TaskShard("mark", (SavedVariable("w", "", "", "w"),))}
+    mirrored = ShardMap(MARK, False, shards, is_mirrored=True)
+    assert ShardMap.from_json(mirrored.to_json()) == mirrored
+    assert mirrored.shard_of("ps/0", ["ps/0"]) is None
+    # maps of before said nothing of mirrors
+    old = json.loads(ShardMap(MARK, False, shards).to_json())
+    del old["is_mirrored"]
+    assert ShardMap.from_json(json.dumps(old)).shard_of("ps/0", ["ps/0"]) == shards["ps/0"]
