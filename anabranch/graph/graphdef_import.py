@@ -21,6 +21,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import OpError, UnimplementedError
 from anabranch.graph import graphdef, ref_handles, ref_variables
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.copied_calls import CopiedCalls
 from anabranch.graph.creation_site import user_frame
 from anabranch.graph.exchanged_loops import restored
 from anabranch.graph.function_def import FunctionPlan, function_to_proto
@@ -37,7 +38,7 @@ from anabranch.graph.node_plans import (
     read_nodes,
 )
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef, OpList
+from anabranch.proto.graph_pb2 import FunctionDef, GraphDef, NodeDef, OpList
 
 _log = logging.getLogger(__name__)
 
@@ -187,7 +188,7 @@ class _Import:
         self._library = _Library(graph, message)
         self._given = {_slot_of(key): tensor for key, tensor in tensors.items() if not key.startswith("^")}
         self._controls = {key[1:]: tensor.op for key, tensor in tensors.items() if key.startswith("^")}
-        nodes = self._library.with_calls(message.node)
+        nodes = self._library.without_calls(message.node)
         resources = {slot: tensor.dtype is resource for slot, tensor in self._given.items()}
         self._nodes = ref_variables.translate(ref_handles.translate(nodes), scope, resources)
 
@@ -357,35 +358,15 @@ class _Library:
 
     def __init__(self, graph: Graph, message: GraphDef) -> None:
         self._graph = graph
-        self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in message.library.function}
-        self._nodes: dict[str, list[NodeDef]] = {}
+        self._copied = CopiedCalls({f.signature.name: f for f in message.library.function})
+        self._functions: Mapping[str, FunctionDef] = self._copied.functions
 
-    def with_calls(self, nodes: Sequence[NodeDef]) -> list[NodeDef]:
-        """The nodes, where a node whose type is a function of the library became a call of that function."""
-        return [self._call(n) if n.op in self._functions and find_op_def(n.op) is None else n for n in nodes]
-
-    def _call(self, node: NodeDef) -> NodeDef:
-        signature = self._functions[node.op].signature
-        call = NodeDef(name=node.name, device=node.device, input=node.input)
-        call.op = "StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall"
-        call.attr["f"].CopyFrom(AttrValue(func=NameAttrList(name=node.op)))
-        call.attr["Tin"].CopyFrom(AttrValue(list=AttrValue.ListValue(type=[a.type for a in signature.input_arg])))
-        call.attr["Tout"].CopyFrom(AttrValue(list=AttrValue.ListValue(type=[a.type for a in signature.output_arg])))
-        for key, value in node.attr.items():
-            if key.startswith("_"):
-                call.attr[key].CopyFrom(value)
-        return call
+    def without_calls(self, nodes: Sequence[NodeDef]) -> list[NodeDef]:
+        """The nodes, where functions were copied in that nodes call; see `copied_calls`."""
+        return self._copied.in_graph(nodes)
 
     def _body(self, name: str) -> list[NodeDef]:
-        if name not in self._nodes:
-            function = self._functions[name]
-            called = {
-                n.name: [arg.name for arg in self._functions[n.op].signature.output_arg]
-                for n in function.node_def
-                if n.op in self._functions and find_op_def(n.op) is None
-            }
-            self._nodes[name] = [_with_flat_inputs(n, called) for n in self.with_calls(function.node_def)]
-        return self._nodes[name]
+        return self._copied.in_function(name)
 
     def _order(self, nodes: Sequence[NodeDef]) -> list[str]:
         """The functions that nodes need, each after those that it calls."""
@@ -439,6 +420,8 @@ class _Library:
     def _others(self) -> list[str]:
         names = []
         for name in self._functions:
+            if name in self._copied.copied:
+                continue
             nodes = [*self._body(name), *self.reachable_nodes(self._body(name))]
             unknown = sorted({n.op for n in nodes if find_op_def(n.op) is None})
             if unknown:
@@ -465,19 +448,6 @@ class _Library:
 
 def _called_by(nodes: Sequence[NodeDef]) -> list[str]:
     return list(dict.fromkeys(name for node in nodes for name in graphdef.function_attrs(node)))
-
-
-def _with_flat_inputs(node: NodeDef, called: Mapping[str, list[str]]) -> NodeDef:
-    """A node that takes results of calls by number: a function's results have names, a call's do not."""
-    if not any(text.split(":")[0] in called for text in node.input if not text.startswith("^")):
-        return node
-    copied = NodeDef()
-    copied.CopyFrom(node)
-    for i, text in enumerate(node.input):
-        name, _, rest = text.partition(":")
-        if name in called and not text.startswith("^"):
-            copied.input[i] = f"{name}:output:{called[name].index(rest.split(':')[0])}"
-    return copied
 
 
 def _same_function(known: FunctionGraph, new: FunctionGraph, name: str) -> bool:

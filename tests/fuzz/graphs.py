@@ -19,7 +19,7 @@ from anabranch.testing.op_cases import OpCase
 from tests.fuzz.op_rows import coded_attr, input_arrays, rows_by_operation
 from tests.fuzz.programs import Node
 from tests.fuzz.shadows import FEEDS, Kernels, Shadows, Shape
-from tests.fuzz.undefined import MAY_LACK_FACTOR
+from tests.fuzz.undefined import MAY_LACK_FACTOR, RESERVED
 from tests.fuzz.wire import Array, encode_array, numpy_dtype
 
 _FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
@@ -269,6 +269,8 @@ class Generator:
         self.operation_count += 1
         if False in (attrs.get("compute_v"), attrs.get("compute_uv")):
             outputs = outputs[:1]  # of vectors that are not there TensorFlow has another shape (docs/differences.md)
+        if op in RESERVED and not attrs.get("is_training", True):
+            outputs = outputs[:3]  # the others hold nothing then, and no one is to compute with them
         return self._entered(scope, node["id"], outputs, inputs)
 
     def _entered(self, scope: Scope, name: str, outputs: Any, inputs: dict[str, Any]) -> list[Value]:

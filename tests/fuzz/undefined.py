@@ -57,7 +57,7 @@ _RULES = {
 #: operations that may multiply what is not finite by the zeros beside the border
 _PADDED = re.compile(r"Conv[23]D|DepthwiseConv2dNative")
 #: outputs that hold nothing where nothing is trained
-_RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
+RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
 #: operations that are told the maxima of their data, and of which TensorFlow computes them anew on processors alone
 _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
@@ -93,7 +93,7 @@ def undefined(
     unlike = _unlike_there(operation, inputs)
     if unlike is not None:
         return unlike
-    if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
+    if operation in RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
     if operation == "Lu" and inputs[0].dtype.kind == "c":
         several = _pivots_differ(inputs[0])

@@ -6,6 +6,9 @@ Run in an environment that has TensorFlow (`make bench-env`), from the repositor
 
 It writes into `tests/fixtures/saved_model/` the model `builder` (reference and resource variables, a table from an
 asset, a main operation, two meta graphs). Fed with the words "b", "z", "a", it computes what `outputs.json` holds.
+And the model `functions`, as TensorFlow 2 saves a `tf.Module`: its signatures call functions, which call others, change
+a variable, loop and branch; restoring and initializing are functions, too. `functions.json` has the inputs and outputs
+of two calls one after the other, and of a table.
 """
 
 from __future__ import annotations
@@ -58,6 +61,51 @@ def build(name: str, vocabulary: str) -> list[list[float]]:
     return outputs
 
 
+class Model(tf.Module):
+    """What `functions` computes with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+        self.b = tf.Variable([0.5, -0.5])
+        self.calls = tf.Variable(0, dtype=tf.int64)
+        pairs = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0])
+        self.table = tf.lookup.StaticHashTable(pairs, -1.0)
+
+    @tf.function
+    def layer(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(x @ self.w + self.b)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        self.calls.assign_add(1)
+        y = self.layer(x)
+        for _ in tf.range(3):
+            y = self.layer(y) * 0.1
+        z = tf.cond(tf.reduce_sum(y) > 1.0, lambda: self.layer(y), lambda: -y)
+        return {"y": y, "z": z, "calls": self.calls.read_value(), "x": x}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="keys")])
+    def look_up(self, keys: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"values": self.table.lookup(keys)}
+
+
+def functions(folder: str) -> dict[str, object]:
+    """Writes the model; returns its inputs and outputs."""
+    model = Model()
+    tf.saved_model.save(model, folder, signatures={"serving_default": model.serve, "look_up": model.look_up})
+    loaded = tf.saved_model.load(folder).signatures
+    inputs = [[[1.0, -1.0], [0.2, 0.3]], [[4.0, 5.0]]]
+    served = [loaded["serving_default"](x=tf.constant(x)) for x in inputs]
+    values = loaded["look_up"](keys=tf.constant(["a", "c"]))["values"]
+    return {
+        "inputs": inputs,
+        "outputs": [{name: value.numpy().tolist() for name, value in one.items()} for one in served],
+        "keys": ["a", "c"],
+        "values": values.numpy().tolist(),
+    }
+
+
 def main() -> None:
     shutil.rmtree(FIXTURES, ignore_errors=True)
     FIXTURES.mkdir(parents=True)
@@ -66,6 +114,7 @@ def main() -> None:
         Path(vocabulary).write_text("a\nb\nc\n")
         outputs = build("builder", vocabulary)
     (FIXTURES / "outputs.json").write_text(json.dumps(outputs) + "\n")
+    (FIXTURES / "functions.json").write_text(json.dumps(functions(str(FIXTURES / "functions"))) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.integer_powers import integer_power
 from anabranch.ops.factories import attach_gradient, binary, unary
 from anabranch.ops.lists.values import TensorList, sum_of_lists
 
@@ -321,7 +322,7 @@ def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         allowed = 0 in np.shape(x) or xp.all(y >= 0)
         ctx.check(allowed, "Integers to negative integer powers are not allowed; cast to a floating type")
         y = xp.maximum(y, xp.zeros_like(y))
-    power = xp.power(x, y)
+    power = integer_power(x, y) if np.dtype(x.dtype).kind == "i" and xp is not np else xp.power(x, y)
     if np.dtype(x.dtype).kind != "c":
         return power
     # 0 ** y by logarithms would not be a number

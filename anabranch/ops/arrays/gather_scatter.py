@@ -240,7 +240,9 @@ def _apply(target: Array, at: tuple[Any, ...], updates: Array, how: str, xp: Arr
     if xp is not np:
         reference = xp.asarray(target).at[at]
         updates = -updates if how == "sub" else updates
-        return (reference.set if how == "set" else reference.add)(updates, mode="drop")
+        # the sum of truth values is whether any of them holds
+        add = reference.max if updates.dtype == bool else reference.add
+        return (reference.set if how == "set" else add)(updates, mode="drop")
     inside = np.logical_and.reduce([i < n for i, n in zip(at, np.shape(target), strict=False)])
     rows = tuple(i[inside] for i in at)
     result = np.array(target)

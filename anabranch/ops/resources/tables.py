@@ -164,7 +164,20 @@ def _changing(name: str, signature: str, attrs: str, method: str) -> Any:
 
 _PAIRS = ("table_handle: resource, keys: Tin, values: Tout ->", "Tin: any, Tout: any")
 LookupTableInsertV2 = _changing("LookupTableInsertV2", *_PAIRS, "insert")
-LookupTableImportV2 = _changing("LookupTableImportV2", *_PAIRS, "import_all")
+LookupTableImportV2 = define_op("LookupTableImportV2", *_PAIRS, stateful=True)
+LookupTableImportV2.shape(shape_rules.no_outputs)
+LookupTableImportV2.not_differentiable()
+
+
+@LookupTableImportV2.host_kernel
+def _(table_handle: ResourceHandle, keys: Array, values: Array, *, ctx: StepHostContext) -> None:
+    if isinstance(_table(ctx, table_handle), tables.StaticTable):
+        # as functions of TensorFlow 2 fill such tables
+        _initializable(ctx, table_handle).initialize(keys, values)
+    else:
+        _mutable(ctx, table_handle).import_all(keys, values)
+
+
 LookupTableRemoveV2 = _changing("LookupTableRemoveV2", "table_handle: resource, keys: Tin ->", "Tin: any", "remove")
 
 

@@ -198,6 +198,17 @@ def _(resource: ResourceHandle, *, ignore_lookup_error: bool, ctx: StepHostConte
         raise NotFoundError(None, ctx.op, f"{resource} does not exist, so it cannot be destroyed")
 
 
+#: TensorFlow's variables may share a buffer with what has read them, until this; here readers pin buffers always (0012)
+DisableCopyOnRead = define_op("DisableCopyOnRead", "resource: resource ->", stateful=True, takes_numpy=True)
+DisableCopyOnRead.shape(shape_rules.no_outputs)
+DisableCopyOnRead.not_differentiable()
+
+
+@DisableCopyOnRead.kernel
+def _(resource: ResourceHandle) -> None:
+    return None
+
+
 ResourceCountUpTo = define_op(
     "ResourceCountUpTo",
     "resource: resource -> output: T",

@@ -139,6 +139,12 @@ ARITHMETIC = [
     OpCase("Add", (np.array([b"ab", b"c"], object), np.array(b"!", object)), expected=[b"ab!", b"c!"], label="strings"),
     OpCase("FloorDiv", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
     OpCase("FloorMod", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
+    OpCase(
+        "Pow",
+        (np.array([71, -3, 7, 2, 0]), np.array([71, 2**62 + 1, 2**63 - 1, 64, 0])),
+        expected=np.array([-5821812116355782473, -3, 7905747460161236407, 0, 1]),
+        label="exponents of any size",
+    ),
     OpCase("Pow", (I, -1), error=errors.InvalidArgumentError, label="negative power"),
     *(
         OpCase(name, (I[:0], -1 if name == "Pow" else 0), expected=I[:0], label="of nothing")

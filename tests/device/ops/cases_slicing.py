@@ -246,6 +246,12 @@ GATHERS = [
     OpCase("TensorScatterSub", (X, ints([0, 3]), real(1)), error=INVALID, label="beyond"),
     OpCase("TensorScatterAdd", (X, CELLS, real(2)), error=INVALID, label="shapes"),
     OpCase(
+        "ScatterNdNonAliasingAdd",
+        (np.eye(4, 3) > 0, np.array([[0, 1], [0, 1], [0, 0]]), np.array([True, False, False])),
+        expected=np.eye(4, 3) + np.eye(4, 3, 1) * (np.arange(4) == 0)[:, None] > 0,
+        label="truth values",
+    ),
+    OpCase(
         "ScatterNdNonAliasingAdd", (X, CELLS, real(3)), order=2, oracle=lambda x, i, u: put(x, i, u, lambda a, b: a + b)
     ),
 ]

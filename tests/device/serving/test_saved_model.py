@@ -111,6 +111,23 @@ def test_what_tensorflow_wrote_is_loaded(tmp_path: Path) -> None:
     assert outputs_of(tmp_path / "text") == expected
 
 
+def test_what_tensorflow_2_saves_is_served() -> None:
+    """Signatures, restoring and initializing are calls of functions, which call others (`graph.copied_calls`)."""
+    expected = json.loads((FIXTURES / "functions.json").read_text())
+    with tf.Graph().as_default(), tf.Session() as session:
+        signatures = tf.saved_model.loader.load(session, ["serve"], str(FIXTURES / "functions")).signature_def
+        serve, look_up = signatures["serving_default"], signatures["look_up"]
+        for x, outputs in zip(expected["inputs"], expected["outputs"], strict=True):
+            got = session.run({key: info.name for key, info in serve.outputs.items()}, {serve.inputs["x"].name: x})
+            assert got.keys() == outputs.keys()
+            for key, value in outputs.items():
+                assert np.allclose(got[key], value, rtol=1e-6), key
+        found = session.run(look_up.outputs["values"].name, {look_up.inputs["keys"].name: expected["keys"]})
+        assert found.tolist() == expected["values"]
+        # in the function that saves; here readers pin buffers
+        session.run([op for op in session.graph.get_operations() if op.type == "DisableCopyOnRead"])
+
+
 def test_tags_choose_a_graph(tmp_path: Path) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as session:
         tf.saved_model.loader.load(session, ["gpu", "train"], str(FIXTURES / "builder"))

@@ -186,16 +186,9 @@ def square_sum(outer: Graph) -> FunctionGraph:
 
 @pytest.fixture
 def call_op(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An operation type that calls a function, for the time of a test; the vocabulary's own if it has one."""
-    if find_op_def("PartitionedCall") is not None:
-        return raw.PartitionedCall
+    """An operation type that has a function, for the time of a test."""
     with_registry_restored(monkeypatch)
-    return define_op(
-        "PartitionedCall",
-        "args: Tin -> output: Tout",
-        "Tin: list(type), Tout: list(type), f: func, config: string = '', config_proto: string = '', "
-        "executor_type: string = ''",
-    )
+    return define_op("CallForTest", "args: Tin -> output: Tout", "Tin: list(type), Tout: list(type), f: func")
 
 
 def with_registry_restored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +249,7 @@ def test_bodies_share_the_library(call_op: Any) -> None:
         exported.library.function.reverse()
     assert [f.signature.name for f in exported.library.function] == ["outer", "square_sum"]
     again = imported(exported)
-    call = next(op for op in again.get_function("outer").get_operations() if op.type == "PartitionedCall")
+    call = next(op for op in again.get_function("outer").get_operations() if op.type == "CallForTest")
     assert call.attrs["f"] == FuncAttr("square_sum")
     assert list(again.functions) == ["square_sum", "outer"]
 
@@ -280,14 +273,15 @@ def test_a_node_whose_type_is_a_function_calls_it(call_op: Any) -> None:
         graph.add_function("square_sum", square_sum(graph))
         exported = graph.as_graph_def()
     exported.node.extend(parsed(f"{X}\ncall square_sum x").node)
-    op = imported(exported).get_operation_by_name("call")
-    assert op.type == "PartitionedCall"
-    assert op.attrs["f"].name == "square_sum"
+    again = imported(exported)
+    op = again.get_operation_by_name("call")
+    assert (op.type, [t.name for t in op.inputs]) == ("IdentityN", ["call/Total:0", "x:0"])
+    assert not again.functions
 
 
 def test_a_generic_function_is_refused(call_op: Any) -> None:
     graph_def = parsed(
-        f"{X}\ncall PartitionedCall x Tin=list{{type:DT_FLOAT}} Tout=list{{type:DT_FLOAT}} f=func{{name:'f'}}"
+        f"{X}\ncall CallForTest x Tin=list{{type:DT_FLOAT}} Tout=list{{type:DT_FLOAT}} f=func{{name:'f'}}"
     )
     function = graph_def.library.function.add()
     function.signature.name = "f"
