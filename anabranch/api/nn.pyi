@@ -67,6 +67,11 @@ from anabranch.frontend.nn.ctc import (
     ctc_greedy_decoder as ctc_greedy_decoder,
     ctc_loss as ctc_loss,
 )
+from anabranch.frontend.nn.ctc_dense import (
+    collapse_repeated as collapse_repeated,
+    ctc_loss_v2 as ctc_loss_v2,
+    ctc_unique_labels as ctc_unique_labels,
+)
 from anabranch.frontend.nn.depthwise_conv import (
     depthwise_conv2d as depthwise_conv2d,
     depthwise_conv2d_backprop_filter as depthwise_conv2d_backprop_filter,
@@ -76,6 +81,7 @@ from anabranch.frontend.nn.depthwise_conv import (
     depthwise_conv2d_native_backprop_input as depthwise_conv2d_native_backprop_input,
     separable_conv2d as separable_conv2d,
 )
+from anabranch.frontend.nn.dilation_by_blocks import with_space_to_batch as with_space_to_batch
 from anabranch.frontend.nn.embedding import (
     embedding_lookup as embedding_lookup,
     embedding_lookup_sparse as embedding_lookup_sparse,

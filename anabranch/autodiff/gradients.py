@@ -186,14 +186,14 @@ class _Backward:
     def _operations_between(self) -> list[Operation]:
         """The operations on a path from an x to a y, latest first."""
         ordered = _in_order(self._reachable_backwards(), self._inputs_of)
-        marked: set[Tensor] = set(self.xs)
+        marked: set[Tensor] = {x for x in self.xs if _carries_gradients(x)}
         while True:
             before = len(marked)
             between: list[Operation] = []
             for op in ordered:
                 if any(t in marked for t in self._inputs_of(op)):
                     between.append(op)
-                    marked.update(t for t in op._outputs if t not in self.stop)
+                    marked.update(t for t in op._outputs if t not in self.stop and _carries_gradients(t))
             # what a loop of primitives hands to its next iteration may lead to operations that were passed over
             if len(marked) == before or not any(op.op_def.role is Role.NEXT_ITERATION for op in between):
                 self.marked = marked
@@ -334,6 +334,12 @@ def _gradient_function(op: Operation) -> Callable[..., Any] | None:
             f"No gradient defined for operation '{op.name}' (op type: {op.type}), created at {op.site}; use "
             "tf.stop_gradient on its input, or register one with tf.RegisterGradient"
         ) from None
+
+
+def _carries_gradients(tensor: Tensor) -> bool:
+    """Whether what depends on `tensor` depends on it smoothly: numbers of steps, say, do not."""
+    dtype = tensor.dtype
+    return dtype.is_floating or dtype.is_complex or dtype in (dtypes.resource, dtypes.variant)
 
 
 def _zeros_if_missing(grad: Gradient | None, tensor: Tensor) -> Any:

@@ -224,6 +224,15 @@ def _to_dims(dims: ShapeLike) -> Dims:
     return tuple([_length(d) for d in lengths])
 
 
+#: Makes the message of a shape: one function, which the room of the messages, above this one, puts here.
+_to_message: list[Callable[[TensorShape], ShapeMessage]] = []
+
+
+def write_messages_with(to_message: Callable[[TensorShape], ShapeMessage]) -> None:
+    """Says what makes the messages of shapes (`TensorShape.as_proto`)."""
+    _to_message[:] = [to_message]
+
+
 class LateShapeError(ValueError):
     """Shapes that an operation refuses only when it runs: until then the shapes of its outputs are not known."""
 
@@ -438,6 +447,10 @@ class TensorShape:
         """The dimensions of a fully defined shape; raises ValueError for another."""
         self.assert_is_fully_defined()
         return self.dims_tuple  # type: ignore[return-value]
+
+    def as_proto(self) -> ShapeMessage:
+        """The `TensorShapeProto` of this shape; unknown dimensions have the size -1."""
+        return _to_message[0](self)
 
     def as_list(self) -> list[int | None]:
         """The lengths, None where unknown.

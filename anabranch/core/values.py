@@ -20,6 +20,8 @@ TensorLike: TypeAlias = Any
 #: What is handed on as it is: who takes it in the end, a function of the program's own say, knows what it may be.
 PassedOn: TypeAlias = Any
 
+_LARGEST_INT32 = 2**31 - 1
+
 
 def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     """The array that a Python value, a nested list of them, or an array-like stands for.
@@ -37,8 +39,13 @@ def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, A
         return _from_numpy(np.asarray(value), dtype)
     if isinstance(value, TensorShape):
         value = _shape_values(value)
-        dtype = dtype or dtypes.int32
+        largest = max(value, default=0)
+        if dtype is dtypes.int32 and largest > _LARGEST_INT32:
+            raise ValueError(f"cannot convert a TensorShape to dtype int32; a dimension is too large ({largest})")
+        dtype = dtype or (dtypes.int64 if largest > _LARGEST_INT32 else dtypes.int32)
     elif isinstance(value, Dimension):
+        if value.value is None:
+            raise ValueError("cannot convert an unknown Dimension to a tensor; use tf.shape for what a step knows")
         value = int(value)
     elif isinstance(value, range):
         value = list(value)
@@ -128,7 +135,8 @@ def _untyped(value: TensorLike) -> np.ndarray[Any, Any]:
         array = np.array(value)
     except ValueError as error:
         raise ValueError(
-            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length"
+            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length, and the argument must be "
+            "a dense tensor"
         ) from error
     kind = array.dtype.kind
     if kind in "SUO":

@@ -42,6 +42,9 @@ from anabranch.proto.graph_pb2 import FunctionDef, GraphDef, NodeDef, OpList
 
 _log = logging.getLogger(__name__)
 
+#: The last version of graphs in which a placeholder's shape could not be said to be unknown.
+_LAST_WITHOUT_UNKNOWN_RANK = 21
+
 
 def import_graph_def(
     graph_def: Message,
@@ -82,7 +85,7 @@ def import_graph_def(
         >>> copy.name, sess.run(copy)
         ('copy/y:0', np.float32(9.0))
     """
-    message = restored(_as_message(graph_def))
+    message = _with_open_placeholders(restored(_as_message(graph_def)))
     replaced = _checked_input_map(input_map)
     wanted = _checked_elements(return_elements)
     if producer_op_list is not None:
@@ -103,6 +106,25 @@ def _as_message(graph_def: Message) -> GraphDef:
     if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) == "GraphDef":
         return GraphDef.FromString(graph_def.SerializeToString())
     raise TypeError(f"graph_def must be a GraphDef proto, got {type(graph_def).__name__}.")
+
+
+def _with_open_placeholders(message: GraphDef) -> GraphDef:
+    """The graph, where a program of before version 22 wrote it with a scalar's shape for the unknown one."""
+    if message.versions.producer > _LAST_WITHOUT_UNKNOWN_RANK:
+        return message
+    if not any(map(_says_scalar, message.node)):
+        return message
+    opened = GraphDef()
+    opened.CopyFrom(message)
+    for node in opened.node:
+        if _says_scalar(node):
+            node.attr["shape"].shape.unknown_rank = True
+    return opened
+
+
+def _says_scalar(node: NodeDef) -> bool:
+    shape = node.attr["shape"].shape if node.op == "Placeholder" and "shape" in node.attr else None
+    return shape is not None and not shape.unknown_rank and not shape.dim
 
 
 def _checked_input_map(input_map: Mapping[str, Any] | None) -> dict[str, Any]:

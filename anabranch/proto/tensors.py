@@ -17,7 +17,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, write_messages_with
 from anabranch.core.values import to_array
 from anabranch.proto.graph_pb2 import DataType, TensorProto, TensorShapeProto
 
@@ -289,6 +289,9 @@ def shape_to_proto(shape: TensorShape | Iterable[int | None] | None) -> TensorSh
     if dims is None:
         return TensorShapeProto(unknown_rank=True)
     return TensorShapeProto(dim=[TensorShapeProto.Dim(size=-1 if d is None else d) for d in dims])
+
+
+write_messages_with(shape_to_proto)
 
 
 def shape_from_proto(proto: TensorShapeProto) -> TensorShape:

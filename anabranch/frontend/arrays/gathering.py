@@ -23,7 +23,7 @@ def gather(
     validate_indices: bool | None = None,
     name: str | None = None,
     axis: TensorLike | None = None,
-    batch_dims: int = 0,
+    batch_dims: int | None = 0,
 ) -> Tensor:
     """The slices of `params` along dimension `axis` that `indices` names.
 
@@ -51,7 +51,7 @@ def gather(
         array([[2],
                [4]], dtype=int32)
     """
-    rank_indices = None
+    batch_dims = batch_dims or 0
     if batch_dims < 0:
         rank_indices = convert_to_tensor(indices).shape.ndims
         if rank_indices is None:
@@ -83,7 +83,7 @@ def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, 
         params: a tensor of any dtype and shape.
         indices: integers of shape [..., depth], where depth is at most the rank of `params`.
         name: of the operation.
-        batch_dims: how many leading dimensions `params` and `indices` share.
+        batch_dims: how many leading dimensions `params` and `indices` share; a number, or a constant of one element.
 
     Returns:
         shape indices.shape[:-1] + params.shape[batch_dims + indices.shape[-1]:].
@@ -98,6 +98,10 @@ def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, 
         >>> sess.run(tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]))
         array([2, 3], dtype=int32)
     """
+    given = constant_value(convert_to_tensor(batch_dims))
+    if given is None or given.size != 1:
+        raise ValueError(f"batch_dims must be an integer that is known when the graph is built, got {batch_dims!r}")
+    batch_dims = int(given.reshape(()))
     if batch_dims == 0:
         read = getattr(params, "gather_nd", None)
         result: Tensor = raw.GatherNd(params, indices, name=name) if read is None else read(indices, name=name)
@@ -110,7 +114,7 @@ def _batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor
     """Puts the position in the batch in front of every index vector."""
     known = indices.shape.ndims
     if known is None:
-        raise ValueError("tf.gather_nd does not allow indices with unknown shape and batch_dims.")
+        return _flat_batch_gather_nd(params, indices, batch_dims)
     batch_dims += known if batch_dims < 0 else 0
     if not 0 <= batch_dims < known:
         raise ValueError(f"batch_dims = {batch_dims} must be less than rank(indices) = {known}")
@@ -122,6 +126,25 @@ def _batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor
         position = raw.Reshape(raw.Range(0, length, 1), [-1 if i == axis else 1 for i in range(known)])
         columns.append(raw.Cast(raw.BroadcastTo(position, vectors), DstT=indices.dtype))
     result: Tensor = raw.GatherNd(params, raw.ConcatV2([*columns, indices], -1))
+    return result
+
+
+def _flat_batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor:
+    """The same for indices of unknown rank: all dimensions of the batch become one, and so do those of the positions."""
+    if batch_dims < 0:
+        raise ValueError("a negative batch_dims needs indices of known rank")
+    sizes, rows = raw.Shape(indices), raw.Shape(params)
+    batch = raw.Prod(raw.StridedSlice(sizes, [0], [batch_dims], [1]), [0], keep_dims=True)
+    positions = raw.Prod(raw.StridedSlice(sizes, [batch_dims], [-1], [1]), [0], keep_dims=True)
+    depth = raw.StridedSlice(sizes, [-1], [0], [1], end_mask=1)
+    inner = raw.StridedSlice(rows, [batch_dims], [0], [1], end_mask=1)
+    picked = raw.Reshape(indices, raw.ConcatV2([batch, positions, depth], 0))
+    picked.set_shape([None, None, None])
+    gathered = _batch_gather_nd(raw.Reshape(params, raw.ConcatV2([batch, inner], 0)), picked, 1)
+    leading = raw.StridedSlice(sizes, [0], [-1], [1], begin_mask=1)
+    result: Tensor = raw.Reshape(
+        gathered, raw.ConcatV2([leading, raw.StridedSlice(inner, depth, [0], [1], end_mask=1)], 0)
+    )
     return result
 
 

@@ -13,6 +13,7 @@ from anabranch.frontend.measures.weights_broadcast import (
     assert_broadcastable,
     broadcast_weights,
     remove_squeezable_dimensions,
+    with_rank_changed,
 )
 from anabranch.frontend.nn import cross_entropies as nn_losses
 from anabranch.graph.collections import GraphKeys
@@ -522,6 +523,8 @@ def _squeezed_weights(labels: Tensor, weights: TensorLike) -> Any:
         return weights
     tensor = convert_to_tensor(weights)
     ranks = (tensor.shape.ndims, labels.shape.ndims)
+    if None in ranks and ranks[0] != 0:
+        return with_rank_changed(tensor, drop=raw.Equal(raw.Sub(raw.Rank(tensor), raw.Rank(labels)), 1))
     if None not in ranks and ranks[0] and ranks[0] == (ranks[1] or 0) + 1:
         return raw.Squeeze(tensor, squeeze_dims=[-1])
     return tensor

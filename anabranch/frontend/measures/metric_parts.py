@@ -15,7 +15,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.arrays.constants import zeros
 from anabranch.frontend.framework import add_to_collections
-from anabranch.frontend.measures.weights_broadcast import broadcast_weights, remove_squeezable_dimensions
+from anabranch.frontend.measures.weights_broadcast import broadcast_weights, remove_squeezable_dimensions, with_rank_changed
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.variables import Variable
@@ -90,8 +90,13 @@ def matched(predictions: TensorLike, labels: TensorLike, weights: TensorLike) ->
         return predictions, labels, None
     weights = convert_to_tensor(weights)
     ranks = (predictions.shape.ndims, weights.shape.ndims)
-    if None in ranks or ranks[1] == 0:
+    if ranks[1] == 0:
         return predictions, labels, weights
+    if None in ranks:
+        rank = raw.Rank(weights)
+        excess = raw.Sub(rank, raw.Rank(predictions))
+        is_lower = raw.LogicalAnd(raw.Equal(excess, -1), raw.Greater(rank, 0))
+        return predictions, labels, with_rank_changed(weights, drop=raw.Equal(excess, 1), add=is_lower)
     if ranks[1] == ranks[0] + 1:
         weights = raw.Squeeze(weights, squeeze_dims=[-1])
     elif ranks[1] == ranks[0] - 1:

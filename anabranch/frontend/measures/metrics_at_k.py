@@ -2,7 +2,8 @@
 
 Labels are class numbers, several per example: int64 of shape [d1, ..., dn, labels] or [d1, ..., dn], or a
 `SparseTensor` of either shape. Predictions are scores of shape [d1, ..., dn, classes], or (`*_at_top_k`) class
-numbers [d1, ..., dn, k], best first. A class that stands twice among the labels of an example counts once.
+numbers [d1, ..., dn, k], best first. A class that stands twice among the labels of an example counts once; a label that
+is no class, such as -1, is one that nobody can find.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
 
-_NO_LABEL = -1
+#: stands where there is no label
+_NO_LABEL = -(2**63)
 
 
 # ---------------------------------------------------------------------- labels and predictions as sets
 def _dense_labels(labels: TensorLike | SparseTensor, rank: int | None) -> Any:
-    """Class numbers [d1, ..., dn, labels]; -1 where there is none, and where a class stands again."""
+    """Class numbers [d1, ..., dn, labels]; `_NO_LABEL` where there is none, and where a class stands again."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         sparse = SparseTensor.from_value(labels)
         none = convert_to_tensor(_NO_LABEL, dtypes.int64)
@@ -39,27 +41,25 @@ def _dense_labels(labels: TensorLike | SparseTensor, rank: int | None) -> Any:
 
 
 def _without_repetitions(classes: TensorLike) -> Any:
-    """-1 in place of a class number that stood in the same row before."""
+    """`_NO_LABEL` in place of a class number that stood in the same row before."""
     same = raw.Equal(raw.ExpandDims(classes, -1), raw.ExpandDims(classes, -2))
     earlier = raw.MatrixBandPart(raw.OnesLike(cast(same, dtypes.int32)), -1, 0)
     # the number of equal entries up to and including each position
     count = raw.Sum(raw.Mul(cast(same, dtypes.int32), earlier), [-1])
-    return raw.SelectV2(
-        raw.Equal(count, 1), classes, raw.Sub(raw.ZerosLike(classes), convert_to_tensor(1, dtypes.int64))
-    )
+    return raw.SelectV2(raw.Equal(count, 1), classes, convert_to_tensor(_NO_LABEL, dtypes.int64))
 
 
 def _membership(items: TensorLike, among: TensorLike) -> Any:
-    """Whether each item of a row stands in the other row: bool, the shape of `items`; -1 stands nowhere."""
+    """Whether each item of a row stands in the other row: bool, the shape of `items`."""
     same = raw.Any(raw.Equal(raw.ExpandDims(items, -1), raw.ExpandDims(among, -2)), [-1])
     return raw.LogicalAnd(same, raw.NotEqual(items, convert_to_tensor(_NO_LABEL, dtypes.int64)))
 
 
 def _selected(items: TensorLike, class_id: int | None) -> Any:
-    """Which entries count: all that are class numbers, or one class only."""
+    """Which entries count: all that there are, or one class only."""
     if class_id is not None:
         return raw.Equal(items, convert_to_tensor(class_id, dtypes.int64))
-    return raw.GreaterEqual(items, convert_to_tensor(0, dtypes.int64))
+    return raw.NotEqual(items, convert_to_tensor(_NO_LABEL, dtypes.int64))
 
 
 def _top(predictions: TensorLike, k: int) -> Any:
@@ -96,19 +96,12 @@ def _share(
         other = "false_positive"
     else:
         selected = raw.LogicalAnd(_membership(labels, top), _selected(labels, class_id))
-        misses = raw.LogicalAnd(_labels_to_find(labels, class_id), raw.LogicalNot(selected))
+        misses = raw.LogicalAnd(_selected(labels, class_id), raw.LogicalNot(selected))
         other = "false_negative"
     hit, new_hit = _running(_counted(hits, weights), "true_positive")
     miss, new_miss = _running(_counted(misses, weights), other)
     value = raw.RealDiv(hit, raw.AddV2(hit, miss), name=scope)
     return value, raw.RealDiv(new_hit, raw.AddV2(new_hit, new_miss), name="update")
-
-
-def _labels_to_find(labels: TensorLike | SparseTensor, class_id: int | None) -> Any:
-    """Labels outside the range of classes can never be found, and count as missed; -1 marks no label at all."""
-    if class_id is not None:
-        return _selected(labels, class_id)
-    return raw.NotEqual(labels, convert_to_tensor(_NO_LABEL, dtypes.int64))
 
 
 # ---------------------------------------------------------------------- precision and recall
@@ -236,12 +229,15 @@ def average_precision_at_k(
 
 
 def _number_of_labels(labels: TensorLike | SparseTensor, classes: TensorLike) -> Any:
-    """Per example; of a dense tensor the size of the last dimension, whether a class stands twice or not."""
+    """Per example; of a dense tensor the numbers that are not negative, whether a class stands twice or not."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         present = raw.NotEqual(classes, convert_to_tensor(_NO_LABEL, dtypes.int64))
-        return raw.Sum(cast(present, dtypes.float64), [-1])
-    size = raw.StridedSlice(raw.Shape(classes), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
-    return cast(size, dtypes.float64)
+    else:
+        given = cast(labels, dtypes.int64)
+        if given.shape.ndims is not None and given.shape.ndims == classes.shape.ndims - 1:
+            given = raw.ExpandDims(given, -1)
+        present = raw.GreaterEqual(given, convert_to_tensor(0, dtypes.int64))
+    return raw.Sum(cast(present, dtypes.float64), [-1])
 
 
 def _average_precision(labels: TensorLike | SparseTensor, top: TensorLike, k: int, number_of_labels: TensorLike) -> Any:

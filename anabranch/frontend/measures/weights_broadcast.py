@@ -91,15 +91,42 @@ def remove_squeezable_dimensions(
     Args:
         expected_rank_diff: rank of `predictions` minus rank of `labels` when they match.
 
-    Ranks that are not known are left alone.
+    Where a rank is not known, the step finds out.
     """
     with name_scope(name, "remove_squeezable_dimensions", [labels, predictions]):
         predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
         if predictions.shape.ndims is None or labels.shape.ndims is None:
-            return labels, predictions
+            excess = raw.Sub(raw.Sub(raw.Rank(predictions), raw.Rank(labels)), expected_rank_diff)
+            shorter = with_rank_changed(predictions, drop=raw.Equal(excess, 1))
+            return with_rank_changed(labels, drop=raw.Equal(excess, -1)), shorter
         difference = predictions.shape.ndims - labels.shape.ndims
         if difference == expected_rank_diff + 1 and predictions.shape.dims_tuple[-1] in (1, None):
             predictions = raw.Squeeze(predictions, squeeze_dims=[-1])
         elif difference == expected_rank_diff - 1 and labels.shape.dims_tuple[-1] in (1, None):
             labels = raw.Squeeze(labels, squeeze_dims=[-1])
         return labels, predictions
+
+
+def with_rank_changed(tensor: Tensor, drop: Tensor | None = None, add: Tensor | None = None) -> Tensor:
+    """`tensor` without its last dimension, of size 1, where `drop` is true; with one more where `add` is true.
+
+    Args:
+        tensor: of any shape; where its last dimension is known not to be 1, none is dropped.
+        drop, add: bool, scalars.
+
+    Raises (in the step):
+        InvalidArgumentError: the dimension to drop is not 1.
+    """
+    dims = tensor.shape.dims_tuple
+    if dims is not None and (dims == () or dims[-1] not in (1, None)):
+        drop = None
+    sizes = raw.Shape(tensor)
+    if drop is not None:
+        kept = raw.Sub(raw.Size(sizes), raw.Cast(drop, DstT="int32"))
+        sizes = raw.StridedSlice(sizes, [0], raw.Reshape(kept, [1]), [1])
+    if add is not None:
+        sizes = raw.ConcatV2([sizes, raw.Fill(raw.Reshape(raw.Cast(add, DstT="int32"), [1]), 1)], 0)
+    if drop is None and add is None:
+        return tensor
+    changed: Tensor = raw.Reshape(tensor, sizes)
+    return changed

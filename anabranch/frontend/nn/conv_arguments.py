@@ -51,7 +51,7 @@ def padding_attrs(padding: Padding | None) -> dict[str, Any]:
         if name == "EXPLICIT":
             raise ValueError('"EXPLICIT" is not a valid value for the padding parameter; give a list of pairs instead')
         return {"padding": name}
-    pairs = [[int(p) for p in pair] for pair in padding or ()]
+    pairs = [[int(p) for p in pair] if isinstance(pair, Sequence) else [] for pair in padding or ()]
     if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"explicit padding must be a list of 4 pairs, one for each axis of the data, got {padding!r}")
     return {"padding": "EXPLICIT", "explicit_paddings": [p for pair in pairs for p in pair]}

@@ -167,7 +167,8 @@ def _assignment(parts: list[Any], ids: Tensor, strategy: str) -> tuple[Tensor, T
 
 
 def _row_count(parts: list[Any], ids: Tensor) -> Any:
-    sizes = [n for table in parts for n in TensorShape(table.shape).as_list()[:1] if n is not None]
+    shapes = [TensorShape(table.shape).dims_tuple or () for table in parts]
+    sizes = [dims[0] for dims in shapes if dims and dims[0] is not None]
     if len(sizes) == len(parts):
         return np.array(sum(sizes), ids.dtype.as_numpy_dtype)
     rows = [raw.StridedSlice(raw.Shape(t), [0], [1], [1], shrink_axis_mask=1) for t in parts]
@@ -294,6 +295,12 @@ def safe_embedding_lookup_sparse(
     parts = _parts(embedding_weights)
     ids = as_sparse_tensor(sparse_ids)
     weights = None if sparse_weights is None else as_sparse_tensor(sparse_weights)
+    for part in parts if weights is not None else ():
+        if convert_to_tensor(part).dtype.base_dtype is not weights.dtype:
+            raise ValueError(
+                f"Tensor conversion requested dtype {weights.dtype.name} for embedding_weights of dtype "
+                f"{part.dtype.base_dtype.name}: they must have the dtype of sparse_weights; use tf.cast"
+            )
     with name_scope(name, "embedding_lookup", _tensors(*parts, ids)) as scope:
         original_shape, flat = ids.dense_shape, _as_matrix(ids)
         if weights is not None:

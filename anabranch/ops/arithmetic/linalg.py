@@ -32,14 +32,14 @@ def _transposed(x: Array) -> Any:
     return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
-def _factored(ctx: OperationContext, matrix: Array) -> tuple[Any, Any]:
+def _factored(ctx: OperationContext, matrix: Array, what: str = "Input") -> tuple[Any, Any]:
     """The LU factors and the permutation of invertible matrices; the step fails where one is singular.
 
     A first pivot that is NaN counts as singular, as it does in TensorFlow; later ones are let through.
     """
     factors, _, permutation = jax.lax.linalg.lu(matrix)
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
-    ctx.check(jnp.all(pivots != 0) & ~jnp.any(jnp.isnan(pivots[..., :1])), "Input is not invertible.")
+    ctx.check(jnp.all(pivots != 0) & ~jnp.any(jnp.isnan(pivots[..., :1])), f"{what} is not invertible.")
     return factors, permutation
 
 
@@ -221,7 +221,7 @@ def _check_system(ctx: OperationContext, matrix: Array, rhs: Array) -> None:
 def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
     _check_system(ctx, matrix, rhs)
     wide = _widened(_transposed(matrix) if adjoint else matrix)
-    return _solved(*_factored(ctx, wide), _widened(rhs)).astype(rhs.dtype)
+    return _solved(*_factored(ctx, wide, "Input matrix"), _widened(rhs)).astype(rhs.dtype)
 
 
 def _by_matrix(grad_rhs: Tensor, solution: Tensor, adjoint: bool) -> Tensor:

@@ -323,6 +323,8 @@ ExpandDims = define_op(
 
 def _new_axis(dim: Array, rank: int) -> int:
     """Where a new dimension goes in a tensor of `rank`; raises ValueError outside [-rank - 1, rank]."""
+    if np.size(dim) != 1:
+        raise ValueError(f"'dim' must be a tensor with a single value, got {np.shape(dim)}")
     at = int(np.reshape(dim, ()))
     if not -rank - 1 <= at <= rank:
         raise ValueError(f"dim {at} not in the interval [{-rank - 1}, {rank}] for a tensor of rank {rank}")
@@ -360,7 +362,7 @@ def _squeezed_axes(dims: Sequence[int | None], squeeze_dims: list[int]) -> set[i
     axes = {axis % rank for axis in squeeze_dims}
     for axis in axes:
         if dims[axis] not in (None, 1):
-            raise ValueError(f"cannot squeeze dimension {axis}: expected a dimension of 1, got {dims[axis]}")
+            raise ValueError(f"Can not squeeze dim[{axis}], expected a dimension of 1, got {dims[axis]}")
     return axes or {axis for axis in range(rank) if dims[axis] == 1}
 
 

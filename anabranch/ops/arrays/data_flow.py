@@ -182,7 +182,10 @@ def _(data: TensorShape, partitions: TensorShape, *, num_partitions: int) -> lis
 @DynamicPartition.host_kernel
 def _(data: Array, partitions: Array, *, num_partitions: int, ctx: OperationContext) -> Any:
     valid = (partitions >= 0) & (partitions < num_partitions)
-    ctx.check(valid, f"partitions {{0}} must be in [0, {num_partitions})", partitions[~valid])
+    if not valid.all():
+        first = np.unravel_index(int(valid.argmin()), valid.shape)
+        at = f"[{','.join(map(str, first))}]" if first else ""
+        ctx.check(False, f"partitions{at} = {partitions[first]} is not in [0, {num_partitions})")
     return [data[partitions == i] for i in range(num_partitions)]
 
 
@@ -266,6 +269,8 @@ def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
 
 @UnravelIndex.kernel
 def _(indices: Array, dims: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    count = xp.prod(dims.astype(np.float64))
+    ctx.check(count < 2.0 ** (8 * dims.dtype.itemsize - 1), "Input dims product is causing integer overflow: {0}", dims)
     ctx.check(indices >= 0, "an index is negative: {0}", indices)
     ctx.check(indices < xp.prod(dims), "index is out of bounds of the shape {0}", dims)
     sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))

@@ -42,8 +42,10 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
 def _gather_shape(
     params: TensorShape, indices: TensorShape, axis: HostArray | int | None, batch_dims: int
 ) -> TensorShape:
-    if params.dims_tuple is None or indices.dims_tuple is None or axis is None:
+    if params.dims_tuple is None or indices.dims_tuple is None:
         return TensorShape(None)
+    if axis is None:
+        return TensorShape([None] * (len(params.dims_tuple) - 1 + len(indices.dims_tuple) - max(batch_dims, 0)))
     rows, picked = params.dims_tuple, indices.dims_tuple
     batch = normal_axis(batch_dims, len(picked) + 1, "batch_dims")
     at = normal_axis(scalar_int(axis), len(rows))
@@ -162,16 +164,19 @@ _POLICY = "bad_indices_policy: string = ''"
 _IGNORE = b"IGNORE"
 
 
-def _check_nd(ctx: OperationContext, indices: Array, dims: tuple[int, ...], policy: bytes, xp: ArrayLibrary) -> Any:
+def _check_nd(
+    ctx: OperationContext, indices: Array, dims: tuple[int, ...], what: str, policy: bytes, xp: ArrayLibrary
+) -> Any:
     """Checks index vectors against the leading `dims`; with the policy IGNORE says instead which are valid."""
     depth = np.shape(indices)[-1]
     flat = xp.reshape(indices, (int(np.prod(np.shape(indices)[:-1], dtype=np.int64)), depth))
     valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
     if policy != _IGNORE and np.shape(flat)[0]:
-        at = xp.argmin(valid)
-        ctx.check(
-            valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, xp.take(flat, at, axis=0)
-        )
+        at, places = xp.argmin(valid), np.shape(indices)[:-1]
+        position = ",".join(f"{{{i}}}" for i in range(1, len(places) + 1))
+        shape = f"[{','.join(map(str, dims))}]"
+        message = f"indices[{position}] = {{0}} does not index into {what} {shape}"
+        ctx.check(valid, message, xp.take(flat, at, axis=0), *(xp.unravel_index(at, places) if places else ()))
     return xp.reshape(valid, np.shape(indices)[:-1])
 
 
@@ -200,7 +205,7 @@ def _(params: TensorShape, indices: TensorShape) -> TensorShape:
 def _(params: Array, indices: Array, *, bad_indices_policy: bytes, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     dims, depth = np.shape(params), np.shape(indices)[-1]
     ctx.check(depth <= len(dims), f"index vectors of {depth} elements are too long for params of rank {len(dims)}")
-    valid = _check_nd(ctx, indices, dims, bad_indices_policy, xp)
+    valid = _check_nd(ctx, indices, dims, "param shape", bad_indices_policy, xp)
     if depth == 0:
         return xp.broadcast_to(params, (*np.shape(indices)[:-1], *dims))
     if bad_indices_policy != _IGNORE:
@@ -227,7 +232,7 @@ def _scatter(
     """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
     dims = np.shape(target)
     check_updates(TensorShape(dims), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
-    valid = _check_nd(ctx, indices, dims, policy, xp)
+    valid = _check_nd(ctx, indices, dims, "shape", policy, xp)
     if policy == _IGNORE:
         indices = xp.where(xp.expand_dims(valid, -1), indices, np.array(dims[: np.shape(indices)[-1]], np.int64))
     if np.shape(indices)[-1] == 0:
@@ -261,7 +266,7 @@ def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShap
     """
     picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
     if rows is not None and 0 in rows and (indices.num_elements() or updates.num_elements()):
-        raise ValueError(f"indices of shape {indices} lead into a tensor of shape {target}, which has no elements")
+        raise ValueError(f"Indices and updates specified for empty output shape {target}: indices of shape {indices}")
     if updates.ndims == 0:
         raise LateShapeError("updates must have at least one dimension, got shape ()")
     if picked is None or rows is None or picked[-1] is None:
@@ -270,7 +275,13 @@ def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShap
         raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
     wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
     if not updates.is_compatible_with(wanted):
-        raise ValueError(f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}")
+        outer, inner = len(picked) - 1, len(rows) - picked[-1]
+        rule = (
+            f"The inner {inner} dimensions of input.shape={target} must match the inner {inner} dimensions"
+            if updates[:outer].is_compatible_with(indices[:outer])
+            else f"The outer {outer} dimensions of indices.shape={indices} must match the outer {outer} dimensions"
+        )
+        raise ValueError(f"{rule} of updates.shape={updates}; updates must have shape {wanted}")
 
 
 ScatterNd = define_op(

@@ -34,15 +34,16 @@ def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
         ValueError: it is not in [-rank, rank).
     """
     if not -rank <= axis < rank:
-        raise ValueError(f"{what} = {axis} not in [{-rank}, {rank})")
+        raise ValueError(f"{what} = {axis} is out of valid range: not in [{-rank}, {rank})")
     return axis % rank
 
 
 def normal_axes(axes: Array | Sequence[int], rank: int, what: str = "axis") -> tuple[int, ...]:
     """The known axes in [0, rank), each once; raises ValueError for one outside or given twice."""
     normal = tuple(normal_axis(axis, rank, what) for axis in int_list(axes))
-    if len(set(normal)) != len(normal):
-        raise ValueError(f"{what} {int_list(axes)} names a dimension twice")
+    for at, axis in enumerate(normal):
+        if axis in normal[:at]:
+            raise ValueError(f"{what} {axis} specified more than once: {int_list(axes)}, of {rank} dimensions")
     return normal
 
 
@@ -245,7 +246,9 @@ def _(concat_dim: Array, shape: list[Any], *, xp: ArrayLibrary, ctx: OperationCo
     for i, part in enumerate(shape[1:], 1):
         same = (part == shape[0]) | (unit == 1)
         ctx.check(
-            same, f"input {i} has sizes {{0}}, the first one {{1}}: all but dimension {at} should match", part, shape[0]
+            same, f"All dimensions except {at} must match. Input {i} has shape {{0}} and doesn't match input 0 with shape {{1}}.",
+            part,
+            shape[0],
         )
     offsets = [shape[0] * 0]
     for before in shape[:-1]:

@@ -177,15 +177,20 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- space and batch
-def _blocks_shape(dims: Dims, blocks: list[int] | None, amounts: Pairs | None, to_batch: bool) -> TensorShape:
+def _blocks_shape(
+    dims: Dims, count: int | None, blocks: list[int] | None, amounts: Pairs | None, to_batch: bool
+) -> TensorShape:
     """The shape after moving blocks of space into the batch, or back."""
-    if dims is None or blocks is None:
+    if amounts is not None and any(min(pair) < 0 for pair in amounts):
+        raise ValueError(f"{'paddings' if to_batch else 'crops'} cannot be negative, got {amounts}")
+    if dims is None or count is None:
         return TensorShape(None if dims is None else [None] * len(dims))
-    count = len(blocks)
     if len(dims) < count + 1:
         raise ValueError(
             f"the rank must be at least {count + 1} for {count} block sizes, got shape {TensorShape(dims)}"
         )
+    if blocks is None:
+        return TensorShape([*[None] * (count + 1), *dims[count + 1 :]])
     if min(blocks, default=1) < 1:
         raise ValueError(f"block sizes must be positive, got {blocks}")
     batch, total = dims[0], int(np.prod(blocks))
@@ -212,7 +217,7 @@ def _block_size(size: int | None, block: int, pair: tuple[int, int], to_batch: b
 
 def _space_to_batch(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibrary) -> Any:
     count, shape = len(blocks), np.shape(input)
-    result = _blocks_shape(shape, blocks, pairs, to_batch=True).dims_tuple
+    result = _blocks_shape(shape, len(blocks), blocks, pairs, to_batch=True).dims_tuple
     whole = [(0, 0), *pairs, *[(0, 0)] * (len(shape) - count - 1)]
     _check_padded(input, whole)
     padded = xp.pad(input, whole, constant_values=zero_of(input.dtype))
@@ -225,7 +230,7 @@ def _space_to_batch(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibr
 
 def _batch_to_space(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibrary) -> Any:
     count, shape = len(blocks), np.shape(input)
-    result = _blocks_shape(shape, blocks, pairs, to_batch=False).dims_tuple or ()
+    result = _blocks_shape(shape, len(blocks), blocks, pairs, to_batch=False).dims_tuple or ()
     parts = xp.reshape(input, (*blocks, shape[0] // int(np.prod(blocks)), *shape[1:]))
     space = [axis for i in range(count) for axis in (count + 1 + i, i)]
     parts = xp.transpose(parts, [count, *space, *range(2 * count + 1, len(np.shape(parts)))])
@@ -243,6 +248,11 @@ SpaceToBatchND = define_op(
 )
 
 
+def _count(block_shape: TensorShape) -> int | None:
+    """How many dimensions are divided into blocks, where that is known."""
+    return None if block_shape.dims_tuple is None else block_shape.dims_tuple[0]
+
+
 def _known_blocks(ctx: ShapeContext, amounts: str) -> tuple[Any, Any]:
     blocks, pairs = ctx.constant("block_shape"), ctx.constant(amounts)
     return None if blocks is None else int_list(blocks), None if pairs is None else _pairs(pairs)
@@ -250,7 +260,7 @@ def _known_blocks(ctx: ShapeContext, amounts: str) -> tuple[Any, Any]:
 
 @SpaceToBatchND.shape
 def _(input: TensorShape, block_shape: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _blocks_shape(input.dims_tuple, *_known_blocks(ctx, "paddings"), to_batch=True)
+    return _blocks_shape(input.dims_tuple, _count(block_shape), *_known_blocks(ctx, "paddings"), to_batch=True)
 
 
 @SpaceToBatchND.kernel
@@ -274,7 +284,7 @@ BatchToSpaceND = define_op(
 
 @BatchToSpaceND.shape
 def _(input: TensorShape, block_shape: TensorShape, crops: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _blocks_shape(input.dims_tuple, *_known_blocks(ctx, "crops"), to_batch=False)
+    return _blocks_shape(input.dims_tuple, _count(block_shape), *_known_blocks(ctx, "crops"), to_batch=False)
 
 
 @BatchToSpaceND.kernel
@@ -300,7 +310,7 @@ def _(input: TensorShape, paddings: TensorShape, *, block_size: int, ctx: ShapeC
     shape_rules.merged(paddings, _TWO_PAIRS)
     pairs = ctx.constant("paddings")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
-    return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=True)
+    return _blocks_shape(dims, 2, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=True)
 
 
 @SpaceToBatch.kernel
@@ -326,7 +336,7 @@ def _(input: TensorShape, crops: TensorShape, *, block_size: int, ctx: ShapeCont
     shape_rules.merged(crops, _TWO_PAIRS)
     pairs = ctx.constant("crops")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
-    return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=False)
+    return _blocks_shape(dims, 2, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=False)
 
 
 @BatchToSpace.kernel

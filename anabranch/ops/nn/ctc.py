@@ -223,7 +223,7 @@ def _(
     merge_repeated: bool,
     ctx: OperationContext,
 ) -> Any:
-    ctx.check(top_paths <= beam_width, f"top_paths ({top_paths}) must be at most beam_width ({beam_width})")
+    ctx.check(top_paths <= beam_width, f"requested more paths than the beam width: {top_paths}, of {beam_width}")
     _check_lengths(inputs, sequence_length, ctx)
     paths: list[list[list[int]]] = [[] for _ in range(top_paths)]
     scores = np.zeros((inputs.shape[1], top_paths), inputs.dtype)

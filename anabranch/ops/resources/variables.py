@@ -306,7 +306,7 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
     table = ctx.read(resource)
     table = library_of(table, indices).asarray(table)
-    _check_index_vectors(ctx, indices, table.shape)
+    _check_index_vectors(ctx, indices, table.shape, "param shape")
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
 
 
@@ -319,7 +319,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     return raw.ScatterNd(indices, grad, raw.Cast(shape, DstT=indices.dtype)), None
 
 
-def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int, ...]) -> None:
+def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int, ...], what: str = "shape") -> None:
     """Makes the step fail unless every vector in the last axis of `indices` points into the leading `dims`."""
     depth = np.shape(indices)[-1]
     if depth > len(dims):
@@ -330,7 +330,7 @@ def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int,
         return
     valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
     at = xp.argmin(valid)
-    ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, flat[at])
+    ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into {what} {list(dims)}", at, flat[at])
 
 
 # ---------------------------------------------------------------------- changing rows

@@ -45,11 +45,13 @@ AsString.not_differentiable()
 def _(input: Array, *, precision: int, scientific: bool, shortest: bool, width: int, fill: bytes) -> Any:
     kind = input.dtype.kind
     if scientific and shortest:
-        raise ValueError("cannot select both scientific and shortest notation")
+        raise ValueError("Cannot select both scientific and shortest notation")
     if len(fill) > 1:
-        raise ValueError(f"fill must be one character, got {fill!r}")
-    if kind in "biu" and (scientific or shortest or precision > -1):
-        raise ValueError(f"precision, scientific and shortest are for numbers with a fraction, not for {input.dtype}")
+        raise ValueError(f"Fill string must be one or fewer characters, got {fill!r}")
+    if kind in "biu" and (scientific or shortest):
+        raise ValueError(f"scientific and shortest format not supported for {input.dtype}: it has no fraction")
+    if kind in "biu" and precision > -1:
+        raise ValueError(f"precision not supported for {input.dtype}: it has no fraction")
     form = "%" + (f"{fill.decode()}{width}" if width > -1 else "") + (f".{precision}" if precision > -1 else "")
     letter = "e" if scientific else "g" if shortest else "f"
     if kind == "O":
