@@ -217,7 +217,8 @@ def _assert_same(a: Structure, b: Structure, check_types: bool) -> None:
     values_a, values_b = _values(a), _values(b)
     if len(values_a) != len(values_b):
         raise ValueError(
-            f"The two structures don't have the same number of elements: {a!r} has {len(values_a)}, {b!r} {len(values_b)}"
+            f"The two structures don't have the same number of elements: {a!r} has {len(values_a)}, "
+            f"{b!r} {len(values_b)}"
         )
     for value_a, value_b in zip(values_a, values_b, strict=True):
         _assert_same(value_a, value_b, check_types)

@@ -135,8 +135,8 @@ def _untyped(value: TensorLike) -> np.ndarray[Any, Any]:
         array = np.array(value)
     except ValueError as error:
         raise ValueError(
-            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length, and the argument must be "
-            "a dense tensor"
+            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length, and the argument "
+            "must be a dense tensor"
         ) from error
     kind = array.dtype.kind
     if kind in "SUO":

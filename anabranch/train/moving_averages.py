@@ -170,7 +170,8 @@ class ExponentialMovingAverage:
         """Creates the shadows of `var_list` and returns an operation that updates them.
 
         A variable's shadow begins with the variable's initial value and the variable joins the collection
-        `GraphKeys.MOVING_AVERAGE_VARIABLES`; a tensor's begins with zeros. May be called several times.
+        `GraphKeys.MOVING_AVERAGE_VARIABLES`; a tensor's begins with zeros. May be called several times,
+        also for the same variables: they keep their shadows.
 
         Args:
             var_list: variables and tensors; default: the trainable variables.
@@ -180,7 +181,6 @@ class ExponentialMovingAverage:
 
         Raises:
             TypeError: one is of a dtype that has no average.
-            ValueError: one has an average already.
 
         Example:
             >>> v = tf.get_variable("v", initializer=1.0)
@@ -200,8 +200,6 @@ class ExponentialMovingAverage:
                 raise TypeError(f"The variables must be half, float, or double: {var.name}")
             if var not in self._averages:
                 self._averages[var] = self._shadow(var)
-            else:
-                raise ValueError(f"Moving average already computed for: {var.name}")
         with graph.name_scope(self._name) as scope:
             decay = self._current_decay()
             updates = [self._update(var, decay).op for var in averaged]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
-from anabranch.core.values import PassedOn
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import StepRunner
@@ -32,8 +33,7 @@ class Checkpoint:
     Example:
         >>> v = tf.Variable(3.0)
         >>> checkpoint = tf.train.Checkpoint(v=v)
-        >>> sess.run([v.initializer, checkpoint.save_counter.initializer])
-        [None, None]
+        >>> sess.run(v.initializer)
         >>> path = checkpoint.save("/tmp/objects/ckpt", session=sess)
         >>> path
         '/tmp/objects/ckpt-1'
@@ -68,7 +68,7 @@ class Checkpoint:
         """Writes a checkpoint whose name ends with a number, one more each time, and that `latest_checkpoint` finds.
 
         Args:
-            session: default: the default session. `save_counter`, the number, must have a value in it.
+            session: default: the default session. `save_counter`, the number, begins in it at 0 unless it has a value.
 
         Returns:
             The name: the prefix, "-", and the number.
@@ -77,12 +77,25 @@ class Checkpoint:
             ValueError: there is no session, or no variable.
         """
         session = _session(session)
-        if not hasattr(self, "_increment"):
-            self._increment = self.save_counter.assign_add(1).op
-        session.run(self._increment)
-        path = self.write(f"{file_prefix}-{int(session.run(self.save_counter))}", session)
+        number = self._count(session)
+        path = self.write(f"{file_prefix}-{number}", session)
         update_checkpoint_state(os.path.dirname(path) or ".", path)
         return path
+
+    def save_as(self, path: str, session: StepRunner | None = None) -> str:
+        """Writes a checkpoint of exactly this name, and counts it as `save` does."""
+        self._count(_session(session))
+        return self.write(path, session)
+
+    def _count(self, session: StepRunner) -> int:
+        """The number of the next checkpoint, which the session then holds."""
+        if not hasattr(self, "_increment"):
+            self._is_counting = self.save_counter.is_initialized()
+            self._increment = self.save_counter.assign_add(1).op
+        if not session.run(self._is_counting):
+            session.run(self.save_counter.initializer)
+        session.run(self._increment)
+        return int(session.run(self.save_counter))
 
     def restore(self, save_path: str | None) -> CheckpointLoadStatus:
         """Finds what a checkpoint has of the variables; `run_restore_ops` of the result gives them their values.
@@ -199,12 +212,21 @@ class CheckpointManager:
     ) -> None:
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
-        if keep_checkpoint_every_n_hours is not None:
-            raise NotImplementedError("keep_checkpoint_every_n_hours is not supported here; tf.train.Saver knows it")
         self._checkpoint, self._directory, self._keep = checkpoint, str(directory), max_to_keep
+        self._hours = keep_checkpoint_every_n_hours
         self._prefix = os.path.join(self._directory, checkpoint_name)
+        now = self._preserved = time.time()
+        self._latest: str | None = None
+        #: the checkpoints that are kept, the oldest first, with the seconds since 1970 at which each was written
+        self._written: dict[str, float] = {}
         state = get_checkpoint_state(self._directory) if os.path.isdir(self._directory) else None
-        self._paths = list(state.all_model_checkpoint_paths) if state is not None else []
+        if state is not None:
+            paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
+            times += [now] * (len(paths) - len(times))
+            # what others wrote here is theirs; and clocks may have been set back
+            mine = ((p, min(t, now)) for p, t in zip(paths, times, strict=False) if p.startswith(f"{self._prefix}-"))
+            self._written, self._latest = dict(mine), state.model_checkpoint_path
+            self._preserved = min(state.last_preserved_timestamp or now, now)
 
     @property
     def directory(self) -> str:
@@ -213,17 +235,18 @@ class CheckpointManager:
     @property
     def checkpoints(self) -> list[str]:
         """The checkpoints that are kept, the oldest first."""
-        return list(self._paths)
+        return list(self._written)
 
     @property
     def latest_checkpoint(self) -> str | None:
-        return self._paths[-1] if self._paths else None
+        """The checkpoint that was written last in the directory, by whomever."""
+        return self._latest
 
-    def save(self, checkpoint_number: int | None = None, session: StepRunner | None = None) -> str:
+    def save(self, checkpoint_number: TensorLike | None = None, session: StepRunner | None = None) -> str:
         """Writes a checkpoint, and removes those that are too many.
 
         Args:
-            checkpoint_number: that its name ends with; default: one more each time.
+            checkpoint_number: that its name ends with, a number or a tensor; default: one more each time.
             session: default: the default session.
 
         Returns:
@@ -232,14 +255,32 @@ class CheckpointManager:
         if checkpoint_number is None:
             path = self._checkpoint.save(self._prefix, session)
         else:
-            path = self._checkpoint.write(f"{self._prefix}-{int(checkpoint_number)}", session)
-        self._paths = [*(kept for kept in self._paths if kept != path), path]
-        removed = self._paths[: -self._keep] if self._keep is not None else []
-        self._paths = self._paths[len(removed) :]
-        update_checkpoint_state(self._directory, path, self._paths)
-        for old in removed:
+            if not isinstance(checkpoint_number, SupportsIndex):
+                checkpoint_number = _session(session).run(checkpoint_number)
+            path = self._checkpoint.save_as(f"{self._prefix}-{int(checkpoint_number)}", session)
+        self._written.pop(path, None)
+        self._written[path], self._latest = time.time(), path
+        removed = list(self._written)[: -self._keep] if self._keep is not None else []
+        left = {name: written for name, written in self._written.items() if name not in removed}
+        deleted = [name for name in removed if not self._is_preserved(self._written[name])]
+        self._written = left
+        update_checkpoint_state(
+            self._directory,
+            path,
+            list(left),
+            all_model_checkpoint_timestamps=list(left.values()),
+            last_preserved_timestamp=self._preserved,
+        )
+        for old in deleted:
             remove_checkpoint(old)
         return path
+
+    def _is_preserved(self, written: float) -> bool:
+        """Whether a checkpoint that is one too many stays for ever: the first of every so many hours."""
+        if self._hours is None or written - self._hours * 3600 < self._preserved:
+            return False
+        self._preserved = written
+        return True
 
 
 def _session(session: StepRunner | None) -> StepRunner:

@@ -130,7 +130,7 @@ def _batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor
 
 
 def _flat_batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor:
-    """The same for indices of unknown rank: all dimensions of the batch become one, and so do those of the positions."""
+    """The same for indices of unknown rank: the dimensions of the batch become one, those of the positions another."""
     if batch_dims < 0:
         raise ValueError("a negative batch_dims needs indices of known rank")
     sizes, rows = raw.Shape(indices), raw.Shape(params)

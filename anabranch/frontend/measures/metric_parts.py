@@ -15,7 +15,11 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.arrays.constants import zeros
 from anabranch.frontend.framework import add_to_collections
-from anabranch.frontend.measures.weights_broadcast import broadcast_weights, remove_squeezable_dimensions, with_rank_changed
+from anabranch.frontend.measures.weights_broadcast import (
+    broadcast_weights,
+    remove_squeezable_dimensions,
+    with_rank_changed,
+)
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.variables import Variable

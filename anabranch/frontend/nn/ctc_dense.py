@@ -52,7 +52,9 @@ def ctc_loss_v2(
             raise ValueError("Argument `blank_index` must be provided when labels is a SparseTensor.")
         if label_length is None and not isinstance(given, SparseTensor):
             raise ValueError("dense labels need label_length: how many of each row count")
-        sparse = given if isinstance(given, SparseTensor) else _first_of_each_row(given, label_length)
+        sparse = (
+            given if isinstance(given, SparseTensor) else _first_of_each_row(convert_to_tensor(given), label_length)
+        )
         scores = convert_to_tensor(logits, name="logits")
         classes = scores.shape.with_rank(3).dims_tuple[-1]  # type: ignore[index]
         if classes is None:

@@ -295,8 +295,8 @@ def safe_embedding_lookup_sparse(
     parts = _parts(embedding_weights)
     ids = as_sparse_tensor(sparse_ids)
     weights = None if sparse_weights is None else as_sparse_tensor(sparse_weights)
-    for part in parts if weights is not None else ():
-        if convert_to_tensor(part).dtype.base_dtype is not weights.dtype:
+    for part in parts:
+        if weights is not None and convert_to_tensor(part).dtype.base_dtype is not weights.dtype:
             raise ValueError(
                 f"Tensor conversion requested dtype {weights.dtype.name} for embedding_weights of dtype "
                 f"{part.dtype.base_dtype.name}: they must have the dtype of sparse_weights; use tf.cast"

@@ -246,7 +246,9 @@ def _(concat_dim: Array, shape: list[Any], *, xp: ArrayLibrary, ctx: OperationCo
     for i, part in enumerate(shape[1:], 1):
         same = (part == shape[0]) | (unit == 1)
         ctx.check(
-            same, f"All dimensions except {at} must match. Input {i} has shape {{0}} and doesn't match input 0 with shape {{1}}.",
+            same,
+            f"All dimensions except {at} must match. Input {i} has shape {{0}} and doesn't match input 0 with "
+            "shape {1}.",
             part,
             shape[0],
         )

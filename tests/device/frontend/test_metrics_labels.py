@@ -36,3 +36,36 @@ def test_an_uninitialized_metric_names_its_variable() -> None:
     update = tf.metrics.precision_at_k(CLASSES, tf.constant(SCORES), 1)[1]
     with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value"):
         session.run(update)
+
+
+def test_labels_outside_the_classes_are_never_found() -> None:
+    labels = tf.SparseTensor([[0, 0], [0, 1], [1, 0], [1, 1]], np.array([3, -1, 2, 10], np.int64), [2, 2])
+    _recall, all_found = tf.metrics.recall_at_k(labels, tf.constant(SCORES), 2)
+    _none, nothing = tf.metrics.recall_at_k(CLASSES, tf.constant(SCORES), 1, class_id=-1)
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        assert session.run(all_found) == 0.5
+        assert np.isnan(session.run(nothing))
+
+
+def test_negative_labels_of_a_dense_tensor_do_not_count_in_average_precision() -> None:
+    scores = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]], np.float32)
+    _, average = tf.metrics.average_precision_at_k(np.array([[2, 3], [3, -1]]), tf.constant(scores), 2)
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        assert session.run(average) == 0.5
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 1)])
+def test_weights_whose_rank_only_the_step_knows(shape: tuple[int, ...]) -> None:
+    weights = tf.placeholder(tf.float32)
+    _, accuracy = tf.metrics.accuracy(np.array([[1], [0], [0]]), np.array([1, 1, 1]), weights)
+    logits = np.eye(3, dtype=np.float32)
+    loss = tf.losses.sparse_softmax_cross_entropy(
+        tf.placeholder_with_default(np.array([[0], [1], [2]]), None), logits, weights
+    )
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        given = np.broadcast_to(np.float32(2.0), shape).copy()
+        assert session.run(accuracy, {weights: given}) == pytest.approx(1 / 3)
+        assert session.run(loss, {weights: given}) == pytest.approx(2.0 * (np.log(np.e + 2.0) - 1.0), rel=1e-5)

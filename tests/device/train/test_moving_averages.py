@@ -143,7 +143,17 @@ def test_what_has_no_average_is_refused() -> None:
     average = ExponentialMovingAverage(0.5)
     with pytest.raises(TypeError, match="must be half, float, or double: n:0"):
         average.apply([Variable(1, name="n")])
-    w = Variable(1.0, name="w")
-    average.apply([w])
-    with pytest.raises(ValueError, match="already computed for: w:0"):
-        average.apply([w])
+
+
+def test_variables_keep_their_shadows_when_they_are_given_again() -> None:
+    average, w = ExponentialMovingAverage(0.5), Variable(1.0, name="w")
+    first = average.apply([w])
+    shadow = average.average(w)
+    second = average.apply([w])
+    assert average.average(w) is shadow
+    with Session() as session:
+        session.run(global_variables_initializer())
+        session.run(w.assign(3.0))
+        session.run(first)
+        session.run(second)
+        assert session.run(shadow) == 2.5

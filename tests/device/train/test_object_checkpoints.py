@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import anabranch as tf
+from anabranch.train import object_checkpoints
 
 
 class Layer(tf.Module):
@@ -93,3 +94,39 @@ def test_a_manager_keeps_the_newest(tmp_path: Path) -> None:
         assert again.latest_checkpoint == str(tmp_path / "kept" / "ckpt-17")
         with pytest.raises(ValueError, match="positive integer"):
             tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=0)
+
+
+def test_a_manager_leaves_alone_what_others_wrote(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session():
+        checkpoint = tf.train.Checkpoint()
+        theirs = checkpoint.save(str(tmp_path / "other"))
+        manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=1)
+        assert (manager.latest_checkpoint, manager.checkpoints) == (theirs, [])
+        paths = [manager.save() for _ in range(2)]
+        assert manager.checkpoints == paths[1:]
+        assert [tf.train.checkpoint_exists(path) for path in [theirs, *paths]] == [True, False, True]
+
+
+def test_a_manager_numbers_by_a_variable_and_counts_all(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        step = tf.Variable(6)
+        checkpoint = tf.train.Checkpoint(step=step)
+        session.run(step.initializer)
+        manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=None)
+        assert manager.save(checkpoint_number=step) == str(tmp_path / "ckpt-6")
+        assert session.run(checkpoint.save_counter) == 1
+
+
+def test_a_manager_keeps_one_of_every_so_many_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10_000.0
+    monkeypatch.setattr(object_checkpoints.time, "time", lambda: now)
+    with tf.Graph().as_default(), tf.Session():
+        checkpoint = tf.train.Checkpoint()
+        manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), 1, keep_checkpoint_every_n_hours=1.0)
+        paths = []
+        for _ in range(6):
+            paths.append(manager.save())
+            now += 2000.0
+        assert manager.checkpoints == paths[-1:]
+        # at 0, 2000, 4000, … seconds: those at 4000 and 8000 are the first of an hour
+        assert [tf.train.checkpoint_exists(path) for path in paths] == [False, False, True, False, True, True]
