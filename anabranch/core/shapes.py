@@ -173,14 +173,14 @@ class Dimension:
 
     def __truediv__(self, other: object) -> Any:
         raise TypeError(
-            f"unsupported operand type(s) for /: 'Dimension' and {type(other).__name__!r}: a length is an integer, "
-            "use // instead"
+            f"unsupported operand type(s) for /: 'Dimension' and {type(other).__name__!r}, please use // instead: a "
+            "length is an integer"
         )
 
     def __rtruediv__(self, other: object) -> Any:
         raise TypeError(
-            f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension': a length is an integer, "
-            "use // instead"
+            f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension', please use // instead: a "
+            "length is an integer"
         )
 
 
@@ -466,7 +466,9 @@ class TensorShape:
             [None, 3]
         """
         if self.dims_tuple is None:
-            raise ValueError("as_list() is not defined on a TensorShape of unknown rank")
+            raise ValueError(
+                "as_list() is not defined on an unknown TensorShape: its rank is not known; look at ndims first"
+            )
         return list(self.dims_tuple)
 
     def __eq__(self, other: object) -> Any:

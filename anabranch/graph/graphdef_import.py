@@ -26,7 +26,7 @@ from anabranch.graph.creation_site import user_frame
 from anabranch.graph.exchanged_loops import restored
 from anabranch.graph.function_def import FunctionPlan, function_to_proto
 from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.graph import PRODUCER_VERSION, Graph, get_default_graph
 from anabranch.graph.node_plans import (
     NodeError,
     NodePlan,
@@ -86,6 +86,7 @@ def import_graph_def(
         ('copy/y:0', np.float32(9.0))
     """
     message = _with_open_placeholders(restored(_as_message(graph_def)))
+    _check_versions(message)
     replaced = _checked_input_map(input_map)
     wanted = _checked_elements(return_elements)
     if producer_op_list is not None:
@@ -106,6 +107,17 @@ def _as_message(graph_def: Message) -> GraphDef:
     if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) == "GraphDef":
         return GraphDef.FromString(graph_def.SerializeToString())
     raise TypeError(f"graph_def must be a GraphDef proto, got {type(graph_def).__name__}.")
+
+
+def _check_versions(message: GraphDef) -> None:
+    versions = message.versions
+    if versions.min_consumer > PRODUCER_VERSION or PRODUCER_VERSION in versions.bad_consumers:
+        raise ValueError(
+            f"GraphDef min consumer version {versions.min_consumer} above current version {PRODUCER_VERSION}, or this "
+            "one among its bad consumers: what wrote the graph says that it needs another reader; export it anew"
+        )
+    if versions.producer < 0:
+        raise ValueError(f"GraphDef producer version {versions.producer} below min producer 0; export the graph anew")
 
 
 def _with_open_placeholders(message: GraphDef) -> GraphDef:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from anabranch.core.arrays import Array, ArrayLibrary, HostArray
@@ -44,8 +45,11 @@ def _row_major(transformed: Array, xp: ArrayLibrary) -> Array:
     """
     if xp is np:
         return transformed
-    constrained: Array = _constrained(transformed, Layout(tuple(range(transformed.ndim))))
-    return constrained
+    constrained = _constrained(transformed, Layout(tuple(range(transformed.ndim))))
+    # a result of the program must not be constrained itself: JAX would leave the layouts of all of them to XLA, and then
+    # take those of the others for row by row
+    free: Array = lax.optimization_barrier(constrained)  # type: ignore[no-untyped-call]
+    return free
 
 
 # ---------------------------------------------------------------------- complex to complex

@@ -38,3 +38,22 @@ def test_one_after_the_other_is_what_it_is_in_two_steps(transform: str, decompos
         expected = session.run(second, {y: session.run(transformed, {x: value})})
         np.testing.assert_allclose(session.run(both, {x: value}), expected, rtol=1e-3, atol=1e-3)
         assert np.isfinite(session.run(before, {x: value})).all()
+
+
+@pytest.mark.parametrize("transform", [tf.spectral.fft, tf.spectral.ifft2d, tf.spectral.rfft, tf.spectral.irfft])
+def test_a_transform_leaves_the_other_results_row_by_row(transform: Callable[[Any], Any]) -> None:
+    """A transform that is a result of a compiled program, beside a variable's new value that XLA would transpose."""
+    random = np.random.default_rng(1)
+    image, signal = random.normal(size=(2, 5, 4, 3)).astype(np.float32), random.normal(size=(2, 3, 4, 6))
+    fed, wave = tf.placeholder(tf.float32, [2, 5, 4, 3]), tf.placeholder(tf.float64, [2, 3, 4, 6])
+    resized = tf.image.resize_area(fed, [7, 9])
+    variable = tf.Variable(tf.zeros([2, 7, 9, 3]))
+    assigned = variable.assign(resized).op
+    given = wave if transform is tf.spectral.rfft else tf.complex(wave, wave)
+    transformed, after = transform(given), tf.tanh(variable)
+    with tf.Session() as session:
+        session.run(variable.initializer)
+        expected = np.tanh(session.run(resized, {fed: image}))
+        for _ in range(4):
+            session.run([assigned, transformed], {fed: image, wave: signal})
+            np.testing.assert_allclose(session.run(after), expected, rtol=1e-5)
