@@ -249,16 +249,20 @@ class Examination:
     # ------------------------------------------------------------------ gradients that only one side has
     def _compare_missing(self, here: Graph, mine: dict[str, Any], there: Graph, theirs: dict[str, Any]) -> None:
         """A gradient that is None on one side must be zero on the other."""
+        missing: set[str] = set()
         for ref in sorted(set(mine["tensors"]) & set(theirs["tensors"])):
             if (mine["tensors"][ref] is None) == (theirs["tensors"][ref] is None):
                 continue
             graph, side = (there, "here") if mine["tensors"][ref] is None else (here, "there")
             found = self._steps(graph, [ref])
             if any(ref in step and is_something(step[ref]) for step in found.values):  # not there: it was refused
+                missing.add(ref)
                 order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
                 message = (
                     f"{ref}: None {side}, not zero on the other side; order {order}, {self._flow()}{self._of(ref)}"
                 )
+                if missing.intersection(self.nodes[producer(ref)]["ys"]):
+                    message += ", of another such gradient"
                 self._disagree("no gradient", producer(ref), message, "program")
             else:
                 self.result.counts["gradients None on one side, zero on the other"] += 1

@@ -46,8 +46,8 @@ def _row_major(transformed: Array, xp: ArrayLibrary) -> Array:
     if xp is np:
         return transformed
     constrained = _constrained(transformed, Layout(tuple(range(transformed.ndim))))
-    # a result of the program must not be constrained itself: JAX would leave the layouts of all of them to XLA, and then
-    # take those of the others for row by row
+    # a result of the program must not be constrained itself: JAX would leave the layouts of all results to XLA, and
+    # take the others for row by row all the same
     free: Array = lax.optimization_barrier(constrained)  # type: ignore[no-untyped-call]
     return free
 

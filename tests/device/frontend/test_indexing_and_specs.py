@@ -68,7 +68,7 @@ def test_scalars_cannot_be_concatenated() -> None:
     [
         (4, [[2, 3, 5], [2, 7, 5]], "Concat dim is out of range: 4 vs. 3"),
         (1, [[2, 3, 5], [2, 7]], "should contain 3 elements"),
-        (1, [[2, 3, 5], [2, 7, 6]], "all but dimension 1 should match"),
+        (1, [[2, 3, 5], [2, 7, 6]], "All dimensions except 1 must match"),
     ],
 )
 def test_offsets_of_shapes_that_do_not_fit(dim: int, shapes: Any, message: str) -> None:

@@ -172,7 +172,7 @@ def test_a_check_of_what_is_changed_before_it_fails_and_nothing_changes() -> Non
             changed = raw.ReadVariableOp(state, "int32")
         offsets = raw.ConcatOffset(1, [np.array([6, 2], np.int32), changed])
         row = raw.GatherV2(np.zeros((2, 3), np.float32), raw.Sub(changed, 4), 0)
-        for checked, message in ((offsets, "sizes \\[3 0\\]"), (row, "-1")):
+        for checked, message in ((offsets, "has shape \\[3 0\\]"), (row, "-1")):
             with pytest.raises(InvalidArgumentError, match=message):
                 session.run([change, checked])
             assert session.run(raw.ReadVariableOp(state, "int32")).tolist() == [6, 2]
