@@ -58,6 +58,8 @@ class Fuzzer:
 
     def examine(self, program: dict[str, Any]) -> list[Disagreement]:
         """Runs a program on both sides; gives, and writes down, what is not known."""
+        for side in (self.ours, self.genuine):
+            side.be_patient()
         found = Examination(program, self.ours, self.genuine).run()
         self.counts += found.counts
         self.counts["graphs"] += 1

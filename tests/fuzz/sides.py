@@ -15,6 +15,8 @@ from tests.fuzz.wire import receive, send
 ROOT = Path(__file__).resolve().parents[2]
 #: seconds after which a worker that does not answer is taken for stuck
 PATIENCE = 120.0
+#: the same while parts of a program that was stuck are asked for again
+IMPATIENCE = 20.0
 #: programs after which a worker is started anew, so that what it keeps does not add up
 _PROGRAMS = 500
 
@@ -28,6 +30,7 @@ class Side:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.patience = PATIENCE
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path(tempfile.gettempdir()) / f"fuzz-{name}-{os.getpid()}.log"
         self._programs = 0
@@ -54,8 +57,10 @@ class Side:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(PATIENCE):
-                raise self._died(f"gave no answer for {PATIENCE:.0f} s")
+            if not selector.select(self.patience):
+                died = self._died(f"gave no answer for {self.patience:.0f} s")
+                self.patience = IMPATIENCE
+                raise died
         try:
             return receive(self._process.stdout)
         except EOFError as error:
@@ -67,6 +72,10 @@ class Side:
         self._programs += 1
         if self._programs > _PROGRAMS:
             self.stop()
+
+    def be_patient(self) -> None:
+        """Waits the whole time again: the next program is another one."""
+        self.patience = PATIENCE
 
     def stop(self) -> None:
         """Ends the worker."""
