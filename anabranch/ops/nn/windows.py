@@ -114,8 +114,10 @@ def positions(
     """The same of an operation that runs: it takes a window that is longer than the axis by a stride at most.
 
     Raises:
-        ValueError: the window is longer still, or has no length.
+        ValueError: the window is longer still, or has no length; the stride is not positive.
     """
+    if stride < 1:
+        raise ValueError(f"Stride must be > 0, but got {stride}")
     if window == 0:
         raise ValueError("a window (or filter) must not have zero elements, but its length is 0")
     if length is None or (window is None and padding != b"SAME"):

@@ -131,6 +131,15 @@ DILATIONS = [
     ),
     OpCase("Dilation2D", (np.int32(X * 9), np.int32(W * 9)), PLAIN, VALUE, label="int32"),
     OpCase("Dilation2D", (X, W[..., :2]), PLAIN, error=InvalidArgumentError, label="channels"),
+    *(
+        OpCase(op, args, {**PLAIN, "strides": [1, stride, 1, 1]}, error=InvalidArgumentError, label=f"stride {stride}")
+        for op, args in (
+            ("Dilation2D", (X, W)),
+            ("Dilation2DBackpropInput", (X, W, G)),
+            ("Dilation2DBackpropFilter", (X, W, G)),
+        )
+        for stride in (0, -1)
+    ),
     OpCase("Dilation2DBackpropInput", (X, W, G), PLAIN, TO_INPUT),
     OpCase("Dilation2DBackpropFilter", (X, W, G), PLAIN, TO_FILTER),
 ]
