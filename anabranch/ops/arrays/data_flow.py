@@ -33,8 +33,13 @@ def _(input: Array) -> Any:
 
 
 def _unique(x: Array, axis: int | None) -> tuple[Any, Any, Any]:
-    """Distinct values in the order in which they first occur, the position of each element's value, and counts."""
-    _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    """Distinct values in the order in which they first occur, the position of each element's value, and counts.
+
+    Not even NaN is equal to NaN.
+    """
+    _, first, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))

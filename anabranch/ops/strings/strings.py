@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -398,8 +399,14 @@ def _(inputs: Array, segment_ids: Array, num_segments: Array, *, separator: byte
     for segment in range(count):
         members = rows[segment_ids.reshape(-1) == segment]
         for column in range(rows.shape[1]):
-            result[segment, column] = separator.join(members[:, column])
+            result[segment, column] = _after_something(separator, members[:, column])
     return result.reshape(count, *row)
+
+
+def _after_something(separator: bytes, strings: Iterable[bytes]) -> bytes:
+    """Joins with a separator wherever something stands before it: empty strings at the beginning leave no trace."""
+    joined = itertools.dropwhile(lambda string: not string, strings)
+    return separator.join(joined)
 
 
 # ---------------------------------------------------------------------- hashing

@@ -288,6 +288,18 @@ DATA_FLOW = [
     OpCase("Where", (ints(0, 4, 0, -1),), oracle=np.argwhere, label="numbers"),
     OpCase("Unique", (REPEATED,), oracle=unique),
     OpCase("Unique", (T,), oracle=unique, label="string"),
+    OpCase(
+        "Unique",
+        (np.float32([np.nan, 0, np.nan, -0.0]),),
+        expected=(np.float32([np.nan, 0, np.nan]), np.int32([0, 1, 2, 1])),
+        label="NaN",
+    ),
+    OpCase(
+        "UniqueV2",
+        (np.float32([[np.nan, 1], [2, 3], [np.nan, 1], [2, 3]]), np.int64([0])),
+        expected=(np.float32([[np.nan, 1], [2, 3], [np.nan, 1]]), np.int32([0, 1, 2, 1])),
+        label="NaN",
+    ),
     OpCase("Unique", (np.zeros(0, np.int32),), oracle=unique, label="empty"),
     OpCase("UniqueWithCounts", (REPEATED,), oracle=unique_with_counts),
     OpCase("UniqueV2", (TABLE, np.array([0], np.int64)), expected=[TABLE[:2], ints(0, 1, 0)]),

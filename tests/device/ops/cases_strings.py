@@ -165,6 +165,13 @@ JOINED = [
         {"separator": ":"},
         expected=text(b"b", b"a:c", b""),
     ),
+    OpCase(
+        "UnsortedSegmentJoin",
+        (text(b"", b"", b"a", b"", b"b", b""), longs(1, 1, 1, 1, 1, 0), np.int32(2)),
+        {"separator": ":"},
+        expected=text(b"", b"a::b"),
+        label="empty strings",
+    ),
     *(
         OpCase(
             "UnsortedSegmentJoin",
