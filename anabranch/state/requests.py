@@ -152,8 +152,13 @@ class SharedObject:
     def _submit(self, request: Request, queue: WaitQueue[Any]) -> Pending:
         """Lets a request join a queue and answers what can be answered now."""
         # left first and worked off then: in the other order it could arrive when every holder has looked already
-        self._arrived.append((request, queue))
-        self._work_off()
+        try:
+            self._arrived.append((request, queue))
+            self._work_off()
+        # thrown by another thread: nobody will take what the request gets, and nobody else would cancel it
+        except BaseException:
+            self._withdraw(request)
+            raise
         return request
 
     @contextlib.contextmanager

@@ -54,10 +54,15 @@ class Loop:
             self.first = tf.get_variable("first", initializer=np.int64(0), use_resource=True)
             self.second = tf.get_variable("second", initializer=np.int64(0), use_resource=True)
             self.build()
-            self.session = tf.Session(config=self.config())
             self.everything = {v.op.name: v for v in tf.global_variables()}
-            self.session.run(tf.global_variables_initializer())
+            self.initialise = tf.global_variables_initializer()
+            self.open()
         self.number = 0
+
+    def open(self) -> None:
+        """Makes the session, with new variables and queues."""
+        self.session = tf.Session(config=self.config(), graph=self.graph)
+        self.session.run(self.initialise)
 
     def config(self) -> Any:
         return None
@@ -182,9 +187,13 @@ class Queues(Loop):
         size, first, second = self.session.run([self.size, self.first, self.second])
         if whole:
             assert first - second == size, (first, second, size)
-        for _ in range(size):
-            self.session.run(self.train)
-        self.mend()
+            for _ in range(size):
+                self.session.run(self.train)
+            self.mend()
+        else:
+            # a request that nobody holds any more may stand in the queue (docs/decisions/0019-interrupts.md)
+            self.session.close()
+            self.open()
         super().look(whole)
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
@@ -62,3 +63,16 @@ def test_no_call_around_the_lock_leaves_it_taken() -> None:
             sys.settrace(None)
         assert not queue._lock.locked(), f"after call {number}"
     assert number > 3
+
+
+def test_a_request_whose_step_is_gone_takes_nothing() -> None:
+    class Shaken(FifoStore):
+        def available(self, closed: bool) -> int:
+            if sys.exc_info()[0] is None:
+                raise ThrownError
+            return super().available(closed)
+
+    queue = Queue("q", "FIFOQueue", Components((dtypes.int64,), (TensorShape([]),), "q"), 10, Shaken())
+    with pytest.raises(ThrownError):
+        queue.dequeue()
+    assert queue.waiting() == {}
