@@ -29,6 +29,8 @@ def _(input: TensorShape) -> TensorShape:
 
 @Where.host_kernel
 def _(input: Array) -> Any:
+    if input.ndim == 0:
+        raise ValueError("WhereOp : Unhandled input dimensions: 0; a scalar has no coordinates, reshape it to [1]")
     return np.argwhere(input).astype(np.int64)
 
 

@@ -286,6 +286,7 @@ TABLE = ints([2, 1], [0, 5], [2, 1])
 DATA_FLOW = [
     OpCase("Where", (np.array([[True, False], [True, True]]),), oracle=np.argwhere),
     OpCase("Where", (ints(0, 4, 0, -1),), oracle=np.argwhere, label="numbers"),
+    OpCase("Where", (np.array(True),), error=INVALID, label="scalar"),
     OpCase("Unique", (REPEATED,), oracle=unique),
     OpCase("Unique", (T,), oracle=unique, label="string"),
     OpCase(
