@@ -78,6 +78,11 @@ class _PutOff:
             if self._came:
                 self.deliver()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a signal came that has not been handled."""
+        return bool(self._came)
+
     def deliver(self) -> None:
         """Runs the handlers of the signals that came, even where one of them raises."""
         if not self._came:
@@ -159,5 +164,8 @@ def admitted() -> _Admitted:
 
 def admit() -> None:
     """Runs the handlers of signals that came meanwhile: at a place where the step can end."""
-    with admitted():
-        pass
+    section = _current
+    # a look that any thread may take: what has come is delivered on the main one
+    if section is not None and section.has_work:
+        with admitted():
+            pass

@@ -436,12 +436,14 @@ class Executor:
             taken = bool(truth)
             iteration.values[node.slots[taken]] = _value(iteration, node)
         # of a dead Switch nothing is taken (None), so that both sides are dead
-        self._arrive(iteration, false[0], taken is not False, stack)
-        self._arrive(iteration, true[0], taken is not True, stack)
-        self._arrive_at_merges(iteration, false[1], taken is not False, stack)
-        self._arrive_at_merges(iteration, true[1], taken is not True, stack)
+        for (edges, merges), side in ((false, False), (true, True)):
+            if edges:
+                self._arrive(iteration, edges, taken is not side, stack)
+            if merges:
+                self._arrive_at_merges(iteration, merges, taken is not side, stack)
         # who waits for the Switch itself, and not for a side, is alive whichever side is
-        self._send(iteration, node, dead, stack)
+        if node.woken or node.merges:
+            self._send(iteration, node, dead, stack)
 
     # ---- frames
     def _enter(self, parent: Iteration, node: Node, dead: bool, stack: _Stack) -> None:
@@ -497,8 +499,9 @@ class Executor:
 
     def _begin(self, frame: FrameState, stack: _Stack) -> Iteration:
         iteration = frame.new_iteration()
-        iteration.outstanding += len(frame.ready)
-        stack.extend((node, iteration) for node in frame.ready)
+        if frame.ready:
+            iteration.outstanding += len(frame.ready)
+            stack.extend((node, iteration) for node in frame.ready)
         return iteration
 
     def _exit(self, iteration: Iteration, node: Node, stack: _Stack) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.pending import Pending
+from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError, UnimplementedError
@@ -22,6 +23,7 @@ from anabranch.graph.kernel_binding import (
     refusal,
 )
 from anabranch.graph.kernel_contexts import StepHostContext
+from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
@@ -33,8 +35,10 @@ from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
 from anabranch.xla.lowering import hash_name
 
-#: types of results that are one tensor for sure
-_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64, ResourceHandle})
+#: types of numbers that kernels of scalars give
+_SCALARS: Final = frozenset({np.bool_, np.int32, np.int64, np.float32, np.float64})
+#: types of results that are one tensor of numbers, or of objects, for sure
+_ARRAYS: Final = _SCALARS | {np.ndarray}
 #: values that are no arrays, and stay what they are
 _KEPT: Final = (ResourceHandle, TensorList)
 _ON_HOST: Final = (np.ndarray, *_KEPT)
@@ -71,13 +75,15 @@ class HostKernelCall(ItemCall):
         self._kernel = BoundKernel(op, rule, np, context)
         self._sources = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
-        self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
+        self._dtypes = [np.dtype(out.dtype.as_numpy_dtype) for out in op.outputs]
         #: positions of inputs that are arrays of objects to the kernel; whether its outputs may be such
         self._boxed = op_def.object_positions(op)
         self._unboxes = any(t.dtype in (dtypes.resource, dtypes.variant) for t in op.outputs)
-        self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
+        self._single = len(op_def.outputs) == 1 and not (op_def.outputs[0].is_list or self._unboxes)
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
+        #: whether what the kernel calls is a program of its own, which keeps its context
+        self._calls = op_def.calls_user_code or bool(bodies_of(op))
         self._check_shapes = ShapeCheck(op) if is_open(op) else None
         self._counters = environment.counters.group([op.origin]) if rule.asks_for("rng") else None
 
@@ -106,9 +112,13 @@ class HostKernelCall(ItemCall):
         if self._sizes is not None:
             self._sizes.check(inputs)
         result = self._run(inputs)
+        # by far the most: one array or number, of the dtype that it should have
+        if self._single and type(result) in _ARRAYS and result.dtype is self._dtypes[0]:
+            values[self._outputs[0]] = result
+            return None
         if isinstance(result, Pending):
             return result
-        self._store(frame, [result] if self._single and type(result) in _ARRAYS else flatten_outputs(result))
+        self._store(frame, flatten_outputs(result))
         return None
 
     def finish(self, frame: StepFrame, pending: Pending) -> bool:
@@ -137,6 +147,8 @@ class HostKernelCall(ItemCall):
             if not self._calculates:
                 return self._kernel(inputs, **more)
             # XLA divides by zero in silence; that an operation runs on the host must not make a difference
+            if not self._calls:
+                return quietly(self._kernel, inputs, **more)
             with np.errstate(all="ignore"):
                 return self._kernel(inputs, **more)
         except OpError as error:
@@ -174,6 +186,8 @@ def _gives_handles(op: StepNode) -> bool:
 
 
 def _on_host(value: TensorValue) -> TensorValue:
+    if type(value) in _SCALARS:
+        return np.asarray(value)
     return value if isinstance(value, _ON_HOST) else np.asarray(value)
 
 

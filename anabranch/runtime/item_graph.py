@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode, StepTensor
@@ -37,8 +37,12 @@ def kind_of(item: PlanItem) -> Kind:
 class ItemGraph:
     """The executor's graph of a partition.
 
+    An item that does nothing but hand on what one other item computes (an Identity behind a Switch, the LoopCond of a
+    loop) has no node: who takes its output, or waits for it, takes what it hands on. That is alive or dead together
+    with it. Half of the primitives of a small loop are of this kind.
+
     Attributes:
-        graph: its nodes: the feeds, then the partition's items, whose `payload` is left to the caller.
+        graph: its nodes: the feeds, then the partition's other items, whose `payload` is left to the caller.
         slots: tensor -> its place among the values of an iteration of its frame.
     """
 
@@ -48,32 +52,49 @@ class ItemGraph:
         self._first = len(partition.feeds)
         self._item_of = {op: i for i, item in enumerate(partition.items) for op in item.operations}
         self._port_of = {t: port for item in partition.items for port, t in enumerate(item.outputs)}
+        #: what the items without a node hand on
+        self._handed_on = {item.operation: item.inputs[0] for item in partition.items if self._is_transparent(item)}
+        kept = [i for i, item in enumerate(partition.items) if item.operations[0] not in self._handed_on]
+        self._numbers = {position: self._first + number for number, position in enumerate(kept)}
         feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in partition.feeds]
         frames = [
             FrameSpec(f.name, -1 if f.parent is None else f.parent.position, f.parallel_iterations)
             for f in partition.grouping.frames.all
         ]
-        specs = [*feeds, *(self._node(item) for item in partition.items)]
+        specs = [*feeds, *(self._node(partition.items[position]) for position in kept)]
         fetches = [self._output(t) for t in partition.fetches if not t.is_known]
         self.graph = ExecutorGraph(specs, [f for f in fetches if f is not None], frames)
         self.slots = self._slots()
 
     def node_number(self, position: int) -> int:
-        """The number of the node of an item of the partition."""
-        return self._first + position
+        """The number of the node of an item of the partition that has one: of all work."""
+        return self._numbers[position]
 
     def _slots(self) -> dict[StepTensor, int]:
-        slots = {tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}
-        for position, item in enumerate(self._partition.items):
-            for port, tensor in enumerate(item.outputs):
-                # a tensor that is fed has the feed's slot, though an item may compute it as well
-                slots.setdefault(tensor, self.graph.slot((self._first + position, port)))
-        return slots
+        # of what an item computes although it is fed, the feed's
+        outputs = {tensor: self._output(tensor) for item in self._partition.items for tensor in item.outputs}
+        slots = {tensor: self.graph.slot(output) for tensor, output in outputs.items() if output is not None}
+        return {**slots, **{tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}}
 
     def output_slots(self, position: int) -> list[int]:
         """The slots of an item's own outputs, also where they are fed and nobody takes them."""
         count = len(self._partition.items[position].outputs)
-        return [self.graph.slot((self._first + position, port)) for port in range(count)]
+        return [self.graph.slot((self._numbers[position], port)) for port in range(count)]
+
+    def _is_transparent(self, item: PlanItem) -> TypeGuard[HostCall]:
+        if isinstance(item, Island) or kind_of(item) is not Kind.PASS or len(item.outputs) != 1:
+            return False
+        op, (output,) = item.operation, item.outputs
+        # a fetch that is dead is told by its name
+        if len(item.inputs) != 1 or output in self._feed_of or output in self._partition.fetches:
+            return False
+        (source,) = item.inputs
+        tensors, operations = self._partition.grouping.waits[op]
+        if source.is_known or source in self._feed_of or operations or self._partition.grouping.order.get(op):
+            return False
+        # these speak to other iterations, or frames, than their own, and a Merge cannot listen to all of that
+        apart = (Role.ENTER, Role.EXIT, Role.NEXT_ITERATION)
+        return set(tensors) <= {source} and source in self._port_of and source.op.op_def.role not in apart
 
     # ---- nodes
     def _node(self, item: PlanItem) -> NodeSpec:
@@ -86,8 +107,11 @@ class ItemGraph:
             own = [self._input(t, item) for t in item.inputs]
             if item.operation.type == "Const":
                 own = [Known(item.operation.attrs["value"])]
-            # what known inputs wait for comes after the inputs themselves
-            inputs = [*own, *(i for i in inputs if i not in own)] if spec.kind is not Kind.MERGE else own
+            more = [i for i in inputs if i not in own]
+            # what known inputs wait for comes after the inputs themselves; all those of a Merge are data
+            inputs = [*own, *more] if spec.kind is not Kind.MERGE else own
+            if spec.kind is Kind.MERGE:
+                controls = [*controls, *(node for node, _ in more)]
             spec.constant = bool(item.operation.attrs.get("is_constant", False))
             if spec.kind is Kind.ENTER:
                 spec.child = frames.entered(item.operation).position
@@ -114,15 +138,26 @@ class ItemGraph:
                     inputs[output] = None
                 else:
                     controls[self._number(tensor.op)] = None
-            controls.update((self._number(c), None) for c in operations if self._item_of[c] != own)
+            for earlier in operations:
+                if earlier in self._handed_on:
+                    # of a side of a Switch: it may be dead while the Switch is not
+                    inputs[self._known_output(earlier.outputs[0])] = None
+                elif self._item_of[earlier] != own:
+                    controls[self._number(earlier)] = None
         return list(inputs), list(controls)
 
     def _number(self, op: StepNode) -> int:
-        return self._first + self._item_of[op]
+        """The number of the node that says when an operation has run."""
+        while op in self._handed_on:
+            op = self._handed_on[op].op
+        return self._numbers[self._item_of[op]]
 
     def _input(self, tensor: StepTensor, item: HostCall) -> Output | Known:
         if tensor.is_known:
             return Known(tensor.known)
+        return self._known_output(tensor)
+
+    def _known_output(self, tensor: StepTensor) -> Output:
         output = self._output(tensor)
         assert output is not None
         return output
@@ -131,5 +166,7 @@ class ItemGraph:
         """Where a tensor comes from; None where an island keeps it for itself."""
         if tensor in self._feed_of:
             return self._feed_of[tensor], 0
+        while tensor.op in self._handed_on:
+            tensor = self._handed_on[tensor.op]
         port = self._port_of.get(tensor)
         return None if port is None else (self._number(tensor.op), port)

@@ -28,7 +28,11 @@ class ItemWork:
     def run(self, frame: StepFrame, record: Recorder | None) -> None:
         """Computes outputs from inputs."""
         try:
-            self._run(frame, record)
+            # `_run`, written out: of a short loop's time this call would be a part
+            if record is None:
+                self._call(frame)
+            else:
+                self._call.run_recorded(frame, record)
         except NeedsHostError as refusal:
             # for good: later runs would meet the same refusal
             self._call = self._split(self._call, refusal)

@@ -70,9 +70,14 @@ def mode_of(item: PlanItem, several: bool) -> Mode:
         return Mode.APART_BRIEFLY if several else Mode.HERE
     if item.operation.op_def.is_transfer:
         return Mode.ASYNCHRONOUS if is_slow(item) else Mode.AT_ONCE
-    if item.operation.op_def.asynchronous:
+    op = item.operation
+    if op.op_def.asynchronous:
         return Mode.ASYNCHRONOUS
-    return Mode.APART if item.operation.op_def.blocking else Mode.HERE
+    if op.op_def.blocking:
+        return Mode.APART
+    # a loop's counter and condition: quicker than what the dispatcher does between two pieces of work
+    is_scalar = op.op_def.portable and all(t.shape.ndims == 0 for t in (*op.inputs, *op.outputs))
+    return Mode.AT_ONCE if is_scalar else Mode.HERE
 
 
 def _are_ordered(partition: Partition, island: Island, op: StepNode) -> bool:

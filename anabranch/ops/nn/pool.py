@@ -44,6 +44,9 @@ def pool_window(shape: Sequence[int], attrs: Attrs) -> Window:
     explicit = attrs.get("explicit_paddings") or [0] * (2 * layout.rank)
     pairs = list(zip(explicit[::2], explicit[1::2], strict=True))
     padding = attrs["padding"]
+    if padding == b"SAME":
+        # a window that reaches beyond both ends from every position is as good as the shortest that does
+        size = tuple(min(k, n + (-(-n // s) - 1) * s) if n else k for n, k, s in zip(shape, size, strides, strict=True))
     per_axis = list(zip(shape, size, strides, pairs, strict=True))
     pads = tuple(windows.pad_amounts(n, k, s, padding, 1, p) for n, k, s, p in per_axis)
     outputs = tuple(windows.positions(n, k, s, padding, 1, p) or 0 for n, k, s, p in per_axis)

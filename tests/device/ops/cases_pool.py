@@ -29,6 +29,7 @@ SETTINGS: dict[str, tuple[Array, dict[str, Any]]] = {
     "overlapping": (ODD, {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}),
     "gaps": (ODD, {"ksize": [1, 1, 2, 1], "strides": [1, 2, 3, 1], "padding": "VALID"}),
     "depth": (X, {"ksize": [1, 1, 1, 3], "strides": [1, 1, 1, 3], "padding": "VALID"}),
+    "beyond both ends": (ODD, {"ksize": [1, 23, 40, 1], "strides": [1, 2, 3, 1], "padding": "SAME"}),
     "large window": (LARGE, {"ksize": [1, 7, 8, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}),
 }
 
