@@ -15,6 +15,7 @@ import collections
 import ctypes
 import faulthandler
 import os
+import queue
 import random
 import shutil
 import signal
@@ -321,10 +322,11 @@ _EXPECTED: Final = (KeyboardInterrupt, SystemExit, ThrownError)
 
 def _interrupted(loop: Loop, moments: list[tuple[float, Callable[[], None]]]) -> None:
     """Repeats the step until all interrupts have come."""
-    begun, over = threading.Event(), threading.Event()
+    # not an event: an exception that comes while the main thread sets one leaves its lock taken
+    begun, over = queue.SimpleQueue[None](), threading.Event()
 
     def interrupt() -> None:
-        begun.wait()
+        begun.get()
         for wait, fire in moments:
             time.sleep(wait)
             fire()
@@ -336,12 +338,12 @@ def _interrupted(loop: Loop, moments: list[tuple[float, Callable[[], None]]]) ->
     thread.join()
 
 
-def _repeat(loop: Loop, begun: threading.Event, over: threading.Event, more: int) -> None:
+def _repeat(loop: Loop, begun: queue.SimpleQueue[None], over: threading.Event, more: int) -> None:
     """Repeats the step; one interrupt may end it, and `more` may come where that one is caught."""
     try:
         if more:
             _repeat(loop, begun, over, more - 1)
-        begun.set()
+        begun.put(None)
         while not over.is_set():
             loop.step()
         time.sleep(0.001)  # for the last of them
