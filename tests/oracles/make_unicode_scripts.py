@@ -1,6 +1,6 @@
 """Records the script of every code point, as genuine TensorFlow knows it, in `ops/strings/unicode_scripts.txt`.
 
-    .venv-peers/bin/python tests/oracles/make_unicode_scripts.py
+.venv-peers/bin/python tests/oracles/make_unicode_scripts.py
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -27,6 +28,7 @@ def _renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> 
 
 
 # ---------------------------------------------------------------------- numbers and bytes
+@dispatched
 def as_string(
     input: TensorLike,
     precision: int = -1,
@@ -51,6 +53,7 @@ def as_string(
     return result
 
 
+@dispatched
 def string_to_number(
     string_tensor: TensorLike | None = None,
     out_type: DTypeLike = dtypes.float32,
@@ -104,12 +107,14 @@ def decode_raw(
     return result
 
 
+@dispatched
 def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 of strings; with `pad` filled up with = signs."""
     result: Tensor = raw.EncodeBase64(input, pad=pad, name=name)
     return result
 
 
+@dispatched
 def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
     """Undoes `encode_base64`."""
     result: Tensor = raw.DecodeBase64(input, name=name)
@@ -117,36 +122,42 @@ def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- one string at a time
+@dispatched
 def string_length(input: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, int32, in bytes or ("UTF8_CHAR") in characters."""
     result: Tensor = raw.StringLength(input, unit=unit, name=name)
     return result
 
 
+@dispatched
 def string_lower(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Upper-case letters to lower case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringLower(input, encoding=encoding, name=name)
     return result
 
 
+@dispatched
 def string_upper(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Lower-case letters to upper case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringUpper(input, encoding=encoding, name=name)
     return result
 
 
+@dispatched
 def string_strip(input: TensorLike, name: str | None = None) -> Tensor:
     """Strings without white space at their ends."""
     result: Tensor = raw.StringStrip(input, name=name)
     return result
 
 
+@dispatched
 def substr(input: TensorLike, pos: TensorLike, len: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The parts of strings that begin at `pos` (negative: from the end) and have at most `len` units."""
     result: Tensor = raw.Substr(input, pos, len, unit=unit, name=name)
     return result
 
 
+@dispatched
 def regex_replace(
     input: TensorLike, pattern: TensorLike, rewrite: TensorLike, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
@@ -166,6 +177,7 @@ def regex_replace(
     return result
 
 
+@dispatched
 def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor:
     """Whether each string as a whole matches a regular expression."""
     result: Tensor
@@ -177,12 +189,14 @@ def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = 
 
 
 # ---------------------------------------------------------------------- joining and splitting
+@dispatched
 def string_join(inputs: TensorLike, separator: str = "", name: str | None = None) -> Tensor:
     """Joins the strings at the same place of several tensors of one shape (scalars go with any)."""
     result: Tensor = raw.StringJoin(list(inputs), separator=separator, name=name)
     return result
 
 
+@dispatched
 def reduce_join(
     inputs: TensorLike,
     axis: TensorLike | None = None,
@@ -304,6 +318,7 @@ def string_format(
 
 
 # ---------------------------------------------------------------------- hashing
+@dispatched
 def string_to_hash_bucket(
     string_tensor: TensorLike | None = None,
     num_buckets: int | None = None,
@@ -316,12 +331,14 @@ def string_to_hash_bucket(
     return result
 
 
+@dispatched
 def string_to_hash_bucket_fast(input: TensorLike, num_buckets: int, name: str | None = None) -> Tensor:
     """A bucket in [0, num_buckets) for each string, int64, by FarmHash's fingerprint."""
     result: Tensor = raw.StringToHashBucketFast(input, num_buckets=num_buckets, name=name)
     return result
 
 
+@dispatched
 def string_to_hash_bucket_strong(
     input: TensorLike, num_buckets: int, key: Sequence[int], name: str | None = None
 ) -> Tensor:

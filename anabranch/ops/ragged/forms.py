@@ -203,9 +203,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     outer = raw.StridedSlice(raw.Shape(grad), [0], [depth], [1])
     inner = raw.StridedSlice(raw.Shape(values), [1], [0], [1], end_mask=1)
     # the number of the value at each place of the dense tensor, -1 where the default stands
-    numbers = raw.RaggedTensorToTensor(
-        outer, raw.Range(0, count, 1), -1, partitions, row_partition_types=types
-    )
+    numbers = raw.RaggedTensorToTensor(outer, raw.Range(0, count, 1), -1, partitions, row_partition_types=types)
     flat, rows = raw.Reshape(numbers, [-1]), raw.Reshape(grad, raw.ConcatV2([[-1], inner], 0))
     of_values = raw.UnsortedSegmentSum(rows, flat, count)
     of_defaults = raw.UnsortedSegmentSum(rows, raw.Sub(raw.Neg(raw.Minimum(flat, 0)), 1), 1)
@@ -306,9 +304,7 @@ def _(
     if not encoded_ragged.ndim:
         return list(items[0].nested_splits), items[0].values
     shape = encoded_ragged.shape
-    outer = [
-        np.arange(math.prod(shape[: i + 1]) + 1, dtype=splits_dtype) * shape[i + 1] for i in range(len(shape) - 1)
-    ]
+    outer = [np.arange(math.prod(shape[: i + 1]) + 1, dtype=splits_dtype) * shape[i + 1] for i in range(len(shape) - 1)]
     return [*outer, *_stacked(items, below, splits_dtype)], _values_of(items, below, wanted)
 
 

@@ -93,7 +93,7 @@ def _(
     for splits in params_nested_splits:
         splits.with_rank(1)
     rank = indices.ndims
-    if rank is not None and OUTPUT_RAGGED_RANK != rank - 1 + len(params_nested_splits):
+    if rank is not None and rank - 1 + len(params_nested_splits) != OUTPUT_RAGGED_RANK:
         raise ValueError(
             f"OUTPUT_RAGGED_RANK must be the rank of indices, {rank}, and the number of the splits of params, "
             f"{len(params_nested_splits)}, less 1, got {OUTPUT_RAGGED_RANK}"
@@ -104,9 +104,7 @@ def _(
 
 
 @RaggedGather.host_kernel
-def _(
-    params_nested_splits: list[Array], params_dense_values: Array, indices: Array, *, ctx: OperationContext
-) -> Any:
+def _(params_nested_splits: list[Array], params_dense_values: Array, indices: Array, *, ctx: OperationContext) -> Any:
     check_nested(params_nested_splits, params_dense_values, ctx, "params_nested_splits")
     rows = len(params_nested_splits[0]) - 1
     flat = indices.reshape(-1)

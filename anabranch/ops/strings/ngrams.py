@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ def _(data: TensorShape, data_splits: TensorShape) -> Any:
 
 
 def _padding(pad_width: int, width: int) -> int:
-    """How many pads stand on each side: never as many as an n-gram is wide; all that make sense for a negative width."""
+    """How many pads stand on each side: fewer than an n-gram is wide; all that make sense for a negative width."""
     return width - 1 if pad_width < 0 else min(pad_width, width - 1)
 
 
@@ -60,7 +61,7 @@ def _(
     if not size or not data_splits.size:
         return np.empty(0, np.object_), np.zeros_like(data_splits)
     cuts = data_splits.tolist()
-    lengths = [limit - start for start, limit in zip(cuts[:-1], cuts[1:], strict=True)]
+    lengths = [limit - start for start, limit in itertools.pairwise(cuts)]
     widths = [_widths(n, ngram_widths, pad_width, preserve_short_sequences, ctx) for n in lengths]
     counts = [
         sum(_count(length, width, pad_width) for width in of_row)
@@ -79,7 +80,7 @@ def _(
 
 
 def _widths(length: int, widths: list[int], pad_width: int, preserve: bool, ctx: OperationContext) -> list[int]:
-    """The widths of the n-grams of a row: those asked for, or one that takes all of a row that is too short for them."""
+    """The widths of the n-grams of a row: those asked for, or one that takes all of a row too short for them."""
     if not (preserve and length) or any(_count(length, width, pad_width) for width in widths):
         return widths
     ctx.check(

@@ -185,9 +185,7 @@ def _(
             if is_character(value):
                 values.append(value)
                 continue
-            ctx.check(
-                policy.errors != "strict", f"Code point is out of range for Unicode, or a surrogate: {value:#x}"
-            )
+            ctx.check(policy.errors != "strict", f"Code point is out of range for Unicode, or a surrogate: {value:#x}")
             if policy.errors == "replace":
                 values.append(replacement_char)
         out[i] = _written(values, output_encoding)
