@@ -29,6 +29,7 @@ from anabranch.api import (
     python_io as python_io,
     quantization as quantization,
     queue as queue,
+    ragged as ragged,
     random as random,
     resource_loader as resource_loader,
     saved_model as saved_model,
@@ -388,7 +389,6 @@ from anabranch.frontend.arrays.strings import (
     reduce_join as reduce_join,
     regex_replace as regex_replace,
     string_join as string_join,
-    string_split as string_split,
     string_strip as string_strip,
     string_to_hash_bucket as string_to_hash_bucket,
     string_to_hash_bucket_fast as string_to_hash_bucket_fast,
@@ -480,6 +480,8 @@ from anabranch.frontend.platform.version import (
     GRAPH_DEF_VERSION_MIN_PRODUCER as GRAPH_DEF_VERSION_MIN_PRODUCER,
     VERSION as VERSION,
 )
+from anabranch.frontend.ragged.strings import string_split as string_split
+from anabranch.frontend.ragged.tensor import RaggedTensor as RaggedTensor
 from anabranch.frontend.resources.accumulators import (
     ConditionalAccumulator as ConditionalAccumulator,
     ConditionalAccumulatorBase as ConditionalAccumulatorBase,

@@ -604,6 +604,9 @@ class RaggedTensor:
         load_versions()
         return self.OPERATORS["getitem"](self, key)
 
+    def __bool__(self) -> bool:
+        raise TypeError("RaggedTensor may not be used as a boolean.")
+
     def __neg__(self) -> RaggedTensor:
         return self._operated("neg")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -179,7 +180,7 @@ def _(
     check_splits(input_splits, len(input_values), ctx, "input_splits")
     out = np.empty(len(input_splits) - 1, np.object_)
     cuts = input_splits.tolist()
-    for i, (start, limit) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for i, (start, limit) in enumerate(itertools.pairwise(cuts)):
         values = []
         for value in input_values[start:limit].tolist():
             if is_character(value):
