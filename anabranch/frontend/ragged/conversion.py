@@ -29,7 +29,11 @@ def convert_to_ragged(
     """
     if not isinstance(value, RaggedTensor | RaggedTensorValue):
         return convert_to_tensor(value, dtype, name, preferred_dtype)
-    if dtype is not None and not as_dtype(dtype).is_compatible_with(as_dtype(value.dtype)):
+    if (
+        isinstance(value, RaggedTensor)
+        and dtype is not None
+        and not as_dtype(dtype).is_compatible_with(as_dtype(value.dtype))
+    ):
         raise ValueError(
             f"Tensor conversion requested dtype {as_dtype(dtype).name} for RaggedTensor with dtype "
             f"{as_dtype(value.dtype).name}: {value!r}; use tf.cast"

@@ -297,21 +297,26 @@ def segment_ids_to_row_splits(
     out_type: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The splits of the rows in which values are that have these row numbers, which do not decrease.
+    """The splits of the rows in which values are that have these row numbers, in whatever order.
 
     Args:
         segment_ids: int32 or int64, shape [n].
-        num_segments: the number of rows; default: the last number and one.
+        num_segments: the number of rows; default: the largest number and one.
         out_type: int32 or int64; default: that of `segment_ids`, int64 for Python numbers.
     """
     with name_scope(name, "SegmentIdsToRowSplits"):
+        typed = [value.dtype for value in (segment_ids, num_segments) if isinstance(value, Tensor)]
         numbers = convert_to_tensor(segment_ids, name="segment_ids", preferred_dtype=dtypes.int64)
+        if not numbers.dtype.is_integer:
+            raise TypeError(f"segment_ids must be an integer tensor, got {numbers.dtype.name}; use tf.cast")
         numbers.shape.assert_has_rank(1)
+        one = np.ones((), numbers.dtype.as_numpy_dtype)
         if num_segments is None:
-            rows = partitions.last_plus_one(numbers)
+            largest = raw.Max(raw.ConcatV2([np.array([-1], one.dtype), numbers], 0), [0])
+            rows = raw.AddV2(largest, one)
         else:
             rows = partitions.as_lengths(num_segments, numbers.dtype, "num_segments")
             rows.shape.assert_has_rank(0)
-        splits = partitions.splits_of_row_numbers(numbers, rows)
-        wanted = splits.dtype if out_type is None else partitions.splits_dtype(out_type)
+        splits = partitions.splits_of_lengths(raw.UnsortedSegmentSum(raw.OnesLike(numbers), numbers, rows))
+        wanted = partitions.splits_dtype(out_type or (typed[0] if typed else dtypes.int64))
         return splits if splits.dtype is wanted else raw.Cast(splits, DstT=wanted)  # type: ignore[no-any-return]

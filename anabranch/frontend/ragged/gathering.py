@@ -63,6 +63,8 @@ def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = Non
         rows, at = match_row_splits_dtypes(
             convert_to_ragged(params, name="params"), convert_to_ragged(indices, name="indices")
         )
+        if not is_ragged(rows) and not is_ragged(at):
+            return gathering.batch_gather(rows, at)
         rank = at.shape.ndims
         if rank is None:
             raise ValueError("batch_gather does not allow indices with unknown shape.")
@@ -89,6 +91,7 @@ def _ragged_batch_gather(rows: Any, at: RaggedTensor, rank: int) -> Any:
         if rows.shape.ndims is not None and rows.shape.ndims < 2:
             raise ValueError("batch shape from indices does not match params shape")
         rows = RaggedTensor.from_tensor(rows, row_splits_dtype=at.row_splits.dtype)
+    rows.row_splits.shape.assert_is_compatible_with(at.row_splits.shape)
     message = "batch shape from indices does not match params shape"
     same = partitions.require(raw.Equal(raw.Size(rows.row_splits), raw.Size(at.row_splits)), message)
     starts = picked(partitions.after([same], rows.row_starts()), at.value_rowids())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays import joining, shapes
 from anabranch.frontend.framework import name_scope
@@ -60,11 +61,12 @@ def _joined(values: TensorLike, axis: TensorLike, name: str | None, new: bool) -
         ndims = tensors[0].shape.ndims
         for tensor in tensors:
             tensor.shape.assert_has_rank(ndims) if ndims is not None else None
-        at = axis if isinstance(axis, int) else constant_value(convert_to_ragged(axis))
+        at = constant_value(axis) if isinstance(axis, Tensor) else axis
         if at is None:
             raise ValueError("axis must be known at graph construction time.")
+        at = at.item() if isinstance(at, np.ndarray | np.generic) else at
         out = ndims + 1 if new and ndims is not None else ndims
-        return _along(tensors, positive_axis(int(at), out), new)
+        return _along(tensors, positive_axis(at, out), new)
 
 
 def _along(tensors: list[Any], axis: int, new: bool) -> Any:
@@ -74,6 +76,8 @@ def _along(tensors: list[Any], axis: int, new: bool) -> Any:
     if not any(is_ragged(t) for t in tensors):
         if len(tensors) == 1:
             return shapes.expand_dims(tensors[0], axis)
+        if new and tensors[0].shape.ndims == 1 and axis == 0:
+            return _vectors_as_rows(tensors)
         if _stays_dense(tensors[0].shape.ndims, axis, new):
             return joining.stack(tensors, axis) if new else joining.concat(tensors, axis)
     dtype = splits_dtype_of(*tensors)
@@ -90,10 +94,13 @@ def _along(tensors: list[Any], axis: int, new: bool) -> Any:
 
 
 def _stays_dense(ndims: int | None, axis: int, new: bool) -> bool:
-    """Whether tensors without ragged dimensions, joined along an axis, give one without; vectors become ragged rows."""
-    if ndims is None:
-        return False
-    return axis == ndims - 1 + new or (axis == ndims - 1 and ndims > 1)
+    """Whether tensors without ragged dimensions, joined along an axis, give one without."""
+    return ndims is not None and axis in (ndims - 1, ndims - 1 + new)
+
+
+def _vectors_as_rows(vectors: list[Tensor]) -> RaggedTensor:
+    lengths = raw.Pack([raw.Shape(vector, out_type=dtypes.int64)[0] for vector in vectors])
+    return RaggedTensor.from_row_lengths(joining.concat(vectors, 0), lengths, validate=False)
 
 
 def _raised(tensor: Any, rank: int, dtype: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.values import TensorLike
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -37,11 +38,16 @@ def require_same_splits(
 
     Raises:
         ValueError: they have different lengths.
+        InvalidArgumentError: constants among them differ.
     """
     first = nested[0]
     if any(len(other) != len(first) for other in nested):
         raise ValueError(message)
     pairs = [(a, b) for other in nested[1:] for a, b in zip(first, other, strict=True) if a is not b]
+    for a, b in pairs:
+        known, other = constant_value(a), constant_value(b)
+        if known is not None and other is not None and not np.array_equal(known, other):
+            raise InvalidArgumentError(None, None, f"{message}: {known} and {other}")
     return [require(_same(a, b), message) for a, b in pairs]
 
 

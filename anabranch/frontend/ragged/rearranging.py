@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.values import TensorLike
+from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.arrays import constants, data_flow, gathering, layout, shapes
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions as cuts
@@ -18,6 +19,7 @@ from anabranch.frontend.ragged.joining import concat
 from anabranch.frontend.ragged.levels import each_repeated, numbers_to, picked, ranges
 from anabranch.frontend.ragged.partitions import positive_axis
 from anabranch.frontend.ragged.tensor import RaggedTensor
+from anabranch.graph.constants import constant_value
 from anabranch.graph.dispatch import version_of
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
@@ -61,6 +63,8 @@ def squeeze(
 ) -> Any:
     """Without the dimensions `axis`; of a ragged one all slices have to have the length 1."""
     tensor, dims = convert_to_ragged(input), squeeze_dims if axis is None else axis
+    if not is_ragged(tensor):
+        return shapes.squeeze(tensor, dims, name)
     if dims is None:
         raise ValueError("Ragged.squeeze must have an axis argument.")
     if isinstance(dims, int):
@@ -85,7 +89,7 @@ def squeeze(
         left = [splits for i, splits in enumerate(tensor.nested_row_splits, 1) if i not in places]
         if left and 0 in places:
             left = left[1:]
-        elif 0 in places:
+        elif not left and len([d for d in places if d <= rank]) == rank + 1:
             return raw.Squeeze(flat, squeeze_dims=[0])
         return RaggedTensor.from_nested_row_splits(flat, left, validate=False)
 
@@ -118,14 +122,12 @@ def one_hot(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> RaggedTensor:
-    """One-hot rows of the innermost values; `axis` is one of the uniform dimensions."""
+    """One-hot rows of the innermost values; `axis` is one of theirs, and, as in TensorFlow 1.15, none below ragged_rank."""
     tensor = convert_to_ragged(indices)
     if axis is not None:
-        ndims = tensor.shape.ndims
-        axis = positive_axis(axis, None if ndims is None else ndims + 1)
-        if axis <= tensor.ragged_rank:
+        axis = positive_axis(axis, tensor.shape.ndims)
+        if axis < tensor.ragged_rank:
             raise ValueError("axis may not be less than indices.ragged_rank.")
-        axis -= tensor.ragged_rank
     hot = constants.one_hot(tensor.flat_values, depth, on_value, off_value, axis, dtype, name)
     return tensor.with_flat_values(hot)
 
@@ -221,6 +223,8 @@ def where(
             return _places(chosen)
         one, other = convert_to_ragged(x, name="x"), convert_to_ragged(y, name="y")
         chosen, one, other = match_row_splits_dtypes(chosen, one, other)
+        if not any(map(is_ragged, (chosen, one, other))):
+            return gathering.where(chosen, one, other)
         if is_ragged(chosen) and is_ragged(one) and is_ragged(other):
             nested = [part.nested_row_splits for part in (chosen, one, other)]
             with get_default_graph().control_dependencies(cuts.require_same_splits(nested)):
@@ -301,6 +305,9 @@ def _stacked(values: Any, rows: Any, count: Tensor) -> RaggedTensor:
         checks = cuts.require_same_splits([[values.row_splits], [rows.row_splits]], message)
         with get_default_graph().control_dependencies(checks):
             return _stacked(values.values, rows.values, count)
+    known, limit = constant_value(rows), constant_value(count)
+    if known is not None and limit is not None and (known >= limit).any():
+        raise InvalidArgumentError(None, None, "partitions must be less than num_partitions")
     order = _order(rows)
     sorted_rows = picked(rows, order)
     inside = raw.Less(sorted_rows[-1:], count)

@@ -114,7 +114,7 @@ def _reduced(reduce: _Reduce, aggregate: _Aggregate, value: Any, axis: Any) -> A
     if axis is None:
         return reduce(value.flat_values, None)
     if isinstance(axis, list | tuple):
-        places = sorted({positive_axis(int(a), value.shape.ndims) for a in axis})
+        places = sorted({positive_axis(a, value.shape.ndims) for a in axis})
         for place in reversed(places):
             value = _reduced(reduce, aggregate, value, place) if is_ragged(value) else reduce(value, place)
         return value
@@ -187,7 +187,7 @@ def _mean(value: Any, axes: Any) -> Any:
 
 
 def _of_truth(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A reduction of truth values, by one of the numbers 0 and 1 (of no values it gives the least or largest number)."""
+    """A reduction of truth values, by one of the numbers 0 and 1; of no values that gives a least or largest number."""
 
     def reduce(value: Any, axes: Any) -> Any:
         found = apply(value.with_flat_values(raw.Cast(value.flat_values, DstT=dtypes.int32)), axes)

@@ -508,6 +508,7 @@ class RaggedTensor:
                 default = convert_to_tensor(default_value, self.dtype, name="default_value")
             if flat.shape.ndims is not None:
                 default.shape.with_rank_at_most(flat.shape.ndims - 1)
+                _check_fills(default.shape, flat.shape[1:])
             dense: Tensor = raw.RaggedTensorToTensor(
                 np.array(-1, np.int64),
                 flat,
@@ -677,6 +678,13 @@ def _check_flag(validate: object) -> None:
 def _check_list(parts: object, name: str) -> None:
     if isinstance(parts, Tensor):
         raise TypeError(f"{name} must be a list of Tensors")
+
+
+def _check_fills(default: TensorShape, inner: TensorShape) -> None:
+    """Raises ValueError unless a shape broadcasts to that of an inner value, as far as both are known."""
+    pairs = zip((default.dims_tuple or ())[::-1], (inner.dims_tuple or ())[::-1], strict=False)
+    if any(None not in (own, wanted) and own not in (1, wanted) for own, wanted in pairs):
+        raise ValueError(f"Shapes {default} and {inner} are incompatible: default_value must broadcast to a value")
 
 
 def _is_nested(lengths: TensorLike | None) -> bool:
