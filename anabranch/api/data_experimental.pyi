@@ -13,9 +13,7 @@ from anabranch.frontend.data.experimental import (
     copy_to_device as copy_to_device,
     dense_to_sparse_batch as dense_to_sparse_batch,
     enumerate_dataset as enumerate_dataset,
-    from_variant as from_variant,
     get_single_element as get_single_element,
-    get_structure as get_structure,
     group_by_reducer as group_by_reducer,
     group_by_window as group_by_window,
     ignore_errors as ignore_errors,
@@ -39,6 +37,10 @@ from anabranch.frontend.data.options import (
     OptimizationOptions as OptimizationOptions,
     StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
+)
+from anabranch.frontend.data.specs import (
+    from_variant as from_variant,
+    get_structure as get_structure,
 )
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,

@@ -122,7 +122,7 @@ def one_hot(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> RaggedTensor:
-    """One-hot rows of the innermost values; `axis` is one of theirs, and, as in TensorFlow 1.15, none below ragged_rank."""
+    """One-hot rows of the innermost values; `axis` is one of theirs and, as in TensorFlow, not below ragged_rank."""
     tensor = convert_to_ragged(indices)
     if axis is not None:
         axis = positive_axis(axis, tensor.shape.ndims)

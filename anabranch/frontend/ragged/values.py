@@ -76,7 +76,7 @@ class RaggedTensorValue:
     @property
     def shape(self) -> tuple[int | None, ...]:
         """The sizes of the dimensions; None for ragged ones."""
-        return (len(self._row_splits) - 1, None, *self._values.shape[1:])
+        return (self._row_splits.size - 1, None, *self._values.shape[1:])
 
     def to_list(self) -> list[Any]:
         """The rows as nested lists of Python values."""
