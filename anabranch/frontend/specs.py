@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32, int64
 from anabranch.core.shapes import ShapeLike, TensorShape
-from anabranch.core.values import PassedOn
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue, sparse_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -68,13 +68,13 @@ class TypeSpec(ABC):
         return f"{type(self).__name__}{self.parts()!r}"
 
 
-def _reducible(part: Any) -> Any:
+def _reducible(part: TensorLike) -> Any:
     if isinstance(part, TensorShape):
         return None if part.ndims is None else part.as_list()
     return part.name if isinstance(part, DType) else part
 
 
-def _hashable(part: Any) -> Any:
+def _hashable(part: TensorLike) -> Any:
     if isinstance(part, TensorShape):
         return TensorShape, part.dims_tuple
     if isinstance(part, Mapping):
@@ -84,7 +84,7 @@ def _hashable(part: Any) -> Any:
     return part
 
 
-def _compatible(a: Any, b: Any) -> bool:
+def _compatible(a: TensorLike, b: TensorLike) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, list | tuple):
@@ -96,7 +96,7 @@ def _compatible(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _merged(a: Any, b: Any) -> Any:
+def _merged(a: TensorLike, b: TensorLike) -> Any:
     if type(a) is type(b):
         if isinstance(a, tuple) and len(a) == len(b):
             merged = [_merged(x, y) for x, y in zip(a, b, strict=True)]

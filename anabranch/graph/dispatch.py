@@ -73,6 +73,11 @@ def dispatched(function: Function) -> Function:
     return cast("Function", chosen)
 
 
+def has_versions(value: PassedOn) -> bool:
+    """Whether a value is of a registered type."""
+    return isinstance(value, _types)
+
+
 def _holds(arguments: Iterable[PassedOn]) -> bool:
     """Whether an argument, or an element of a list among them, is of a registered type."""
     for argument in arguments:

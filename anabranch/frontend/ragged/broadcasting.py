@@ -70,7 +70,7 @@ def _lies_within(dense: Tensor, ragged: RaggedTensor) -> bool:
     return rank == 0 or (rank is not None and inner is not None and rank < inner)
 
 
-def _broadcast(a: Any, b: Any) -> tuple[Tensor, Tensor, list[Tensor]]:
+def _broadcast(a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The innermost values of both in their common partition, whose splits come third."""
     rank_a, rank_b = a.shape.ndims, b.shape.ndims
     if rank_a is None or rank_b is None:
@@ -96,7 +96,7 @@ def _broadcast(a: Any, b: Any) -> tuple[Tensor, Tensor, list[Tensor]]:
 _MISMATCH = "Unable to broadcast: dimension size mismatch"
 
 
-def _one_partition(a: Any, b: Any) -> bool:
+def _one_partition(a: TensorLike, b: TensorLike) -> bool:
     """Whether two ragged tensors can only have one partition: as many dimensions, and a known number of rows not 1."""
     if not (is_ragged(a) and is_ragged(b)) or a.ragged_rank != b.ragged_rank or a.shape.ndims != b.shape.ndims:
         return False

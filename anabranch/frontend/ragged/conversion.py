@@ -45,7 +45,7 @@ def convert_to_ragged(
         return RaggedTensor.from_nested_row_splits(flat, value.nested_row_splits, validate=False)
 
 
-def match_row_splits_dtypes(*tensors: Any) -> list[Any]:
+def match_row_splits_dtypes(*tensors: TensorLike) -> list[Any]:
     """The tensors, refused where the splits of some are int32 and of others int64.
 
     Raises:
@@ -60,6 +60,6 @@ def match_row_splits_dtypes(*tensors: Any) -> list[Any]:
     return list(tensors)
 
 
-def splits_dtype_of(*tensors: Any) -> DType:
+def splits_dtype_of(*tensors: TensorLike) -> DType:
     """The dtype of the splits of the first ragged tensor; int64 where there is none."""
     return next((t.row_splits.dtype for t in tensors if isinstance(t, RaggedTensor)), dtypes.int64)

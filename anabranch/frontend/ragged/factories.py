@@ -58,10 +58,10 @@ def constant(
     """
     wanted = partitions.splits_dtype(row_splits_dtype)
 
-    def inner(values: Any, dtype: Any, shape: Any) -> Tensor:
+    def inner(values: TensorLike, dtype: TensorLike, shape: TensorLike) -> Tensor:
         return constant_tensor(values, dtype, shape)
 
-    def ragged(values: Any, splits: list[int]) -> RaggedTensor:
+    def ragged(values: TensorLike, splits: list[int]) -> RaggedTensor:
         return RaggedTensor(values, constant_tensor(splits, wanted), internal=True)
 
     with name_scope(name, "RaggedConstant"):
@@ -79,11 +79,11 @@ def constant_value(
     element = None if dtype is None else as_dtype(dtype).as_numpy_dtype
     splits_type = partitions.splits_dtype(row_splits_dtype).as_numpy_dtype
 
-    def inner(values: Any, dtype: Any, shape: Any) -> Any:
+    def inner(values: TensorLike, dtype: TensorLike, shape: TensorLike) -> Any:
         array = np.array(values, dtype)
         return array if shape is None else array.reshape(shape)
 
-    def ragged(values: Any, splits: list[int]) -> RaggedTensorValue:
+    def ragged(values: TensorLike, splits: list[int]) -> RaggedTensorValue:
         return RaggedTensorValue(values, np.array(splits, splits_type))
 
     return _from_list(ragged, inner, pylist, element, ragged_rank, inner_shape)
@@ -93,7 +93,7 @@ def _from_list(
     make: Callable[[Any, list[int]], Any],
     make_inner: _Inner,
     pylist: TensorLike,
-    dtype: Any,
+    dtype: TensorLike,
     ragged_rank: int | None,
     inner_shape: Sequence[int] | None,
 ) -> Any:
@@ -152,7 +152,7 @@ def _check_ranks(
         )
 
 
-def _depths(pylist: Any) -> tuple[int | None, int]:
+def _depths(pylist: TensorLike) -> tuple[int | None, int]:
     """How deep the scalars are (None: there are none), and how deep lists are nested.
 
     Raises:
@@ -171,7 +171,7 @@ def _depths(pylist: Any) -> tuple[int | None, int]:
     return scalar_depth, depth
 
 
-def _inner_shape(pylist: Any, ragged_rank: int) -> tuple[int, ...]:
+def _inner_shape(pylist: TensorLike, ragged_rank: int) -> tuple[int, ...]:
     """The shape of what lies below the ragged dimensions.
 
     Raises:
@@ -190,13 +190,13 @@ def _inner_shape(pylist: Any, ragged_rank: int) -> tuple[int, ...]:
     return shape[1:]
 
 
-def _shape_of(item: Any) -> tuple[int, ...]:
+def _shape_of(item: TensorLike) -> tuple[int, ...]:
     if not _is_list(item):
         return ()
     return (len(item), *_shape_of(item[0])) if len(item) else (0,)
 
 
-def _check_shape(item: Any, shape: tuple[int, ...]) -> None:
+def _check_shape(item: TensorLike, shape: tuple[int, ...]) -> None:
     if _is_list(item) != bool(shape) or (shape and shape[0] != len(item)):
         raise ValueError("inner values have inconsistent shape")
     for child in item if shape else ():

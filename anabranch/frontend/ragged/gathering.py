@@ -80,7 +80,7 @@ def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = Non
         return gather(rows.values, raw.AddV2(_as_type(at, starts), starts))
 
 
-def _ragged_batch_gather(rows: Any, at: RaggedTensor, rank: int) -> Any:
+def _ragged_batch_gather(rows: TensorLike, at: RaggedTensor, rank: int) -> Any:
     if rank > 2:
         if not is_ragged(rows):
             raise ValueError("batch shape from indices does not match params shape")

@@ -103,7 +103,7 @@ def _vectors_as_rows(vectors: list[Tensor]) -> RaggedTensor:
     return RaggedTensor.from_row_lengths(joining.concat(vectors, 0), lengths, validate=False)
 
 
-def _raised(tensor: Any, rank: int, dtype: Any) -> Any:
+def _raised(tensor: TensorLike, rank: int, dtype: TensorLike) -> Any:
     """The tensor with `rank` ragged dimensions, the missing ones made of uniform ones."""
     if rank == 0:
         return tensor

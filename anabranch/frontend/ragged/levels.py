@@ -6,11 +6,12 @@ level inwards: `at[i]` is the number of the slice of this level that slice i of 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
 from anabranch.frontend.ragged import partitions
 from anabranch.frontend.ragged.conversion import is_ragged
 from anabranch.graph.conversion import convert_to_tensor
@@ -18,7 +19,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
-def numbers_to(limit: Any, dtype: DType) -> Tensor:
+def numbers_to(limit: TensorLike, dtype: DType) -> Tensor:
     """0, 1, ... up to `limit`."""
     result: Tensor = raw.Range(np.zeros((), dtype.as_numpy_dtype), limit, np.ones((), dtype.as_numpy_dtype))
     return result
@@ -58,7 +59,7 @@ class Operand(NamedTuple):
     at: Tensor
 
 
-def operand(value: Any, leading: int, depth: int, dtype: DType) -> Operand:
+def operand(value: TensorLike, leading: int, depth: int, dtype: DType) -> Operand:
     """A tensor or ragged tensor as an operand.
 
     Args:

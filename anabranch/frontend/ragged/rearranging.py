@@ -199,7 +199,7 @@ def boolean_mask(data: TensorLike, mask: TensorLike, name: str | None = None) ->
         return RaggedTensor.from_nested_row_splits(chosen, [*nested[:-1], picked(kept, nested[-1])], validate=False)
 
 
-def with_ragged_rank(tensor: Any, wanted: int, dtype: DTypeLike) -> Any:
+def with_ragged_rank(tensor: TensorLike, wanted: int, dtype: DTypeLike) -> Any:
     """The tensor with at least so many ragged dimensions, made of uniform ones."""
     if not is_ragged(tensor):
         return RaggedTensor.from_tensor(tensor, ragged_rank=wanted, row_splits_dtype=dtype) if wanted else tensor
@@ -241,11 +241,11 @@ def where(
         return gather(both, gathering.where(chosen, first, second))
 
 
-def _rows(tensor: Any, dtype: Any) -> Tensor:
+def _rows(tensor: TensorLike, dtype: TensorLike) -> Tensor:
     return tensor.nrows(dtype) if is_ragged(tensor) else cuts.count_rows(tensor, dtype)  # type: ignore[no-any-return]
 
 
-def _places(condition: Any) -> Tensor:
+def _places(condition: TensorLike) -> Tensor:
     """The coordinates of true values, int64."""
     if not is_ragged(condition):
         return raw.Where(condition)  # type: ignore[no-any-return]
@@ -293,7 +293,7 @@ def stack_dynamic_partitions(
         return _stacked(values, rows, count)
 
 
-def _stacked(values: Any, rows: Any, count: Tensor) -> RaggedTensor:
+def _stacked(values: TensorLike, rows: TensorLike, count: Tensor) -> RaggedTensor:
     rank = rows.shape.ndims
     if rank == 0:
         outer = expand_dims(values, 0) if is_ragged(values) else raw.ExpandDims(values, 0)
@@ -321,7 +321,7 @@ def _order(rows: Tensor) -> Tensor:
     return raw.TopKV2(raw.Sub(zero, rows), raw.Size(rows)).indices  # type: ignore[no-any-return]
 
 
-def _tensor(value: TensorLike, dtype: Any) -> Tensor:
+def _tensor(value: TensorLike, dtype: TensorLike) -> Tensor:
     return convert_to_ragged(value, preferred_dtype=dtype)  # type: ignore[no-any-return]
 
 

@@ -30,7 +30,7 @@ _Reduce = Callable[[Any, Any], Any]
 
 
 # ---------------------------------------------------------------------- over segments
-def _by_segment(aggregate: _Aggregate, data: Any, segment_ids: Any, count: TensorLike) -> Any:
+def _by_segment(aggregate: _Aggregate, data: TensorLike, segment_ids: TensorLike, count: TensorLike) -> Any:
     """The slices of each segment, combined: place j of a segment combines places j of its rows, as far as they go."""
     data, segment_ids = match_row_splits_dtypes(
         convert_to_ragged(data, name="data"), convert_to_ragged(segment_ids, name="segment_ids")
@@ -88,13 +88,13 @@ def _mean_segments(original: Callable[..., Any], divisor: Callable[[Any], Any]) 
             return _quotient(total, count, divisor)
 
 
-def _ones_like(value: Any) -> Any:
+def _ones_like(value: TensorLike) -> Any:
     if is_ragged(value):
         return value.with_flat_values(constants.ones_like(value.flat_values))
     return constants.ones_like(value)
 
 
-def _quotient(total: Any, count: Any, divisor: Callable[[Any], Any]) -> Any:
+def _quotient(total: TensorLike, count: TensorLike, divisor: Callable[[Any], Any]) -> Any:
     if is_ragged(total):
         return total.with_flat_values(math.truediv(total.flat_values, divisor(count.flat_values)))
     return math.truediv(total, divisor(count))
@@ -109,7 +109,7 @@ _mean_segments(segments.unsorted_segment_sqrt_n, raw.Sqrt)
 
 
 # ---------------------------------------------------------------------- over dimensions
-def _reduced(reduce: _Reduce, aggregate: _Aggregate, value: Any, axis: Any) -> Any:
+def _reduced(reduce: _Reduce, aggregate: _Aggregate, value: TensorLike, axis: TensorLike) -> Any:
     """A ragged tensor reduced along an axis, several, or (None) all."""
     if axis is None:
         return reduce(value.flat_values, None)
@@ -182,14 +182,14 @@ _least = _by(reduction.reduce_min, segments.unsorted_segment_min)
 _largest = _by(reduction.reduce_max, segments.unsorted_segment_max)
 
 
-def _mean(value: Any, axes: Any) -> Any:
+def _mean(value: TensorLike, axes: TensorLike) -> Any:
     return _quotient(_sum(value, axes), _sum(_ones_like(value), axes), _same)
 
 
 def _of_truth(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """A reduction of truth values, by one of the numbers 0 and 1; of no values that gives a least or largest number."""
 
-    def reduce(value: Any, axes: Any) -> Any:
+    def reduce(value: TensorLike, axes: TensorLike) -> Any:
         found = apply(value.with_flat_values(raw.Cast(value.flat_values, DstT=dtypes.int32)), axes)
         if is_ragged(found):
             return found.with_flat_values(raw.Greater(found.flat_values, 0))
@@ -220,10 +220,10 @@ def reduce_join(
     """The strings of dimensions joined, the innermost dimension first."""
     axes = _arguments(axis, keepdims, reduction_indices, keep_dims)
 
-    def reduce(value: Any, at: Any) -> Any:
+    def reduce(value: TensorLike, at: TensorLike) -> Any:
         return strings.reduce_join(value, at, separator=separator)
 
-    def aggregate(data: Any, segment_ids: Any, count: Any) -> Any:
+    def aggregate(data: TensorLike, segment_ids: TensorLike, count: TensorLike) -> Any:
         return strings.unsorted_segment_join(data, segment_ids, count, separator=separator)
 
     with name_scope(name, "RaggedSegmentJoin"):

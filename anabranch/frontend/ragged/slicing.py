@@ -66,7 +66,7 @@ def _some_rows(ragged: RaggedTensor, key: slice) -> RaggedTensor:
     return RaggedTensor.from_row_splits(ragged.values[first : cuts[-1]], raw.Sub(cuts, first), validate=False)
 
 
-def _within_rows(value: Any, keys: list[Any]) -> Any:
+def _within_rows(value: TensorLike, keys: list[Any]) -> Any:
     """The part of each row that the keys name; all rows stay."""
     if not keys:
         return value
@@ -102,7 +102,7 @@ def _without_ellipsis(keys: list[Any], dimensions: int | None) -> list[Any]:
     return keys[1:] if count == dimensions + 1 else [slice(None), *keys]
 
 
-def _ranges_of(values: Any, starts: Tensor, limits: Tensor, step: TensorLike) -> RaggedTensor:
+def _ranges_of(values: TensorLike, starts: Tensor, limits: Tensor, step: TensorLike) -> RaggedTensor:
     """Rows: row i is `values[starts[i]:limits[i]:step]`."""
     by = convert_to_tensor(step, name="step")
     if not by.dtype.is_integer:

@@ -63,7 +63,7 @@ def _is_ragged_type(result_type: str) -> bool:
     return result_type == "RaggedTensor"
 
 
-def _rows(parts: Any) -> RaggedTensor:
+def _rows(parts: TensorLike) -> RaggedTensor:
     """What a splitting operation gives, as rows."""
     return RaggedTensor.from_value_rowids(parts.values, parts.indices[:, 0], parts.shape[0], validate=False)
 
@@ -107,7 +107,7 @@ def split(
         return found if ragged else found.to_sparse()
 
 
-def _each_split(strings: Any, apply: Callable[[Tensor], Any]) -> Any:
+def _each_split(strings: TensorLike, apply: Callable[[Tensor], Any]) -> Any:
     """`apply`, which makes rows of a vector of strings, of strings of any rank."""
     if is_ragged(strings):
         rows = _each_split(strings.flat_values, apply)
@@ -310,7 +310,7 @@ def unicode_encode(
         return _each_encoded(points, encoded)
 
 
-def _each_encoded(points: Any, encoded: Callable[[RaggedTensor], Any]) -> Any:
+def _each_encoded(points: TensorLike, encoded: Callable[[RaggedTensor], Any]) -> Any:
     """`encoded`, which makes a vector of rows of numbers, of numbers of any rank."""
     if is_ragged(points):
         if points.flat_values.shape.ndims > 1:
@@ -397,7 +397,7 @@ def _pads(pad_values: str | bytes | Sequence[str | bytes] | None) -> tuple[Any, 
     return left, right
 
 
-def _each_joined(data: Any, joined: Callable[[RaggedTensor], RaggedTensor]) -> Any:
+def _each_joined(data: TensorLike, joined: Callable[[RaggedTensor], RaggedTensor]) -> Any:
     """`joined`, which makes rows of rows of strings, of strings of any rank."""
     if is_ragged(data):
         levels = [data]
