@@ -25,7 +25,7 @@ class TypeSpec(ABC):
 
     @property
     @abstractmethod
-    def value_type(self) -> Any:
+    def value_type(self) -> type:
         """The Python type of the values."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.values import PassedOn, TensorLike, TensorOrRagged
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
 from anabranch.frontend.ragged.conversion import convert_to_ragged, is_ragged, match_row_splits_dtypes, splits_dtype_of
@@ -15,13 +15,15 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 
 
-def of_flat_values(function: Callable[..., Any], x: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> Any:
+def of_flat_values(function: Callable[..., Any], x: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> TensorOrRagged:
     """The function of the innermost values, in the partition of `x`."""
     ragged = convert_to_ragged(x)
     return ragged.with_flat_values(function(ragged.flat_values, *args, **kwargs))
 
 
-def of_lists(function: Callable[..., Any], values: Sequence[TensorLike], *args: PassedOn, **kwargs: PassedOn) -> Any:
+def of_lists(
+    function: Callable[..., Any], values: Sequence[TensorLike], *args: PassedOn, **kwargs: PassedOn
+) -> TensorOrRagged:
     """A function of a list of ragged tensors of one partition, and of tensors that it takes as they are."""
     tensors = match_row_splits_dtypes(*map(convert_to_ragged, values))
     nested = [tensor.nested_row_splits for tensor in tensors if is_ragged(tensor)]
@@ -32,7 +34,9 @@ def of_lists(function: Callable[..., Any], values: Sequence[TensorLike], *args: 
     return RaggedTensor.from_nested_row_splits(result, nested[0], validate=False)
 
 
-def of_two(function: Callable[..., Any], x: TensorLike, y: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> Any:
+def of_two(
+    function: Callable[..., Any], x: TensorLike, y: TensorLike, *args: PassedOn, **kwargs: PassedOn
+) -> TensorOrRagged:
     """A function of two values, at least one of them ragged, that broadcast.
 
     Raises:
@@ -76,9 +80,8 @@ def _broadcast(a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor, list[Tenso
     if rank_a is None or rank_b is None:
         raise ValueError("Unable to broadcast: unknown rank; give the tensors shapes of known rank")
     if _one_partition(a, b):
-        checks = partitions.require_same_splits([a.nested_row_splits, b.nested_row_splits], _MISMATCH)
-        with get_default_graph().control_dependencies(checks):
-            return partitions.after(checks, a.flat_values), b.flat_values, list(a.nested_row_splits)
+        same = partitions.require_same_splits([a.nested_row_splits, b.nested_row_splits], _MISMATCH)
+        return partitions.after(same, a.flat_values), b.flat_values, list(a.nested_row_splits)
     rank, dtype = max(rank_a, rank_b), splits_dtype_of(a, b)
     leading = [rank - rank_a, rank - rank_b]
     depth = max(ahead + t.ragged_rank + 1 for ahead, t in zip(leading, (a, b), strict=True) if is_ragged(t))
@@ -106,7 +109,7 @@ def _one_partition(a: TensorLike, b: TensorLike) -> bool:
     return None not in rows and rows[0] == rows[1]
 
 
-def map_flat_values(op: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> Any:
+def map_flat_values(op: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> TensorOrRagged:
     """`op` of the innermost values of ragged tensors, in their partition.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.frontend.ragged.values import RaggedTensorValue
@@ -20,7 +20,7 @@ def is_ragged(value: object) -> bool:
 
 def convert_to_ragged(
     value: TensorLike, dtype: DTypeLike | None = None, preferred_dtype: object = None, name: str | None = None
-) -> Any:
+) -> TensorOrRagged:
     """A ragged tensor as it is, a fetched one as constants, and anything else as a tensor.
 
     Raises:

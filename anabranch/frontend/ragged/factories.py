@@ -11,7 +11,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.shapes import ShapeLike, TensorShape
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.arrays.constants import constant as constant_tensor, placeholder as placeholder_tensor
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
@@ -35,7 +35,7 @@ def constant(
     inner_shape: Sequence[int] | None = None,
     name: str | None = None,
     row_splits_dtype: DTypeLike = dtypes.int64,
-) -> Any:
+) -> TensorOrRagged:
     """A ragged tensor of a nested list, or a tensor where nothing in it is ragged.
 
     Args:
@@ -74,12 +74,12 @@ def constant_value(
     ragged_rank: int | None = None,
     inner_shape: Sequence[int] | None = None,
     row_splits_dtype: DTypeLike = "int64",
-) -> Any:
+) -> TensorOrRagged:
     """A RaggedTensorValue of a nested list, to be fed; the arguments are those of `constant`."""
     element = None if dtype is None else as_dtype(dtype).as_numpy_dtype
     splits_type = partitions.splits_dtype(row_splits_dtype).as_numpy_dtype
 
-    def inner(values: TensorLike, dtype: TensorLike, shape: TensorLike) -> Any:
+    def inner(values: TensorLike, dtype: TensorLike, shape: TensorLike) -> TensorOrRagged:
         array = np.array(values, dtype)
         return array if shape is None else array.reshape(shape)
 
@@ -132,7 +132,7 @@ def _from_list(
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple) or np.ndim(value) != 0  # type: ignore[arg-type]
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _check_ranks(
@@ -206,7 +206,7 @@ def _check_shape(item: TensorLike, shape: tuple[int, ...]) -> None:
 # ---------------------------------------------------------------------- placeholders, ranges
 def placeholder(
     dtype: DTypeLike, ragged_rank: int, value_shape: ShapeLike | None = None, name: str | None = None
-) -> Any:
+) -> TensorOrRagged:
     """A ragged tensor that a step is fed with; see `constant_value` for what to feed.
 
     Args:
@@ -288,7 +288,8 @@ def row_splits_to_segment_ids(splits: TensorLike, name: str | None = None, out_t
             raise ValueError("Invalid row_splits: []")
         numbers = partitions.row_numbers(cuts)
         wanted = cuts.dtype if out_type is None else partitions.splits_dtype(out_type)
-        return numbers if numbers.dtype is wanted else raw.Cast(numbers, DstT=wanted)  # type: ignore[no-any-return]
+        found: Tensor = numbers if numbers.dtype is wanted else raw.Cast(numbers, DstT=wanted)
+        return found
 
 
 def segment_ids_to_row_splits(
@@ -319,4 +320,5 @@ def segment_ids_to_row_splits(
             rows.shape.assert_has_rank(0)
         splits = partitions.splits_of_lengths(raw.UnsortedSegmentSum(raw.OnesLike(numbers), numbers, rows))
         wanted = partitions.splits_dtype(out_type or (typed[0] if typed else dtypes.int64))
-        return splits if splits.dtype is wanted else raw.Cast(splits, DstT=wanted)  # type: ignore[no-any-return]
+        found: Tensor = splits if splits.dtype is wanted else raw.Cast(splits, DstT=wanted)
+        return found

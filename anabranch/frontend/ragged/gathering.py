@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.arrays import gathering
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
@@ -19,7 +19,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def gather(params: TensorLike, indices: TensorLike) -> Any:
+def gather(params: TensorLike, indices: TensorLike) -> TensorOrRagged:
     """The rows of `params` at `indices`, in the shape of `indices`; either may be ragged."""
     rows, at = match_row_splits_dtypes(
         convert_to_ragged(params, name="params"), convert_to_ragged(indices, name="indices")
@@ -57,7 +57,7 @@ def _gather(
 
 
 @version_of(gathering.batch_gather)
-def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> Any:
+def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> TensorOrRagged:
     """`gather` within each row, for rows that both share."""
     with name_scope(name, "RaggedBatchGather"):
         rows, at = match_row_splits_dtypes(
@@ -99,12 +99,13 @@ def _ragged_batch_gather(rows: TensorLike, at: RaggedTensor, rank: int) -> Any:
 
 
 def _as_type(tensor: Tensor, like: Tensor) -> Tensor:
-    return tensor if tensor.dtype is like.dtype else raw.Cast(tensor, DstT=like.dtype)  # type: ignore[no-any-return]
+    found: Tensor = tensor if tensor.dtype is like.dtype else raw.Cast(tensor, DstT=like.dtype)
+    return found
 
 
 # ---------------------------------------------------------------------- by index vectors
 @version_of(gathering.gather_nd)
-def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int = 0) -> Any:
+def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int = 0) -> TensorOrRagged:
     """The slices that the index vectors in the last dimension of `indices` name."""
     if batch_dims != 0:
         raise ValueError("batch_dims != 0 is not supported for ragged gather yet.")

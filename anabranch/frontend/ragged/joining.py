@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.arrays import joining, shapes
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
@@ -24,12 +24,12 @@ from anabranch.ops import raw
 
 
 @version_of(joining.concat)
-def concat(values: TensorLike, axis: TensorLike, name: str | None = None) -> Any:
+def concat(values: TensorLike, axis: TensorLike, name: str | None = None) -> TensorOrRagged:
     """Tensors and ragged tensors joined along dimension `axis`, which may be a ragged one."""
     return _joined(values, axis, name, new=False)
 
 
-def stack(values: TensorLike, axis: int = 0, name: str | None = None) -> Any:
+def stack(values: TensorLike, axis: int = 0, name: str | None = None) -> TensorOrRagged:
     """Tensors or ragged tensors as the rows of a new dimension, whose slices may have different shapes.
 
     Args:

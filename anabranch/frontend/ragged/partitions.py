@@ -168,6 +168,17 @@ def check_limits(limits: Tensor, count: Tensor) -> list[Operation]:
     ]
 
 
+def ragged_right(indices: Tensor) -> Tensor:
+    """Of the sorted indices of a sparse tensor: whether each continues the row of the one before it, or begins one."""
+    before, last = indices[:, :-1], indices[:, -1]
+    starts = raw.Any(raw.NotEqual(before[1:], before[:-1]), [1])
+    continued = raw.Equal(last[1:], raw.AddV2(last[:-1], np.int64(1)))
+    begun = raw.Equal(last[1:], np.int64(0))
+    right = raw.SelectV2(starts, begun, continued)
+    found: Tensor = raw.ConcatV2([raw.Equal(last[:1], np.int64(0)), right], 0)
+    return found
+
+
 # ---------------------------------------------------------------------- from dense tensors
 def as_lengths(lengths: TensorLike, dtype: DType, name: str = "lengths") -> Tensor:
     """An argument of integers, as a tensor of the dtype of splits.

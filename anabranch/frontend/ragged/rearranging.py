@@ -8,7 +8,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike, as_dtype
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.arrays import constants, data_flow, gathering, layout, shapes
 from anabranch.frontend.framework import name_scope
@@ -27,7 +27,7 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- dimensions
-def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> Any:
+def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> TensorOrRagged:
     """A dimension of size 1 before dimension `axis`; ragged where `axis` is at most the ragged_rank."""
     with name_scope(name, "RaggedExpandDims"):
         tensor = convert_to_ragged(input, name="input")
@@ -60,7 +60,7 @@ def squeeze(
     axis: int | list[int] | None = None,
     name: str | None = None,
     squeeze_dims: int | list[int] | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """Without the dimensions `axis`; of a ragged one all slices have to have the length 1."""
     tensor, dims = convert_to_ragged(input), squeeze_dims if axis is None else axis
     if not is_ragged(tensor):
@@ -105,7 +105,7 @@ def size(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtype
 
 
 @version_of(shapes.rank)
-def rank(input: TensorLike, name: str | None = None) -> Any:
+def rank(input: TensorLike, name: str | None = None) -> TensorOrRagged:
     """The number of dimensions, ragged and uniform ones; a number where it is known, as in TensorFlow a tensor else."""
     tensor = convert_to_ragged(input)
     with name_scope(name, "RaggedRank"):
@@ -129,7 +129,8 @@ def one_hot(
         if axis < tensor.ragged_rank:
             raise ValueError("axis may not be less than indices.ragged_rank.")
     hot = constants.one_hot(tensor.flat_values, depth, on_value, off_value, axis, dtype, name)
-    return tensor.with_flat_values(hot)
+    result: RaggedTensor = tensor.with_flat_values(hot)
+    return result
 
 
 # ---------------------------------------------------------------------- repeating
@@ -152,11 +153,12 @@ def tile(input: TensorLike, multiples: TensorLike, name: str | None = None) -> R
         inner = raw.ConcatV2([one, times[tensor.ragged_rank + 1 :]], 0)
         values = raw.Tile(picked(tensor.flat_values, at), inner)
         values.set_shape([None, *[None] * ((tensor.flat_values.shape.ndims or 1) - 1)])
-        return RaggedTensor.from_nested_row_splits(values, nested, validate=False)  # type: ignore[no-any-return]
+        found: RaggedTensor = RaggedTensor.from_nested_row_splits(values, nested, validate=False)
+        return found
 
 
 # ---------------------------------------------------------------------- choosing
-def boolean_mask(data: TensorLike, mask: TensorLike, name: str | None = None) -> Any:
+def boolean_mask(data: TensorLike, mask: TensorLike, name: str | None = None) -> TensorOrRagged:
     """The elements of `data` where `mask` is true; rows of a mask of rank 2 or more stay rows.
 
     Args:
@@ -199,7 +201,7 @@ def boolean_mask(data: TensorLike, mask: TensorLike, name: str | None = None) ->
         return RaggedTensor.from_nested_row_splits(chosen, [*nested[:-1], picked(kept, nested[-1])], validate=False)
 
 
-def with_ragged_rank(tensor: TensorLike, wanted: int, dtype: DTypeLike) -> Any:
+def with_ragged_rank(tensor: TensorLike, wanted: int, dtype: DTypeLike) -> TensorOrRagged:
     """The tensor with at least so many ragged dimensions, made of uniform ones."""
     if not is_ragged(tensor):
         return RaggedTensor.from_tensor(tensor, ragged_rank=wanted, row_splits_dtype=dtype) if wanted else tensor
@@ -213,7 +215,7 @@ def with_ragged_rank(tensor: TensorLike, wanted: int, dtype: DTypeLike) -> Any:
 @version_of(gathering.where)
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
-) -> Any:
+) -> TensorOrRagged:
     """The places of true values, or `x` where `condition` is true and `y` elsewhere: by element, or by row."""
     if (x is None) != (y is None):
         raise ValueError("x and y must be either both None or both non-None")
@@ -242,19 +244,22 @@ def where(
 
 
 def _rows(tensor: TensorLike, dtype: TensorLike) -> Tensor:
-    return tensor.nrows(dtype) if is_ragged(tensor) else cuts.count_rows(tensor, dtype)  # type: ignore[no-any-return]
+    found: Tensor = tensor.nrows(dtype) if is_ragged(tensor) else cuts.count_rows(tensor, dtype)
+    return found
 
 
 def _places(condition: TensorLike) -> Tensor:
     """The coordinates of true values, int64."""
     if not is_ragged(condition):
-        return raw.Where(condition)  # type: ignore[no-any-return]
+        found: Tensor = raw.Where(condition)
+        return found
     below = _places(condition.values)
     condition = condition.with_row_splits_dtype(dtypes.int64)
     rows = picked(condition.value_rowids(), below[:, 0])
     columns = raw.Sub(below[:, 0], picked(condition.row_splits, rows))
     ahead = raw.Pack([rows, columns], axis=1)
-    return raw.ConcatV2([ahead, below[:, 1:]], 1)  # type: ignore[no-any-return]
+    found: Tensor = raw.ConcatV2([ahead, below[:, 1:]], 1)
+    return found
 
 
 # ---------------------------------------------------------------------- partitions by number
@@ -318,16 +323,19 @@ def _stacked(values: TensorLike, rows: TensorLike, count: Tensor) -> RaggedTenso
 def _order(rows: Tensor) -> Tensor:
     """The order in which integers do not decrease, equal ones as they came."""
     zero = np.zeros((), rows.dtype.as_numpy_dtype)
-    return raw.TopKV2(raw.Sub(zero, rows), raw.Size(rows)).indices  # type: ignore[no-any-return]
+    found: Tensor = raw.TopKV2(raw.Sub(zero, rows), raw.Size(rows)).indices
+    return found
 
 
 def _tensor(value: TensorLike, dtype: TensorLike) -> Tensor:
-    return convert_to_ragged(value, preferred_dtype=dtype)  # type: ignore[no-any-return]
+    found: Tensor = convert_to_ragged(value, preferred_dtype=dtype)
+    return found
 
 
 def _as(tensor: Tensor, dtype: DTypeLike) -> Tensor:
     wanted = as_dtype(dtype)
-    return tensor if tensor.dtype is wanted else raw.Cast(tensor, DstT=wanted)  # type: ignore[no-any-return]
+    found: Tensor = tensor if tensor.dtype is wanted else raw.Cast(tensor, DstT=wanted)
+    return found
 
 
 @version_of(data_flow.dynamic_partition)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arithmetic import math, reduction
 from anabranch.frontend.arrays import constants, segments, strings
@@ -114,8 +114,7 @@ def _reduced(reduce: _Reduce, aggregate: _Aggregate, value: TensorLike, axis: Te
     if axis is None:
         return reduce(value.flat_values, None)
     if isinstance(axis, list | tuple):
-        places = sorted({positive_axis(a, value.shape.ndims) for a in axis})
-        for place in reversed(places):
+        for place in sorted({positive_axis(a, value.shape.ndims) for a in axis}, reverse=True):
             value = _reduced(reduce, aggregate, value, place) if is_ragged(value) else reduce(value, place)
         return value
     at = positive_axis(axis, value.shape.ndims)
@@ -189,7 +188,7 @@ def _mean(value: TensorLike, axes: TensorLike) -> Any:
 def _of_truth(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """A reduction of truth values, by one of the numbers 0 and 1; of no values that gives a least or largest number."""
 
-    def reduce(value: TensorLike, axes: TensorLike) -> Any:
+    def reduce(value: TensorLike, axes: TensorLike) -> TensorOrRagged:
         found = apply(value.with_flat_values(raw.Cast(value.flat_values, DstT=dtypes.int32)), axes)
         if is_ragged(found):
             return found.with_flat_values(raw.Greater(found.flat_values, 0))
@@ -216,14 +215,14 @@ def reduce_join(
     name: str | None = None,
     reduction_indices: TensorLike | None = None,
     keepdims: bool | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The strings of dimensions joined, the innermost dimension first."""
     axes = _arguments(axis, keepdims, reduction_indices, keep_dims)
 
-    def reduce(value: TensorLike, at: TensorLike) -> Any:
+    def reduce(value: TensorLike, at: TensorLike) -> TensorOrRagged:
         return strings.reduce_join(value, at, separator=separator)
 
-    def aggregate(data: TensorLike, segment_ids: TensorLike, count: TensorLike) -> Any:
+    def aggregate(data: TensorLike, segment_ids: TensorLike, count: TensorLike) -> TensorOrRagged:
         return strings.unsorted_segment_join(data, segment_ids, count, separator=separator)
 
     with name_scope(name, "RaggedSegmentJoin"):

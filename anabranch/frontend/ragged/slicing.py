@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
 from anabranch.frontend.ragged.conversion import is_ragged
@@ -19,7 +19,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def getitem(ragged: RaggedTensor, key: RaggedIndex) -> Any:
+def getitem(ragged: RaggedTensor, key: RaggedIndex) -> TensorOrRagged:
     """A part of a ragged tensor, as Python indexes lists.
 
     Args:
@@ -118,7 +118,8 @@ def _moved(offset: TensorLike, starts: Tensor, limits: Tensor) -> Tensor:
     by = _offset(offset, starts)
     ahead, back = raw.Minimum(raw.AddV2(starts, by), limits), raw.Maximum(raw.AddV2(limits, by), starts)
     if isinstance(offset, int):
-        return ahead if offset >= 0 else back  # type: ignore[no-any-return]
+        found: Tensor = ahead if offset >= 0 else back
+        return found
     forward = raw.GreaterEqual(by, np.zeros((), starts.dtype.as_numpy_dtype))
     result: Tensor = raw.SelectV2(forward, ahead, back)
     return result

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged.conversion import convert_to_ragged, is_ragged
@@ -30,7 +30,7 @@ def string_split(
     delimiter: TensorLike | None = None,
     result_type: str = "SparseTensor",
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The parts of each string of a vector, between any of the characters of `delimiter`.
 
     Args:
@@ -75,7 +75,7 @@ def split(
     result_type: str = "SparseTensor",
     source: TensorLike | None = None,
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The parts of each string, between occurrences of `sep` (default: runs of white space).
 
     Args:
@@ -121,7 +121,7 @@ def _each_split(strings: TensorLike, apply: Callable[[Tensor], Any]) -> Any:
     return nested.with_flat_values(apply(nested.flat_values))
 
 
-def bytes_split(input: TensorLike, name: str | None = None) -> Any:
+def bytes_split(input: TensorLike, name: str | None = None) -> TensorOrRagged:
     """The bytes of each string.
 
     Args:
@@ -152,7 +152,7 @@ def unicode_decode(
     replacement_char: int = _REPLACEMENT,
     replace_control_characters: bool = False,
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The code points of each string.
 
     Args:
@@ -202,7 +202,7 @@ def unicode_split(
     errors: str = "replace",
     replacement_char: int = _REPLACEMENT,
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The characters of each string, as strings; see `unicode_decode`.
 
     Example:
@@ -267,7 +267,7 @@ def unicode_encode(
     errors: str = "replace",
     replacement_char: int = _REPLACEMENT,
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The string of each row of code points.
 
     Args:
@@ -339,7 +339,7 @@ def ngrams(
     padding_width: int | None = None,
     preserve_short_sequences: bool = False,
     name: str | None = None,
-) -> Any:
+) -> TensorOrRagged:
     """The n-grams of each row: neighbouring strings, joined.
 
     Args:
@@ -368,7 +368,7 @@ def ngrams(
     if padding_width is not None and pad_values is None:
         raise ValueError("pad_values must be provided if padding_width is set.")
     pads = 0 if pad_values is None else -1 if padding_width is None else padding_width
-    widths = list(ngram_width) if isinstance(ngram_width, list | tuple) else [ngram_width]
+    widths = [ngram_width] if isinstance(ngram_width, int) else list(ngram_width)
     if any(width < 1 for width in widths):
         raise ValueError(f"All ngram_widths must be greater than 0. Got {ngram_width}")
 

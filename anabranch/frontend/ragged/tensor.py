@@ -10,10 +10,11 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.fetches import register_session_run_conversion_functions
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
+from anabranch.frontend.ragged.dense import rows_of_dense
 from anabranch.frontend.ragged.partitions import after, count_rows
 from anabranch.frontend.ragged.values import RaggedTensorValue
 from anabranch.graph.composite import SparseTensor
@@ -187,7 +188,7 @@ class RaggedTensor:
         nested_nrows: Sequence[TensorLike | None] | None = None,
         name: str | None = None,
         validate: bool = True,
-    ) -> Any:
+    ) -> TensorOrRagged:
         """From row numbers for each ragged dimension, the outermost first; no dimension gives the values themselves."""
         _check_flag(validate)
         _check_list(nested_value_rowids, "nested_value_rowids")
@@ -209,7 +210,7 @@ class RaggedTensor:
         nested_row_splits: Sequence[TensorLike],
         name: str | None = None,
         validate: bool = True,
-    ) -> Any:
+    ) -> TensorOrRagged:
         """From the splits of each ragged dimension, the outermost first; no dimension gives the values themselves."""
         _check_flag(validate)
         _check_list(nested_row_splits, "nested_row_splits")
@@ -226,7 +227,7 @@ class RaggedTensor:
         nested_row_lengths: Sequence[TensorLike],
         name: str | None = None,
         validate: bool = True,
-    ) -> Any:
+    ) -> TensorOrRagged:
         """From the lengths of the rows of each ragged dimension, the outermost first."""
         _check_flag(validate)
         _check_list(nested_row_lengths, "nested_row_lengths")
@@ -259,7 +260,7 @@ class RaggedTensor:
         return len(self.nested_row_splits)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> TensorOrRagged:
         """The rows, one after another: a tensor, or a ragged tensor of one dimension less."""
         return self._values
 
@@ -270,7 +271,8 @@ class RaggedTensor:
     @property
     def flat_values(self) -> Tensor:
         """The innermost values."""
-        return self._levels()[-1]._values
+        values: Tensor = self._levels()[-1]._values
+        return values
 
     @property
     def nested_row_splits(self) -> tuple[Tensor, ...]:
@@ -314,9 +316,8 @@ class RaggedTensor:
         with name_scope(name, "RaggedNRows"):
             if self._nrows is not None:
                 return _cast(self._nrows, wanted)
-            return raw.Sub(  # type: ignore[no-any-return]
-                count_rows(self._row_splits, wanted), np.ones((), wanted.as_numpy_dtype)
-            )
+            rows: Tensor = raw.Sub(count_rows(self._row_splits, wanted), np.ones((), wanted.as_numpy_dtype))
+            return rows
 
     def row_starts(self, name: str | None = None) -> Tensor:
         """Where each row begins among the values."""
@@ -328,7 +329,7 @@ class RaggedTensor:
         with name_scope(name, "RaggedRowLimits"):
             return self._row_splits[1:]
 
-    def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> TensorOrRagged:
         """The lengths of the slices of dimension `axis`: of shape `self.shape[:axis]`, ragged where that is.
 
         Raises:
@@ -362,7 +363,9 @@ class RaggedTensor:
             outer = raw.Pack([self.nrows(wanted), *longest])
             inner = raw.Shape(self.flat_values, out_type=wanted)[1:]
             box: Tensor = raw.ConcatV2([outer, inner], 0)
-            return box if axis is None else raw.GatherV2(box, axis, 0)  # type: ignore[no-any-return]
+            if axis is not None:
+                box = raw.GatherV2(box, axis, 0)
+            return box
 
     # ------------------------------------------------------------------ other values, other splits
     def with_values(self, new_values: Tensor | RaggedTensor) -> RaggedTensor:
@@ -397,8 +400,10 @@ class RaggedTensor:
         if self._row_splits.dtype is wanted:
             return self
         values = self._values.with_row_splits_dtype(wanted) if isinstance(self._values, RaggedTensor) else self._values
-        cached = [None if t is None else _cast(t, wanted) for t in (self._row_lengths, self._value_rowids, self._nrows)]
-        return RaggedTensor(values, _cast(self._row_splits, wanted), *cached, internal=True)
+        lengths, rowids, rows = (
+            None if t is None else _cast(t, wanted) for t in (self._row_lengths, self._value_rowids, self._nrows)
+        )
+        return RaggedTensor(values, _cast(self._row_splits, wanted), lengths, rowids, rows, internal=True)
 
     # ------------------------------------------------------------------ other forms
     @classmethod
@@ -433,61 +438,9 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromTensor"):
             dense = convert_to_tensor(tensor, name="tensor")
             dense.shape.with_rank_at_least(ragged_rank + 1)
-            if _is_nested(lengths):
-                return cls._from_nested_lengths(dense, lengths, dtype)
-            shape = raw.Shape(dense, out_type=dtype)
-            merged = np.array([-1], dtype.as_numpy_dtype)
-            rows = raw.Reshape(dense, raw.ConcatV2([merged, shape[ragged_rank:]], 0)) if ragged_rank > 1 else dense
-            rows.set_shape(TensorShape([None]).concatenate(dense.shape[ragged_rank:]))
-            if ragged_rank == 1:
-                rows.set_shape(dense.shape)
-            inner = cls._from_rows(rows, lengths, padding, dtype)
-            outer = [partitions.uniform_splits(shape, i) for i in range(1, ragged_rank)]
-            dims = dense.shape.dims_tuple
-            if outer and dims is not None and dims[0] is not None:
-                outer[0].set_shape([dims[0] + 1])
-            return cls.from_nested_row_splits(inner, outer, validate=False)  # type: ignore[no-any-return]
-
-    @classmethod
-    def _from_rows(
-        cls, rows: Tensor, lengths: TensorLike | None, padding: TensorLike | None, dtype: DType
-    ) -> RaggedTensor:
-        """From a tensor of rank 2 or more; see `from_tensor`."""
-        shape = raw.Shape(rows, out_type=dtype)
-        merged = raw.ConcatV2([np.array([-1], dtype.as_numpy_dtype), shape[2:]], 0)
-        values = raw.Reshape(rows, merged)
-        if rows.shape.ndims is not None:
-            values.set_shape(TensorShape([None]).concatenate(rows.shape[2:]))
-        if lengths is None and padding is None:
-            splits = partitions.uniform_splits(shape, 1)
-            dims = rows.shape.dims_tuple
-            splits.set_shape([None if dims is None or dims[0] is None else dims[0] + 1])
-            return cls(values, splits, internal=True)
-        if padding is not None:
-            kept = partitions.lengths_before_padding(rows, padding, dtype)
-        else:
-            kept = partitions.as_lengths(lengths, dtype)
-            kept.shape.assert_has_rank(1)
-            kept = raw.Maximum(raw.Minimum(kept, shape[1]), np.zeros((), dtype.as_numpy_dtype))
-        zero, one = np.zeros((), dtype.as_numpy_dtype), np.ones((), dtype.as_numpy_dtype)
-        starts = raw.Mul(raw.Range(zero, shape[0], one), shape[1])
-        places = raw.RaggedRange(starts, raw.AddV2(starts, kept), one, Tsplits=dtype).rt_dense_values
-        return cls(raw.GatherV2(values, places, 0), partitions.splits_of_lengths(kept), internal=True)
-
-    @classmethod
-    def _from_nested_lengths(cls, dense: Tensor, lengths: Sequence[TensorLike], dtype: DType) -> RaggedTensor:
-        nested = [partitions.as_lengths(part, dtype, "lengths") for part in lengths]
-        dense.shape.with_rank_at_least(len(nested) + 1)
-        true = raw.Fill(raw.Reshape(raw.Sum(nested[-1], [0]), [1]), True)
-        mask = cls.from_nested_row_lengths(true, nested, validate=False)
-        whole = raw.Shape(dense, out_type=dtype)[: len(nested) + 1]
-        types = ["ROW_SPLITS"] * len(nested)
-        room = raw.RaggedTensorToTensor(whole, true, False, list(mask.nested_row_splits), row_partition_types=types)
-        places = raw.Where(raw.Reshape(room, [-1]))[:, 0]
-        below = raw.Shape(dense, out_type=dtype)[len(nested) + 1 :]
-        flat = raw.Reshape(dense, raw.ConcatV2([np.array([-1], dtype.as_numpy_dtype), below], 0))
-        values = raw.GatherV2(flat, places, 0)
-        return cls.from_nested_row_lengths(values, nested, validate=False)  # type: ignore[no-any-return]
+            values, nested = rows_of_dense(dense, lengths, padding, ragged_rank, dtype)
+            result: RaggedTensor = cls.from_nested_row_splits(values, nested, validate=False)
+            return result
 
     def to_tensor(self, default_value: TensorLike | None = None, name: str | None = None) -> Tensor:
         """The dense tensor, in which `default_value` (default: zero, or "") fills up shorter rows.
@@ -537,7 +490,9 @@ class RaggedTensor:
             ranks = [s.dims_tuple[-1] for s in (indices.shape, shape.shape) if s.dims_tuple is not None]
             if 2 not in ranks:
                 raise ValueError(f"rank(st_input) must be 2, got {ranks}")
-            indices = after([partitions.require(_ragged_right(indices), "SparseTensor is not right-ragged")], indices)
+            indices = after(
+                [partitions.require(partitions.ragged_right(indices), "SparseTensor is not right-ragged")], indices
+            )
             rows = _cast(indices[:, 0], dtype)
             return cls.from_value_rowids(st_input.values, rows, _cast(shape[0], dtype), validate=False)
 
@@ -546,32 +501,6 @@ class RaggedTensor:
         with name_scope(name, "RaggedToSparse"):
             parts = raw.RaggedTensorToSparse(list(self.nested_row_splits), self.flat_values)
             return SparseTensor(*parts)
-
-    @classmethod
-    def _from_variant(
-        cls,
-        variant: TensorLike,
-        dtype: DTypeLike,
-        output_ragged_rank: int,
-        input_ragged_rank: int | None = None,
-        name: str | None = None,
-        row_splits_dtype: DTypeLike = dtypes.int64,
-    ) -> Any:
-        parts = raw.RaggedTensorFromVariant(
-            variant,
-            input_ragged_rank=-1 if input_ragged_rank is None else input_ragged_rank,
-            output_ragged_rank=output_ragged_rank,
-            Tvalues=dtype,
-            Tsplits=row_splits_dtype,
-            name=name,
-        )
-        return cls.from_nested_row_splits(parts.output_dense_values, parts.output_nested_splits, validate=False)
-
-    def _to_variant(self, batched_input: bool = False, name: str | None = None) -> Tensor:
-        variant: Tensor = raw.RaggedTensorToVariant(
-            list(self.nested_row_splits), self.flat_values, batched_input=batched_input, name=name
-        )
-        return variant
 
     def to_list(self) -> list[Any]:
         """Raises ValueError: a graph has no values; run a step, and call `to_list` of what it gives."""
@@ -601,7 +530,7 @@ class RaggedTensor:
     def __iter__(self) -> Iterator[Any]:
         raise TypeError("a RaggedTensor cannot be iterated while a graph is built; run a step, or use tf.map_fn")
 
-    def __getitem__(self, key: RaggedIndex) -> Any:
+    def __getitem__(self, key: RaggedIndex) -> TensorOrRagged:
         load_versions()
         return self.OPERATORS["getitem"](self, key)
 
@@ -687,10 +616,6 @@ def _check_fills(default: TensorShape, inner: TensorShape) -> None:
         raise ValueError(f"Shapes {default} and {inner} are incompatible: default_value must broadcast to a value")
 
 
-def _is_nested(lengths: TensorLike | None) -> bool:
-    return isinstance(lengths, list | tuple) and len(lengths) > 0 and not isinstance(lengths[0], int | float)
-
-
 def _check_row_count(rows: Tensor, rowids: Tensor) -> None:
     """Raises ValueError where constants show that there are too few rows."""
     count, numbers = constant_value(rows), constant_value(rowids)
@@ -744,19 +669,8 @@ def _longest(lengths: Tensor, dtype: DType) -> Any:
     return _cast(raw.Max(partitions.zero_and(raw.Maximum(lengths, zero)), [0]), dtype)
 
 
-def _ragged_right(indices: Tensor) -> Tensor:
-    """Of the sorted indices of a sparse tensor: whether each continues the row of the one before it, or begins one."""
-    before, last = indices[:, :-1], indices[:, -1]
-    starts = raw.Any(raw.NotEqual(before[1:], before[:-1]), [1])
-    continued = raw.Equal(last[1:], raw.AddV2(last[:-1], np.int64(1)))
-    begun = raw.Equal(last[1:], np.int64(0))
-    right = raw.SelectV2(starts, begun, continued)
-    found: Tensor = raw.ConcatV2([raw.Equal(last[:1], np.int64(0)), right], 0)
-    return found
-
-
 # ---------------------------------------------------------------------- fetches and feeds
-def ragged_value(parts: Sequence[Any]) -> Any:
+def ragged_value(parts: Sequence[Any]) -> TensorOrRagged:
     """Arrays of flat values and nested splits as a RaggedTensorValue."""
     value = parts[0]
     for splits in reversed(parts[1:]):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.values import TensorLike
 
 
@@ -39,11 +40,11 @@ class RaggedTensorValue:
         self._row_splits = row_splits
 
     @property
-    def row_splits(self) -> Any:
+    def row_splits(self) -> HostArray:
         return self._row_splits
 
     @property
-    def values(self) -> Any:
+    def values(self) -> HostArray | RaggedTensorValue:
         return self._values
 
     @property
@@ -53,7 +54,7 @@ class RaggedTensorValue:
         return dtype
 
     @property
-    def flat_values(self) -> Any:
+    def flat_values(self) -> HostArray:
         """The innermost values, an array."""
         values = self._values
         while isinstance(values, RaggedTensorValue):

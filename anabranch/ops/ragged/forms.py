@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -308,7 +308,7 @@ def _(
     return [*outer, *_stacked(items, below, splits_dtype)], _values_of(items, below, wanted)
 
 
-def _check_parts(item: object, below: int, wanted: Any, splits: Any, ctx: OperationContext) -> None:
+def _check_parts(item: object, below: int, wanted: ElementType, splits: ElementType, ctx: OperationContext) -> None:
     if not isinstance(item, RaggedParts):
         ctx.check(False, f"encoded_ragged holds a {type(item).__name__}, and no ragged tensor")
         return
@@ -321,7 +321,7 @@ def _check_parts(item: object, below: int, wanted: Any, splits: Any, ctx: Operat
     ctx.check(not found, f"Expected row_splits Tensor dtype: {splits}, found: {found}")
 
 
-def _stacked(items: list[RaggedParts], below: int, dtype: Any) -> list[Any]:
+def _stacked(items: list[RaggedParts], below: int, dtype: ElementType) -> list[Any]:
     """The splits that cut the items out of their common values, and the items' own ones, one after another."""
     rows = [len(i.nested_splits[0]) - 1 if below else len(np.atleast_1d(i.values)) for i in items]
     nested = [np.concatenate([[0], np.cumsum(rows)]).astype(dtype)]
@@ -331,5 +331,5 @@ def _stacked(items: list[RaggedParts], below: int, dtype: Any) -> list[Any]:
     return nested
 
 
-def _values_of(items: list[RaggedParts], below: int, dtype: Any) -> Any:
+def _values_of(items: list[RaggedParts], below: int, dtype: ElementType) -> Any:
     return np.concatenate([np.atleast_1d(item.values) for item in items]) if items else np.empty(0, dtype)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ElementType
 from anabranch.core.kernel_context import OperationContext
 
 
@@ -42,7 +42,7 @@ def ranges(starts: Array, limits: Array) -> Any:
     return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(starts - offsets, lengths)
 
 
-def splits_of(lengths: Array, dtype: Any) -> Any:
+def splits_of(lengths: Array, dtype: ElementType) -> Any:
     """The splits of rows of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
 

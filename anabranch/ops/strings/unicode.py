@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +39,8 @@ UnicodeDecodeWithOffsets.not_differentiable()
 
 def _row_splits(input: TensorShape) -> TensorShape:
     dims = input.dims_tuple
-    return TensorShape([None if dims is None or None in dims else int(np.prod(dims, dtype=np.int64)) + 1])
+    known = [] if dims is None else [d for d in dims if d is not None]
+    return TensorShape([math.prod(known) + 1 if dims is not None and len(known) == len(dims) else None])
 
 
 @UnicodeDecode.shape
