@@ -251,8 +251,8 @@ def _rows(tensor: TensorLike, dtype: TensorLike) -> Tensor:
 def _places(condition: TensorLike) -> Tensor:
     """The coordinates of true values, int64."""
     if not is_ragged(condition):
-        found: Tensor = raw.Where(condition)
-        return found
+        places: Tensor = raw.Where(condition)
+        return places
     below = _places(condition.values)
     condition = condition.with_row_splits_dtype(dtypes.int64)
     rows = picked(condition.value_rowids(), below[:, 0])

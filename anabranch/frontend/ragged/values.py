@@ -36,16 +36,18 @@ class RaggedTensorValue:
                 f"row_splits and values.row_splits must have the same dtype, got {row_splits.dtype} and "
                 f"{values.row_splits.dtype}"
             )
-        self._values = values
-        self._row_splits = row_splits
+        self._values: Any = values
+        self._row_splits: Any = row_splits
 
     @property
     def row_splits(self) -> HostArray:
-        return self._row_splits
+        splits: HostArray = self._row_splits
+        return splits
 
     @property
     def values(self) -> HostArray | RaggedTensorValue:
-        return self._values
+        values: HostArray | RaggedTensorValue = self._values
+        return values
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -59,7 +61,8 @@ class RaggedTensorValue:
         values = self._values
         while isinstance(values, RaggedTensorValue):
             values = values.values
-        return values
+        flat: HostArray = values
+        return flat
 
     @property
     def nested_row_splits(self) -> tuple[Any, ...]:
