@@ -39,10 +39,25 @@ from anabranch.frontend.data.options import (
     ThreadingOptions as ThreadingOptions,
 )
 from anabranch.frontend.data.specs import (
+    DatasetSpec,
+    OptionalSpec,
     from_variant as from_variant,
     get_structure as get_structure,
+    ragged_tensor_structure,
+    sparse_tensor_structure,
+    tensor_array_structure,
+    tensor_structure,
 )
+from anabranch.frontend.specs import TypeSpec
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,
     make_saveable_from_iterator as make_saveable_from_iterator,
 )
+
+DatasetStructure = DatasetSpec
+OptionalStructure = OptionalSpec
+RaggedTensorStructure = ragged_tensor_structure
+SparseTensorStructure = sparse_tensor_structure
+Structure = TypeSpec
+TensorArrayStructure = tensor_array_structure
+TensorStructure = tensor_structure

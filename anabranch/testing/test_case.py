@@ -40,7 +40,9 @@ def _list(value: TensorValue) -> Any:
     """An array, a ragged tensor, or a list of them, as nested lists."""
     if isinstance(value, list | tuple):
         return [_list(item) for item in value]
-    return value.to_list() if isinstance(value, RaggedTensorValue) else _array(value).tolist()
+    if isinstance(value, RaggedTensorValue):
+        return value.to_list()
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 class TestCase(unittest.TestCase):
