@@ -72,6 +72,9 @@ class RaggedTensor:
             raise TypeError(f"Row-partitioning argument must be a Tensor, got {row_splits!r}")
         if not isinstance(values, RaggedTensor | Tensor):
             raise TypeError(f"values must be a Tensor or RaggedTensor, got {values!r}")
+        for cached in (cached_row_lengths, cached_value_rowids, cached_nrows):
+            if cached is not None and not isinstance(cached, Tensor):
+                raise TypeError(f"Cached value must be a Tensor or None, got {cached!r}")
         if row_splits.dtype not in (dtypes.int32, dtypes.int64):
             raise ValueError(f"Row-partitioning argument must be int32 or int64, got {row_splits.dtype.name}")
         row_splits.shape.assert_has_rank(1)
@@ -682,7 +685,9 @@ def _fetch(value: RaggedTensor) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return [value.flat_values, *value.nested_row_splits], ragged_value
 
 
-def _feed(key: RaggedTensor, value: RaggedTensorValue) -> list[tuple[Any, Any]]:
+def _feed(key: RaggedTensor, value: RaggedTensorValue | None) -> list[tuple[Any, Any]]:
+    if value is None:  # what a partial run will be fed is not known yet
+        return [(key.flat_values, None), *((splits, None) for splits in key.nested_row_splits)]
     if not isinstance(value, RaggedTensorValue) or value.ragged_rank != key.ragged_rank:
         raise TypeError(
             f"a RaggedTensor of ragged_rank {key.ragged_rank} is fed a RaggedTensorValue of that rank (see "
