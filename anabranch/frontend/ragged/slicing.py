@@ -82,6 +82,14 @@ def _within_rows(value: TensorLike, keys: list[Any]) -> Any:
     if first == slice(None):
         return value.with_values(_within_rows(value.values, inner))
     starts, limits = value.row_starts(), value.row_limits()
+    if isinstance(first.step, int) and first.step < 0:
+        # counted downwards: the places before the first of each row and before its end take the parts of the bounds
+        one = np.ones((), starts.dtype.as_numpy_dtype)
+        starts, limits = raw.Sub(starts, one), raw.Sub(limits, one)
+        begin = limits if first.start is None else _moved_back(first.start, starts, limits)
+        end = starts if first.stop is None else _moved_back(first.stop, starts, limits)
+        part = _ranges_of(value.values, begin, end, first.step)
+        return part.with_values(_within_rows(part.values, inner))
     begin = starts if _is_zero(first.start) else _moved(first.start, starts, limits)
     end = limits if first.stop is None else _moved(first.stop, starts, limits)
     part = _ranges_of(value.values, begin, end, 1 if first.step is None else first.step)
@@ -121,6 +129,21 @@ def _moved(offset: TensorLike, starts: Tensor, limits: Tensor) -> Tensor:
         found: Tensor = ahead if offset >= 0 else back
         return found
     forward = raw.GreaterEqual(by, np.zeros((), starts.dtype.as_numpy_dtype))
+    result: Tensor = raw.SelectV2(forward, ahead, back)
+    return result
+
+
+def _moved_back(offset: TensorLike, before: Tensor, last: Tensor) -> Tensor:
+    """The places that lie `offset` behind the first of each row, or from its end where it is negative; never outside.
+
+    Args:
+        before: the places before the first.
+        last: the places of the last.
+    """
+    by, one = _offset(offset, before), np.ones((), before.dtype.as_numpy_dtype)
+    ahead = raw.Minimum(raw.AddV2(raw.AddV2(before, by), one), last)
+    back = raw.Maximum(raw.AddV2(raw.AddV2(last, by), one), before)
+    forward = raw.GreaterEqual(by, np.zeros((), before.dtype.as_numpy_dtype))
     result: Tensor = raw.SelectV2(forward, ahead, back)
     return result
 

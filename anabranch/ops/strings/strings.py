@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -426,7 +427,7 @@ def _(inputs: Array, segment_ids: Array, num_segments: Array, *, separator: byte
     inside = (segment_ids >= 0) & (segment_ids < count)
     ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)
     row = inputs.shape[segment_ids.ndim :]
-    rows = inputs.reshape(segment_ids.size, -1)
+    rows = inputs.reshape(segment_ids.size, math.prod(row))
     result = np.empty((count, rows.shape[1]), np.object_)
     for segment in range(count):
         members = rows[segment_ids.reshape(-1) == segment]

@@ -125,7 +125,21 @@ def test_indices_are_those_of_lists(key: Any) -> None:
     assert lists(tf.ragged.constant(DEEP)[key]) == expected
 
 
-@pytest.mark.parametrize("inner", [slice(0, 2), slice(-1, None), slice(None, -1), slice(None, None, 2), slice(5, None)])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        slice(0, 2),
+        slice(-1, None),
+        slice(None, -1),
+        slice(None, None, 2),
+        slice(5, None),
+        slice(None, None, -1),
+        slice(5, 0, -1),
+        slice(-1, -3, -1),
+        slice(1, None, -2),
+        slice(0, 5, -1),
+    ],
+)
 def test_slices_within_rows(inner: slice) -> None:
     ragged = tf.ragged.constant(ROWS)
     assert lists(ragged[:, inner]) == [row[inner] for row in ROWS]
@@ -334,3 +348,9 @@ def test_crosses() -> None:
     assert (run(tf.sparse.cross_hashed([[["a"]], [[1, 2]]], num_buckets=10)).values < 10).all()
     with pytest.raises(TypeError, match="list"):
         tf.sparse.cross(tf.constant([["a"]]))
+
+
+def test_version_2() -> None:
+    assert lists(tf.compat.v2.strings.split(["a b", "c"])) == [[b"a", b"b"], [b"c"]]
+    assert lists(tf.compat.v2.io.decode_raw(["ab", "c"], "uint8", fixed_length=3)) == [[97, 98, 0], [99, 0, 0]]
+    assert lists(tf.compat.v2.io.decode_raw(["ab"], "uint8")) == [[97, 98]]

@@ -165,6 +165,7 @@ JOINED = [
         {"separator": ":"},
         expected=text(b"b", b"a:c", b""),
     ),
+    OpCase("UnsortedSegmentJoin", (text(), longs(), np.int32(2)), expected=text(b"", b""), label="no strings"),
     *(
         OpCase(
             "UnsortedSegmentJoin",
