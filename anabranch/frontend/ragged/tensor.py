@@ -51,6 +51,8 @@ class RaggedTensor:
         [[3, 1], [], [4, 1, 5]]
     """
 
+    #: NumPy leaves operators to this class
+    __array_priority__ = 100
     #: operator name -> function, filled in by the versions of the functions
     OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {}
 

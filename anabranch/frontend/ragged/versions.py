@@ -148,7 +148,10 @@ def _tensors_first(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 def _register_of_one(function: Callable[..., Any]) -> None:
     @version_of(function)
     def _(*args: PassedOn, **kwargs: PassedOn) -> Any:
-        return of_flat_values(function, *_tensors_first(function, args, kwargs), **kwargs)
+        given = _tensors_first(function, args, kwargs)
+        if not is_ragged(given[0]):
+            return inspect.unwrap(function)(*given, **kwargs)  # which says that another argument may not be ragged
+        return of_flat_values(function, *given, **kwargs)
 
 
 def _register_of_lists(function: Callable[..., Any]) -> None:

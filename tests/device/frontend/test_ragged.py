@@ -167,6 +167,10 @@ def test_operators_broadcast(seed: int) -> None:
     assert lists(ragged + 1) == [[v + 1 for v in row] for row in rows]
     assert lists(2 - ragged) == [[2 - v for v in row] for row in rows]
     assert lists(ragged * column) == [[v * c for v in row] for row, (c,) in zip(rows, column, strict=True)]
+    assert lists(tf.constant(1) + ragged) == lists(np.array(1, np.int32) + ragged) == lists(ragged + 1)
+    assert lists(tf.constant(1) < ragged) == [[v > 1 for v in row] for row in rows]
+    assert lists(tf.add(y=ragged, x=1)) == lists(tf.add(1, ragged)) == lists(ragged + 1)
+    assert lists(tf.cast(dtype=tf.int64, x=ragged)) == rows
     assert lists(ragged < ragged) == [[False] * len(row) for row in rows]
     assert lists(tf.abs(ragged)) == [[abs(v) for v in row] for row in rows]
     assert lists(tf.cast(-ragged, tf.int64)) == [[-v for v in row] for row in rows]
@@ -184,6 +188,8 @@ def test_different_partitions_are_refused() -> None:
         tf.ragged.constant([[1]]) + tf.ragged.constant([[1]], row_splits_dtype=tf.int32)
     with pytest.raises(TypeError, match="Failed to convert"):
         tf.matmul(tf.ragged.constant([[1.0]]), [[1.0]])
+    with pytest.raises(TypeError, match="RaggedTensor"):
+        tf.clip_by_value(tf.constant([1.0]), tf.ragged.constant([[1.0]]), 2.0)
     with pytest.raises(TypeError, match="boolean"):
         bool(tf.ragged.constant([[1]]))
 
