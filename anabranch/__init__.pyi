@@ -29,6 +29,7 @@ from anabranch.api import (
     python_io as python_io,
     quantization as quantization,
     queue as queue,
+    ragged as ragged,
     random as random,
     resource_loader as resource_loader,
     saved_model as saved_model,
@@ -388,7 +389,6 @@ from anabranch.frontend.arrays.strings import (
     reduce_join as reduce_join,
     regex_replace as regex_replace,
     string_join as string_join,
-    string_split as string_split,
     string_strip as string_strip,
     string_to_hash_bucket as string_to_hash_bucket,
     string_to_hash_bucket_fast as string_to_hash_bucket_fast,
@@ -446,7 +446,9 @@ from anabranch.frontend.control_flow.script import (
     py_function as py_function,
 )
 from anabranch.frontend.control_flow.tensor_array import TensorArray as TensorArray
+from anabranch.frontend.control_flow.tensor_array_spec import TensorArraySpec as TensorArraySpec
 from anabranch.frontend.control_flow.while_loop import while_loop as while_loop
+from anabranch.frontend.data.specs import OptionalSpec as OptionalSpec
 from anabranch.frontend.framework import (
     add_to_collection as add_to_collection,
     add_to_collections as add_to_collections,
@@ -480,6 +482,9 @@ from anabranch.frontend.platform.version import (
     GRAPH_DEF_VERSION_MIN_PRODUCER as GRAPH_DEF_VERSION_MIN_PRODUCER,
     VERSION as VERSION,
 )
+from anabranch.frontend.ragged.specs import RaggedTensorSpec as RaggedTensorSpec
+from anabranch.frontend.ragged.strings import string_split as string_split
+from anabranch.frontend.ragged.tensor import RaggedTensor as RaggedTensor
 from anabranch.frontend.resources.accumulators import (
     ConditionalAccumulator as ConditionalAccumulator,
     ConditionalAccumulatorBase as ConditionalAccumulatorBase,
@@ -526,7 +531,12 @@ from anabranch.frontend.sparse.serialization import (
     serialize_many_sparse as serialize_many_sparse,
     serialize_sparse as serialize_sparse,
 )
-from anabranch.frontend.specs import TensorSpec as TensorSpec
+from anabranch.frontend.specs import (
+    IndexedSlicesSpec as IndexedSlicesSpec,
+    SparseTensorSpec as SparseTensorSpec,
+    TensorSpec as TensorSpec,
+    TypeSpec as TypeSpec,
+)
 from anabranch.frontend.storage.encodings import (
     decode_compressed as decode_compressed,
     decode_json_example as decode_json_example,

@@ -14,6 +14,7 @@ from anabranch.frontend.data.readers import (
     TextLineDataset as TextLineDataset,
     TFRecordDataset as TFRecordDataset,
 )
+from anabranch.frontend.data.specs import DatasetSpec as DatasetSpec
 
 experimental = data_experimental
 get_output_classes = get_legacy_output_classes

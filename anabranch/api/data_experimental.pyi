@@ -13,9 +13,7 @@ from anabranch.frontend.data.experimental import (
     copy_to_device as copy_to_device,
     dense_to_sparse_batch as dense_to_sparse_batch,
     enumerate_dataset as enumerate_dataset,
-    from_variant as from_variant,
     get_single_element as get_single_element,
-    get_structure as get_structure,
     group_by_reducer as group_by_reducer,
     group_by_window as group_by_window,
     ignore_errors as ignore_errors,
@@ -40,7 +38,26 @@ from anabranch.frontend.data.options import (
     StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
 )
+from anabranch.frontend.data.specs import (
+    DatasetSpec,
+    OptionalSpec,
+    from_variant as from_variant,
+    get_structure as get_structure,
+    ragged_tensor_structure,
+    sparse_tensor_structure,
+    tensor_array_structure,
+    tensor_structure,
+)
+from anabranch.frontend.specs import TypeSpec
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,
     make_saveable_from_iterator as make_saveable_from_iterator,
 )
+
+DatasetStructure = DatasetSpec
+OptionalStructure = OptionalSpec
+RaggedTensorStructure = ragged_tensor_structure
+SparseTensorStructure = sparse_tensor_structure
+Structure = TypeSpec
+TensorArrayStructure = tensor_array_structure
+TensorStructure = tensor_structure

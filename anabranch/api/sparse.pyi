@@ -11,6 +11,7 @@ from anabranch.frontend.sparse.arithmetic import (
     sparse_softmax,
     sparse_tensor_dense_matmul,
 )
+from anabranch.frontend.sparse.crossing import sparse_cross, sparse_cross_hashed
 from anabranch.frontend.sparse.form import (
     sparse_concat,
     sparse_expand_dims,
@@ -34,6 +35,8 @@ from anabranch.graph.composite import SparseTensor as SparseTensor
 
 add = sparse_add
 concat = sparse_concat
+cross = sparse_cross
+cross_hashed = sparse_cross_hashed
 expand_dims = sparse_expand_dims
 eye = sparse_eye
 fill_empty_rows = sparse_fill_empty_rows

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any, Final
 
 import anabranch as tf
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn, TensorLike, TensorOrRagged
 
 #: functions that have fewer arguments in version 2, or others in between: what they are called with, in this order
 _ARGUMENTS: Final = {
@@ -38,10 +39,35 @@ def softmax_cross_entropy_with_logits(
     return tf.nn.softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, axis=axis, name=name)
 
 
+def decode_raw(
+    input_bytes: TensorLike,
+    out_type: DTypeLike,
+    little_endian: bool = True,
+    fixed_length: TensorLike | None = None,
+    name: str | None = None,
+) -> tf.Tensor:
+    """The bytes of strings, read as numbers; with `fixed_length` strings are cut, or zeros added, to that length."""
+    if fixed_length is None:
+        return tf.decode_raw(input_bytes, out_type, little_endian, name)
+    result: tf.Tensor = tf.raw_ops.DecodePaddedRaw(
+        input_bytes=input_bytes, fixed_length=fixed_length, out_type=out_type, little_endian=little_endian, name=name
+    )
+    return result
+
+
+def split_strings(
+    input: TensorLike, sep: TensorLike | None = None, maxsplit: int = -1, name: str | None = None
+) -> TensorOrRagged:
+    """The parts of each string, ragged; see `tf.strings.split`."""
+    return tf.strings.split(input, sep, maxsplit, result_type="RaggedTensor", name=name)
+
+
 #: module -> names that are other functions, or are there under another name
 _CHANGED: Final[dict[str, dict[str, Any]]] = {
+    "io": {"decode_raw": decode_raw},
     "nn": {"softmax_cross_entropy_with_logits": softmax_cross_entropy_with_logits},
     "random": {"set_seed": tf.set_random_seed},
+    "strings": {"split": split_strings},
 }
 
 

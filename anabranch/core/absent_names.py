@@ -26,7 +26,6 @@ _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop whe
 _SESSION_TENSORS: Final = "keep what is to outlive a step in a tf.Variable (or fetch it, and feed it again)"
 _MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
 _QUANTISED: Final = "tf.quantization.dequantize gives floats to compute with"
-_UNICODE: Final = "tf.py_func with bytes.decode takes text apart; tf.strings.length and substr know UTF-8"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
@@ -78,12 +77,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "quantization.quantized_concat": _QUANTISED,
     "quantized_concat": _QUANTISED,
     "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",
-    "ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
-    "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
-    "strings.ngrams": _UNICODE,
-    "strings.unicode": _UNICODE,
     "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",
     "tpu": "tf.device places work, on what accelerators JAX finds",
     "wrap_function": "tf.function makes functions",

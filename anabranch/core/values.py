@@ -17,6 +17,8 @@ TensorValue: TypeAlias = Any
 #: What can be converted to a tensor: tensors, variables, arrays, numbers, strings, nested lists of them, and what
 #: programs register conversions of.
 TensorLike: TypeAlias = Any
+#: A tensor, or a ragged tensor: the arguments decide which, so that type checkers cannot know it.
+TensorOrRagged: TypeAlias = Any
 #: What is handed on as it is: who takes it in the end, a function of the program's own say, knows what it may be.
 PassedOn: TypeAlias = Any
 

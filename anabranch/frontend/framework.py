@@ -13,6 +13,7 @@ from anabranch.frontend.arguments import CollectionNames, DeviceLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like, register_tensor_conversion_function
+from anabranch.graph.dispatch import has_versions
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -273,7 +274,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 # ---------------------------------------------------------------------- values
 def is_tensor(x: object) -> bool:
     """Whether `x` is a tensor, a variable, or another value that stands for tensors of the graph."""
-    return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x)
+    return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x) or has_versions(x)
 
 
 def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:

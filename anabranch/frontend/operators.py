@@ -39,7 +39,7 @@ def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any
             return apply(x, y, name)
         except TypeError:
             if not _is_plain(other):
-                if hasattr(type(other), f"__r{name}__" if other is y else f"__{name}__"):
+                if _defines(type(other), _REFLECTED.get(name, f"r{name}") if other is y else name):
                     return NotImplemented  # the other operand's own operator may know what to do
                 raise
             if other is x:
@@ -48,6 +48,16 @@ def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any
             return apply(x, convert_to_tensor(y, name="y"), name)
 
     return operator
+
+
+#: comparisons with their operands exchanged
+_REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _defines(cls: type, name: str) -> bool:
+    """Whether a class has an operator of its own."""
+    method = f"__{name}__"
+    return getattr(cls, method, None) is not getattr(object, method, None)
 
 
 def _is_plain(value: TensorLike) -> bool:

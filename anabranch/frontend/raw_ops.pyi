@@ -231,6 +231,23 @@ class _QuantizeV2(NamedTuple):
     output_min: Tensor
     output_max: Tensor
 
+class _RaggedGather(NamedTuple):
+    output_nested_splits: list[Tensor]
+    output_dense_values: Tensor
+
+class _RaggedRange(NamedTuple):
+    rt_nested_splits: Tensor
+    rt_dense_values: Tensor
+
+class _RaggedTensorFromVariant(NamedTuple):
+    output_nested_splits: list[Tensor]
+    output_dense_values: Tensor
+
+class _RaggedTensorToSparse(NamedTuple):
+    sparse_indices: Tensor
+    sparse_values: Tensor
+    sparse_dense_shape: Tensor
+
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
     values: Tensor
@@ -344,6 +361,10 @@ class _SparseToSparseSetOperation(NamedTuple):
     result_values: Tensor
     result_shape: Tensor
 
+class _StringNGrams(NamedTuple):
+    ngrams: Tensor
+    ngrams_splits: Tensor
+
 class _StringSplit(NamedTuple):
     indices: Tensor
     values: Tensor
@@ -395,6 +416,15 @@ class _TopK(NamedTuple):
 class _TopKV2(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _UnicodeDecode(NamedTuple):
+    row_splits: Tensor
+    char_values: Tensor
+
+class _UnicodeDecodeWithOffsets(NamedTuple):
+    row_splits: Tensor
+    char_values: Tensor
+    char_to_byte_starts: Tensor
 
 class _UniformCandidateSampler(NamedTuple):
     sampled_candidates: Tensor
@@ -914,6 +944,14 @@ def DecodeJpeg(
     try_recover_truncated: bool = False,
     acceptable_fraction: float = 1.0,
     dct_method: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def DecodePaddedRaw(
+    *,
+    input_bytes: TensorLike,
+    fixed_length: TensorLike,
+    out_type: DTypeLike,
+    little_endian: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
 def DecodePng(
@@ -2534,6 +2572,41 @@ def RFFT3D(
     *, input: TensorLike, fft_length: TensorLike, Tcomplex: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
 def RGBToHSV(*, images: TensorLike, name: str | None = None) -> Tensor: ...
+def RaggedGather(
+    *,
+    params_nested_splits: Sequence[TensorLike],
+    params_dense_values: TensorLike,
+    indices: TensorLike,
+    OUTPUT_RAGGED_RANK: int,
+    name: str | None = None,
+) -> _RaggedGather: ...
+def RaggedRange(
+    *, starts: TensorLike, limits: TensorLike, deltas: TensorLike, Tsplits: DTypeLike = ..., name: str | None = None
+) -> _RaggedRange: ...
+def RaggedTensorFromVariant(
+    *,
+    encoded_ragged: TensorLike,
+    input_ragged_rank: int,
+    output_ragged_rank: int,
+    Tvalues: DTypeLike,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _RaggedTensorFromVariant: ...
+def RaggedTensorToSparse(
+    *, rt_nested_splits: Sequence[TensorLike], rt_dense_values: TensorLike, name: str | None = None
+) -> _RaggedTensorToSparse: ...
+def RaggedTensorToTensor(
+    *,
+    shape: TensorLike,
+    values: TensorLike,
+    default_value: TensorLike,
+    row_partition_tensors: Sequence[TensorLike],
+    row_partition_types: Sequence[str | bytes],
+    name: str | None = None,
+) -> Tensor: ...
+def RaggedTensorToVariant(
+    *, rt_nested_splits: Sequence[TensorLike], rt_dense_values: TensorLike, batched_input: bool, name: str | None = None
+) -> Tensor: ...
 def RandomDataset(
     *,
     seed: TensorLike,
@@ -3790,6 +3863,18 @@ def StringFormat(
 def StringJoin(*, inputs: Sequence[TensorLike], separator: str | bytes = "", name: str | None = None) -> Tensor: ...
 def StringLength(*, input: TensorLike, unit: str | bytes = "BYTE", name: str | None = None) -> Tensor: ...
 def StringLower(*, input: TensorLike, encoding: str | bytes = "", name: str | None = None) -> Tensor: ...
+def StringNGrams(
+    *,
+    data: TensorLike,
+    data_splits: TensorLike,
+    separator: str | bytes,
+    ngram_widths: Sequence[int],
+    left_pad: str | bytes,
+    right_pad: str | bytes,
+    pad_width: int,
+    preserve_short_sequences: bool,
+    name: str | None = None,
+) -> _StringNGrams: ...
 def StringSplit(
     *, input: TensorLike, delimiter: TensorLike, skip_empty: bool = True, name: str | None = None
 ) -> _StringSplit: ...
@@ -4026,6 +4111,46 @@ def UnbatchDataset(
     input_dataset: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def UnicodeDecode(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _UnicodeDecode: ...
+def UnicodeDecodeWithOffsets(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _UnicodeDecodeWithOffsets: ...
+def UnicodeEncode(
+    *,
+    input_values: TensorLike,
+    input_splits: TensorLike,
+    output_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
+) -> Tensor: ...
+def UnicodeScript(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def UnicodeTranscode(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    output_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
 def UniformCandidateSampler(

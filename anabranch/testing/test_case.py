@@ -22,6 +22,7 @@ from anabranch.core.device import DeviceSpec, canonical_name
 from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorValue
 from anabranch.errors import OpError
+from anabranch.frontend.ragged.values import RaggedTensorValue
 from anabranch.graph.graph import Graph, default_graphs, get_default_graph, reset_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.proto.config_pb2 import ConfigProto
@@ -33,6 +34,15 @@ _DEFAULT_SEED = 87654321
 
 def _array(value: TensorValue) -> np.ndarray[Any, Any]:
     return value if isinstance(value, np.ndarray) else np.array(value)
+
+
+def _list(value: TensorValue) -> Any:
+    """An array, a ragged tensor, or a list of them, as nested lists."""
+    if isinstance(value, list | tuple):
+        return [_list(item) for item in value]
+    if isinstance(value, RaggedTensorValue):
+        return value.to_list()
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 class TestCase(unittest.TestCase):
@@ -153,8 +163,17 @@ class TestCase(unittest.TestCase):
     def assertAllClose(
         self, a: Structure, b: Structure, rtol: float = 1e-6, atol: float = 1e-6, msg: object = None
     ) -> None:
-        """Arrays, or nested structures of them, are equal up to rounding."""
+        """Arrays, ragged tensors, or nested structures of arrays, are equal up to rounding."""
+        a, b = self._evaluated(a), self._evaluated(b)
+        if isinstance(a, RaggedTensorValue) or isinstance(b, RaggedTensorValue):
+            self._check_ragged_ranks(a, b)
+            a, b = _list(a), _list(b)
         self._walk(a, b, lambda x, y, path: self._close(x, y, rtol, atol, msg or path), "")
+
+    def _check_ragged_ranks(self, a: TensorValue, b: TensorValue) -> None:
+        """As many dimensions of two values are ragged; a list may stand for any."""
+        if not isinstance(a, list | tuple) and not isinstance(b, list | tuple):
+            self.assertEqual(getattr(a, "ragged_rank", 0), getattr(b, "ragged_rank", 0), "the ragged_ranks differ")
 
     def assertAllCloseAccordingToType(
         self,
@@ -190,8 +209,13 @@ class TestCase(unittest.TestCase):
         raise AssertionError("The two values are close at all elements")
 
     def assertAllEqual(self, a: Structure, b: Structure, msg: object = None) -> None:
-        """Arrays are equal in shape and in every element; NaN equals NaN."""
-        x, y = _array(self._evaluated(a)), _array(self._evaluated(b))
+        """Arrays, or ragged tensors, are equal in shape and in every element; NaN equals NaN in arrays."""
+        a, b = self._evaluated(a), self._evaluated(b)
+        if isinstance(a, RaggedTensorValue) or isinstance(b, RaggedTensorValue):
+            self._check_ragged_ranks(a, b)
+            self.assertEqual(_list(a), _list(b), msg)
+            return
+        x, y = _array(a), _array(b)
         self.assertEqual(x.shape, y.shape, f"Shape mismatch: expected {x.shape}, got {y.shape}. {msg or ''}")
         if x.dtype.kind in "OSU" or y.dtype.kind in "OSU":
             same = np.array(

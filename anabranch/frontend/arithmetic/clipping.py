@@ -14,6 +14,7 @@ from anabranch.frontend.arrays.shapes import size
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic import logic, math as arithmetic
@@ -35,6 +36,7 @@ def clip_by_value(
 def clip_by_value(
     t: TensorLike | IndexedSlices, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = ...
 ) -> Tensor: ...
+@dispatched
 def clip_by_value(
     t: TensorLike | IndexedSlices, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor | IndexedSlices:

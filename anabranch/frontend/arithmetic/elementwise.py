@@ -11,6 +11,7 @@ from typing import Any, Protocol, overload
 from anabranch.core.values import TensorLike
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops.arithmetic import logic, math as arithmetic, special
 
@@ -101,7 +102,7 @@ def _documented(
         >>> sess.run({called}({arguments}))
         {printed}
     """
-    return function
+    return dispatched(function)
 
 
 negative = _unary(

@@ -14,11 +14,13 @@ from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic import complex_numbers, logic, math as arithmetic, special
 
 
+@dispatched
 def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The angle of the point (x, y), in radians in [-pi, pi]; floating."""
     result: Tensor = arithmetic.Atan2(y, x, name=name)
@@ -66,6 +68,7 @@ def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: str | None = None
 def abs(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
 @overload
 def abs(x: TensorLike, name: str | None = ...) -> Tensor: ...
+@dispatched
 def abs(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
     """The absolute value of each element of a tensor or `SparseTensor`; real for complex numbers.
 
@@ -94,6 +97,7 @@ def abs(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
         return result
 
 
+@dispatched
 def round(x: TensorLike, name: str | None = None) -> Tensor:
     """The nearest integer to each element, halves to the even one; integers are returned as they are.
 
@@ -118,6 +122,7 @@ def round(x: TensorLike, name: str | None = None) -> Tensor:
     return result
 
 
+@dispatched
 def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Powers: x to the power of y, elementwise.
 
@@ -144,6 +149,7 @@ def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     return result
 
 
+@dispatched
 def logical_xor(x: TensorLike, y: TensorLike, name: str = "LogicalXor") -> Tensor:
     """Whether exactly one of x and y is true, elementwise; bool."""
     either = logic.LogicalOr(x, y)
@@ -181,6 +187,7 @@ QUOTIENT_TYPES: dict[DType, DType] = {
 }
 
 
+@dispatched
 def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 3 divides: integers are converted first.
 
@@ -210,6 +217,7 @@ def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return result
 
 
+@dispatched
 def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 3 divides; see `truediv`.
 
@@ -231,6 +239,7 @@ def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     return truediv(x, y, name)
 
 
+@dispatched
 def div(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 2 divides: that of integers is rounded towards minus infinity.
 
@@ -283,6 +292,7 @@ def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> Te
     return result
 
 
+@dispatched
 def log_sigmoid(x: TensorLike, name: str | None = None) -> Tensor:
     """log(sigmoid(x)) for each element, exact for all x; floating."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
@@ -338,6 +348,7 @@ def polyval(coeffs: TensorLike, x: TensorLike, name: str | None = None) -> Tenso
 
 
 # ---------------------------------------------------------------------- sums of lists
+@dispatched
 def add_n(inputs: TensorLike, name: str | None = None) -> Tensor:
     """The sum of a list of tensors (or `IndexedSlices`) of one shape and dtype.
 
@@ -402,6 +413,7 @@ def accumulate_n(
 
 
 # ---------------------------------------------------------------------- complex numbers
+@dispatched
 def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> Tensor:
     """Real + i imag: complex64 from float32, complex128 from float64.
 
@@ -424,12 +436,14 @@ def _real_part(input: TensorLike, name: str | None, op: OpFunction) -> Tensor:
     return result
 
 
+@dispatched
 def real(input: TensorLike, name: str | None = None) -> Tensor:
     """The real part of each element; a real tensor itself."""
     tensor = convert_to_tensor(input, name="input")
     return _real_part(tensor, name, complex_numbers.Real) if tensor.dtype.is_complex else tensor
 
 
+@dispatched
 def imag(input: TensorLike, name: str | None = None) -> Tensor:
     """The imaginary part of each element; zeros for a real tensor."""
     tensor = convert_to_tensor(input, name="input")
@@ -439,6 +453,7 @@ def imag(input: TensorLike, name: str | None = None) -> Tensor:
     return zeros
 
 
+@dispatched
 def angle(input: TensorLike, name: str | None = None) -> Tensor:
     """The angle of each element in the complex plane, in radians; 0 or pi for real numbers."""
     tensor = convert_to_tensor(input, name="input")
@@ -454,6 +469,7 @@ def angle(input: TensorLike, name: str | None = None) -> Tensor:
 def conj(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
 @overload
 def conj(x: TensorLike, name: str | None = ...) -> Tensor: ...
+@dispatched
 def conj(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
     """The complex conjugate of each element; a real tensor itself.
 

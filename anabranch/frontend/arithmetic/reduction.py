@@ -15,6 +15,7 @@ from anabranch.frontend.control_flow.checks import assert_less, assert_non_negat
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic import logic, math as arithmetic, reduction as ops
@@ -78,7 +79,7 @@ def _reduction(name: str, op: OpFunction, what: str, kinds: str, example: str) -
         >>> sess.run(tf.{name}(x))
         {over_all}
     """
-    return function
+    return dispatched(function)
 
 
 _NUMBERS = "numbers"

@@ -10,6 +10,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops.arithmetic import math as arithmetic
 
@@ -21,6 +22,7 @@ _Sparse = TypeVar("_Sparse", SparseTensor, IndexedSlices)
 def cast(x: _Sparse, dtype: DTypeLike, name: str | None = ...) -> _Sparse: ...
 @overload
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = ...) -> Tensor: ...
+@dispatched
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor | SparseTensor | IndexedSlices:
     """The elements of a tensor, `SparseTensor` or `IndexedSlices`, of another dtype.
 
@@ -57,6 +59,7 @@ def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor | S
         return result
 
 
+@dispatched
 def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
     """Like `cast`, after clipping to the range of `dtype`, so that nothing overflows."""
     target = as_dtype(dtype).base_dtype

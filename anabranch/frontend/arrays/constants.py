@@ -15,6 +15,7 @@ from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import constant_of, convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -220,6 +221,7 @@ def fill(dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor
     return result
 
 
+@dispatched
 def zeros_like(
     tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -245,6 +247,7 @@ def zeros_like(
     return _like("zeros_like", tensor, dtype, name, optimize)
 
 
+@dispatched
 def ones_like(
     tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -291,6 +294,7 @@ def _like(kind: str, tensor: TensorLike, dtype: DTypeLike | None, name: str | No
 
 
 # ---------------------------------------------------------------------- one value at an index
+@dispatched
 def one_hot(
     indices: TensorLike,
     depth: TensorLike,

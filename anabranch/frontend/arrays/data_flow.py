@@ -10,6 +10,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -67,6 +68,7 @@ tensor_scatter_nd_sub = tensor_scatter_sub
 
 
 # ---------------------------------------------------------------------- partitions
+@dispatched
 def dynamic_partition(
     data: TensorLike, partitions: TensorLike, num_partitions: int, name: str | None = None
 ) -> list[Tensor]:

@@ -12,11 +12,13 @@ from anabranch.frontend.arrays.shapes import reshape, shape as shape_of
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- gathering
+@dispatched
 def gather(
     params: TensorLike,
     indices: TensorLike,
@@ -67,6 +69,7 @@ def gather(
     return result
 
 
+@dispatched
 def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> Tensor:
     """`gather` where all dimensions of `indices` but the last are shared with `params`."""
     with name_scope(name, "BatchGather", [params] if isinstance(params, Tensor) else None):
@@ -76,6 +79,7 @@ def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = Non
         return gather(params, picked, batch_dims=picked.shape.ndims - 1)
 
 
+@dispatched
 def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """The elements, or slices, that the index vectors in the last dimension of `indices` name.
 
@@ -201,6 +205,7 @@ def _merged_dimensions(tensor: Tensor, axis: int, count: int) -> Tensor:
     return merged
 
 
+@dispatched
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
 ) -> Tensor:
@@ -231,6 +236,7 @@ def where(
     return result
 
 
+@dispatched
 def where_v2(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
 ) -> Tensor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
+@dispatched
 def identity(input: TensorLike, name: str | None = None) -> Tensor:
     """A new tensor (or `IndexedSlices`) with the value of `input`.
 

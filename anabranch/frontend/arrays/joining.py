@@ -10,10 +10,12 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.identities import identity
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
+@dispatched
 def stack(values: TensorLike, axis: int = 0, name: str = "stack") -> Tensor:
     """Packs tensors of one shape along a new dimension `axis`.
 
@@ -87,6 +89,7 @@ def parallel_stack(values: TensorLike, name: str = "parallel_stack") -> Tensor:
         return result
 
 
+@dispatched
 def concat(values: TensorLike, axis: TensorLike, name: str = "concat") -> Tensor:
     """Joins tensors along dimension `axis`, in which alone they may differ in size.
 

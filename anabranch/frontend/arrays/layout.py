@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -72,6 +73,7 @@ def matrix_transpose(a: TensorLike, name: str = "matrix_transpose", conjugate: b
         return transpose(tensor, perm, conjugate=conjugate)
 
 
+@dispatched
 def tile(input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor:
     """Repeats a tensor `multiples[i]` times along dimension i.
 

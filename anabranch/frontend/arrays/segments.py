@@ -8,6 +8,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic import math as arithmetic
@@ -58,7 +59,7 @@ def _unsorted(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
     Returns:
         Shape [num_segments, ...].
     """
-    return function
+    return dispatched(function)
 
 
 unsorted_segment_sum = _unsorted("unsorted_segment_sum", segment.UnsortedSegmentSum, "The sum (0 for none)")
@@ -81,6 +82,7 @@ def _unsorted_counts(data: Tensor, segment_ids: Tensor, num_segments: Tensor) ->
     return result
 
 
+@dispatched
 def unsorted_segment_mean(
     data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
 ) -> Tensor:
@@ -92,6 +94,7 @@ def unsorted_segment_mean(
         return result
 
 
+@dispatched
 def unsorted_segment_sqrt_n(
     data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
 ) -> Tensor:

@@ -17,6 +17,7 @@ from anabranch.frontend.arrays.constants import constant
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import constant_of, convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -63,6 +64,7 @@ def shape_n(input: Iterable[TensorLike], out_type: DTypeLike = dtypes.int32, nam
     return result
 
 
+@dispatched
 def size(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
     """The number of elements of a tensor; of a sparse tensor, of its dense form.
 
@@ -94,6 +96,7 @@ def size(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtype
         return result
 
 
+@dispatched
 def rank(input: TensorLike, name: str | None = None) -> Tensor:
     """The number of dimensions of a tensor."""
     with name_scope(name, "Rank", [input] if isinstance(input, Tensor) else None) as scope:
@@ -145,6 +148,7 @@ def _shape_argument(shape: TensorLike) -> Any:
     return shape
 
 
+@dispatched
 def expand_dims(
     input: TensorLike, axis: TensorLike | None = None, name: str | None = None, dim: TensorLike | None = None
 ) -> Tensor:
@@ -174,6 +178,7 @@ def expand_dims(
     return result
 
 
+@dispatched
 def squeeze(
     input: TensorLike, axis: PerAxis | None = None, name: str | None = None, squeeze_dims: PerAxis | None = None
 ) -> Tensor:

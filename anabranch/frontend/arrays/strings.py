@@ -12,9 +12,8 @@ from anabranch.core import dtypes
 from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
-from anabranch.frontend.framework import name_scope
-from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -27,6 +26,7 @@ def _renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> 
 
 
 # ---------------------------------------------------------------------- numbers and bytes
+@dispatched
 def as_string(
     input: TensorLike,
     precision: int = -1,
@@ -51,6 +51,7 @@ def as_string(
     return result
 
 
+@dispatched
 def string_to_number(
     string_tensor: TensorLike | None = None,
     out_type: DTypeLike = dtypes.float32,
@@ -65,6 +66,64 @@ def string_to_number(
     """
     text = _renamed("string_tensor", string_tensor, "input", input)
     result: Tensor = raw.StringToNumber(text, out_type=out_type, name=name)
+    return result
+
+
+@dispatched
+def unicode_script(input: TensorLike, name: str | None = None) -> Tensor:
+    """The number of the script of each code point, as ICU counts scripts; -1 for what is no code point.
+
+    Args:
+        input: int32, any shape.
+
+    Returns:
+        int32, of the shape of `input`.
+
+    Example:
+        >>> sess.run(tf.strings.unicode_script([ord("a"), ord("α")]))
+        array([25, 14], dtype=int32)
+    """
+    result: Tensor = raw.UnicodeScript(convert_to_tensor(input, dtypes.int32, "input"), name=name)
+    return result
+
+
+@dispatched
+def unicode_transcode(
+    input: TensorLike,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 0xFFFD,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    r"""Text in another encoding.
+
+    Args:
+        input: strings, any shape.
+        input_encoding: any encoding that Python knows, such as "UTF-8" or "SHIFT-JIS".
+        output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+        errors: what becomes of bytes that are no character: "replace" by `replacement_char`, "ignore" them, or be
+            "strict".
+        replacement_char: a code point.
+        replace_control_characters: whether to replace code points below 32 too.
+
+    Raises (in the step):
+        InvalidArgumentError: the encoding is not known, or bytes are no character and `errors` is "strict".
+
+    Example:
+        >>> sess.run(tf.strings.unicode_transcode("aß", "UTF-8", "UTF-16-BE"))
+        b'\x00a\x00\xdf'
+    """
+    result: Tensor = raw.UnicodeTranscode(
+        input,
+        input_encoding=input_encoding,
+        output_encoding=output_encoding,
+        errors=errors,
+        replacement_char=replacement_char,
+        replace_control_characters=replace_control_characters,
+        name=name,
+    )
     return result
 
 
@@ -104,12 +163,14 @@ def decode_raw(
     return result
 
 
+@dispatched
 def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 of strings; with `pad` filled up with = signs."""
     result: Tensor = raw.EncodeBase64(input, pad=pad, name=name)
     return result
 
 
+@dispatched
 def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
     """Undoes `encode_base64`."""
     result: Tensor = raw.DecodeBase64(input, name=name)
@@ -117,36 +178,42 @@ def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- one string at a time
+@dispatched
 def string_length(input: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, int32, in bytes or ("UTF8_CHAR") in characters."""
     result: Tensor = raw.StringLength(input, unit=unit, name=name)
     return result
 
 
+@dispatched
 def string_lower(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Upper-case letters to lower case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringLower(input, encoding=encoding, name=name)
     return result
 
 
+@dispatched
 def string_upper(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Lower-case letters to upper case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringUpper(input, encoding=encoding, name=name)
     return result
 
 
+@dispatched
 def string_strip(input: TensorLike, name: str | None = None) -> Tensor:
     """Strings without white space at their ends."""
     result: Tensor = raw.StringStrip(input, name=name)
     return result
 
 
+@dispatched
 def substr(input: TensorLike, pos: TensorLike, len: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The parts of strings that begin at `pos` (negative: from the end) and have at most `len` units."""
     result: Tensor = raw.Substr(input, pos, len, unit=unit, name=name)
     return result
 
 
+@dispatched
 def regex_replace(
     input: TensorLike, pattern: TensorLike, rewrite: TensorLike, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
@@ -166,6 +233,7 @@ def regex_replace(
     return result
 
 
+@dispatched
 def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor:
     """Whether each string as a whole matches a regular expression."""
     result: Tensor
@@ -177,12 +245,14 @@ def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = 
 
 
 # ---------------------------------------------------------------------- joining and splitting
+@dispatched
 def string_join(inputs: TensorLike, separator: str = "", name: str | None = None) -> Tensor:
     """Joins the strings at the same place of several tensors of one shape (scalars go with any)."""
     result: Tensor = raw.StringJoin(list(inputs), separator=separator, name=name)
     return result
 
 
+@dispatched
 def reduce_join(
     inputs: TensorLike,
     axis: TensorLike | None = None,
@@ -221,63 +291,6 @@ def unsorted_segment_join(
     return result
 
 
-def string_split(
-    source: TensorLike,
-    sep: TensorLike | None = None,
-    skip_empty: bool = True,
-    delimiter: TensorLike | None = None,
-    result_type: str = "SparseTensor",
-    name: str | None = None,
-) -> SparseTensor:
-    """The parts of each string of a vector, between any of the characters of `delimiter`.
-
-    Args:
-        sep, delimiter: two names of one argument; default: a space. "" splits between all bytes.
-        skip_empty: whether to leave out empty parts.
-        result_type: "SparseTensor", the only one there is.
-
-    Returns:
-        row i holds the parts of string i.
-    """
-    _check_result_type(result_type)
-    cuts = " " if sep is None and delimiter is None else _renamed("sep", sep, "delimiter", delimiter)
-    with name_scope(name, "StringSplit", [source] if isinstance(source, Tensor) else None):
-        strings = convert_to_tensor(source, dtypes.string, name="source")
-        parts = raw.StringSplit(strings, convert_to_tensor(cuts, dtypes.string), skip_empty=skip_empty)
-        parts.indices.set_shape([None, 2])
-        return SparseTensor(parts.indices, parts.values, parts.shape)
-
-
-def _check_result_type(result_type: str) -> None:
-    if result_type != "SparseTensor":
-        raise ValueError(f"result_type must be 'SparseTensor' (there are no ragged tensors here), got {result_type!r}")
-
-
-def split(
-    input: TensorLike | None = None,
-    sep: TensorLike | None = None,
-    maxsplit: int = -1,
-    result_type: str = "SparseTensor",
-    source: TensorLike | None = None,
-    name: str | None = None,
-) -> SparseTensor:
-    """The parts of each string of a vector, between occurrences of `sep` (default: runs of white space).
-
-    Args:
-        maxsplit: at most so many cuts; -1: no limit.
-        result_type: "SparseTensor", the only one there is.
-        source: the older name of `input`.
-    """
-    _check_result_type(result_type)
-    text = _renamed("input", input, "source", source)
-    with name_scope(name, "StringSplit", [text] if isinstance(text, Tensor) else None):
-        strings = convert_to_tensor(text, dtypes.string, name="input")
-        if strings.shape.ndims == 0:
-            strings = raw.Reshape(strings, [1])
-        parts = raw.StringSplitV2(strings, convert_to_tensor(sep or "", dtypes.string), maxsplit=maxsplit)
-        return SparseTensor(parts.indices, parts.values, parts.shape)
-
-
 def string_format(
     template: str, inputs: TensorLike, placeholder: str = "{}", summarize: int = 3, name: str | None = None
 ) -> Tensor:
@@ -304,6 +317,7 @@ def string_format(
 
 
 # ---------------------------------------------------------------------- hashing
+@dispatched
 def string_to_hash_bucket(
     string_tensor: TensorLike | None = None,
     num_buckets: int | None = None,
@@ -316,12 +330,14 @@ def string_to_hash_bucket(
     return result
 
 
+@dispatched
 def string_to_hash_bucket_fast(input: TensorLike, num_buckets: int, name: str | None = None) -> Tensor:
     """A bucket in [0, num_buckets) for each string, int64, by FarmHash's fingerprint."""
     result: Tensor = raw.StringToHashBucketFast(input, num_buckets=num_buckets, name=name)
     return result
 
 
+@dispatched
 def string_to_hash_bucket_strong(
     input: TensorLike, num_buckets: int, key: Sequence[int], name: str | None = None
 ) -> Tensor:

@@ -16,6 +16,7 @@ from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -532,6 +533,7 @@ def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- NaN and infinity
+@dispatched
 def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Tensor:
     """The value of `tensor`; the step fails with InvalidArgumentError where it has NaN or infinite elements."""
     result: Tensor = raw.CheckNumerics(tensor, message=message, name=name)

@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.tensor_array import TensorArray
+from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -21,6 +22,8 @@ def components(value: TensorLike) -> list[Tensor]:
         return [value.indices, value.values, value.dense_shape]
     if isinstance(value, IndexedSlices):
         return [value.values, value.indices, *([] if value.dense_shape is None else [value.dense_shape])]
+    if isinstance(value, RaggedTensor):
+        return [value.flat_values, *value.nested_row_splits]
     return [convert_to_tensor(value)]
 
 
@@ -34,4 +37,6 @@ def rebuilt(like: TensorLike, tensors: list[Tensor]) -> Any:
         return SparseTensor(*tensors)
     if isinstance(like, IndexedSlices):
         return IndexedSlices(*tensors)
+    if isinstance(like, RaggedTensor):
+        return RaggedTensor.from_nested_row_splits(tensors[0], tensors[1:], validate=False)
     return tensors[0]

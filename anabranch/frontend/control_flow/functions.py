@@ -21,6 +21,7 @@ from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
+from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.frontend.specs import TensorSpec
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -29,7 +30,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-_SYMBOLIC = (Tensor, SparseTensor, IndexedSlices)
+_SYMBOLIC = (Tensor, SparseTensor, IndexedSlices, RaggedTensor)
 
 
 def _has_effect(op: Operation) -> bool:

@@ -104,6 +104,10 @@ class TensorArray:
         return self._dynamic_size
 
     @property
+    def infer_shape(self) -> bool:
+        return self._infer_shape
+
+    @property
     def element_shape(self) -> TensorShape:
         """What is known of the shapes of all elements."""
         return self._element_shape

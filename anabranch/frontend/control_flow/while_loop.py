@@ -15,6 +15,7 @@ from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.frontend.control_flow.conditionals import scalar_predicate
 from anabranch.frontend.control_flow.loop_invariants import read_before
 from anabranch.frontend.control_flow.tensor_array import TensorArray
+from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -98,6 +99,8 @@ def _component_shapes(value: TensorLike, invariant: Structure) -> list[TensorSha
             rank = TensorShape([None])
         count = rank.dims_tuple[0] if rank.dims_tuple else None
         return [TensorShape([None, count]), TensorShape([None]), rank]
+    if isinstance(value, RaggedTensor):
+        return _ragged_shapes(value, invariant)
     if isinstance(value, IndexedSlices):
         shape = value.values.shape if invariant is None else TensorShape(invariant)
         rest = [] if value.dense_shape is None else [value.dense_shape.shape]
@@ -105,6 +108,15 @@ def _component_shapes(value: TensorLike, invariant: Structure) -> list[TensorSha
     if invariant is None:
         return [tensors[0].shape]
     return [_invariant(tensors[0], invariant)]
+
+
+def _ragged_shapes(value: RaggedTensor, invariant: Structure) -> list[TensorShape]:
+    """Of the values and the splits: the number of rows and the shape of inner values stay, their numbers may not."""
+    shape = value.shape if invariant is None else TensorShape(getattr(invariant, "shape", invariant))
+    inner = TensorShape(None) if shape.ndims is None else shape[value.ragged_rank + 1 :]
+    rows = None if shape.ndims is None else shape.as_list()[0]
+    outer = TensorShape([None if rows is None else rows + 1])
+    return [TensorShape([None]).concatenate(inner), outer, *[TensorShape([None])] * (value.ragged_rank - 1)]
 
 
 def _invariant(tensor: Tensor, invariant: Structure) -> TensorShape:
@@ -310,7 +322,7 @@ def _same(structure: Structure, other: Structure) -> bool:
 
 
 def _converted(value: TensorLike, like: TensorLike | None = None) -> Any:
-    if isinstance(value, TensorArray | SparseTensor | IndexedSlices):
+    if isinstance(value, TensorArray | SparseTensor | IndexedSlices | RaggedTensor):
         return value
     wanted = like.dtype if isinstance(like, Tensor) and not isinstance(value, Tensor) else None
     try:

@@ -18,6 +18,7 @@ from anabranch.frontend.data.iterators import Iterator, make_initializable_itera
 from anabranch.frontend.data.nested import DatasetComponent, body_of_datasets
 from anabranch.frontend.data.options import Options
 from anabranch.frontend.data.padding import known_batch, padded_batch_variant
+from anabranch.frontend.data.ragged import RaggedComponent
 from anabranch.frontend.data.sources import (
     matching_files,
     one_element_variant,
@@ -576,8 +577,8 @@ class Dataset:
 
 
 def _in_rows(dataset: Dataset) -> Dataset:
-    """The dataset with sparse tensors taken apart into rows, so that they have a first dimension like tensors."""
-    if not any(isinstance(c, SparseComponent) for c in nest.flatten(dataset._structure)):
+    """The dataset with sparse and ragged tensors taken apart into rows: these have a first dimension like tensors."""
+    if not any(isinstance(c, SparseComponent | RaggedComponent) for c in nest.flatten(dataset._structure)):
         return dataset
 
     def rows(*values: TensorLike) -> tuple[Tensor, ...]:

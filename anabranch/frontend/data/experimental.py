@@ -15,7 +15,6 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.datasets import Dataset
 from anabranch.frontend.data.functions import ElementBody, check_predicate, state_body
-from anabranch.frontend.data.iterators import Iterator
 from anabranch.frontend.data.nested import DatasetComponent
 from anabranch.frontend.data.padding import known_batch
 from anabranch.frontend.data.structure import (
@@ -474,19 +473,9 @@ def get_single_element(dataset: Dataset) -> Structure:
     return values_from(dataset._structure, apply_op(op_def_of("DatasetToSingleElement"), bound).outputs)
 
 
-def get_structure(dataset_or_iterator: Dataset | Iterator) -> Structure:
-    """The structure of component types of the elements."""
-    return dataset_or_iterator._element_structure
-
-
 def to_variant(dataset: Dataset) -> Tensor:
     """The variant tensor that stands for a dataset."""
     return dataset._variant_tensor
-
-
-def from_variant(variant: Tensor, structure: Structure) -> Dataset:
-    """The dataset for which a variant tensor stands; `structure` of its elements."""
-    return Dataset(variant, structure)
 
 
 # ---------------------------------------------------------------------- what changes nothing here

@@ -11,13 +11,12 @@ from anabranch.frontend.data import nest
 from anabranch.frontend.data.iterators import Iterator
 from anabranch.frontend.data.structure import (
     Component,
-    TensorComponent,
     component_makers,
     components_of,
+    components_of_specs,
     flat_attrs,
     values_from,
 )
-from anabranch.frontend.specs import TensorSpec
 from anabranch.graph.building import apply_op
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.operation import Tensor
@@ -61,14 +60,9 @@ class Optional:
         """An optional without a value.
 
         Args:
-            value_structure: what `value_structure` of another one tells; or a structure of `TensorSpec`s.
+            value_structure: what `value_structure` of another one tells; or a structure of specs (`tf.TensorSpec`).
         """
-        structure = nest.map_structure(_component, value_structure)
-        return Optional(raw.OptionalNone(), structure)
-
-
-def _component(leaf: Structure) -> Component:
-    return TensorComponent(leaf.dtype, leaf.shape) if isinstance(leaf, TensorSpec) else leaf
+        return Optional(raw.OptionalNone(), components_of_specs(value_structure))
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:

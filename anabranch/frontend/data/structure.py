@@ -16,6 +16,7 @@ from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
+from anabranch.frontend.specs import SparseTensorSpec, TensorSpec, TypeSpec
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -23,6 +24,10 @@ from anabranch.ops import raw
 
 #: makes a component of a value, for values that other files know: (value) -> (component, tensor) or None
 component_makers: list[Callable[[Any], tuple[Component, Tensor] | None]] = []
+#: the same for values whose rows are to be the elements
+slice_makers: list[Callable[[Any], tuple[Component, Tensor] | None]] = []
+#: makes a component of a spec
+spec_components: dict[type, Callable[[Any], Component]] = {}
 #: makes a component from what `output_classes`, `output_types`, `output_shapes` say
 component_classes: dict[type, Callable[[Any, Any], Component]] = {}
 
@@ -163,6 +168,25 @@ class SparseComponent(_Shaped):
 
 component_classes[Tensor] = TensorComponent
 component_classes[SparseTensor] = SparseComponent
+spec_components[TensorSpec] = lambda spec: TensorComponent(spec.dtype, spec.shape)
+spec_components[SparseTensorSpec] = lambda spec: SparseComponent(spec.dtype, spec.shape)
+
+
+def components_of_specs(structure: Structure) -> Structure:
+    """The structure of component types that a structure of specs stands for; component types stay.
+
+    Raises:
+        TypeError: a leaf is nothing that an element can hold.
+    """
+    return nest.map_structure(_component_of_spec, structure)
+
+
+def _component_of_spec(spec: Structure) -> Component:
+    if isinstance(spec, Component):
+        return spec
+    if type(spec) in spec_components:
+        return spec_components[type(spec)](spec)
+    raise TypeError(f"an element of a dataset cannot be described by {spec!r}; use a tf.TypeSpec such as tf.TensorSpec")
 
 
 # ---------------------------------------------------------------------- values
@@ -188,6 +212,10 @@ def component_of(value: Structure) -> tuple[Component, Tensor]:
 
 def sliced_component_of(value: Structure) -> tuple[Component, Tensor]:
     """Like `component_of`, for a value whose rows are to be the elements: the component's is the whole's type."""
+    for make in slice_makers:
+        made = make(value)
+        if made is not None:
+            return made
     if isinstance(value, SparseTensorValue):
         value = SparseTensor.from_value(value)
     if not isinstance(value, SparseTensor):
@@ -226,6 +254,8 @@ def from_legacy(
         raise TypeError(f"output_types, output_shapes and output_classes are nested differently: {error}") from None
 
     def make(dtype: DType, shape: TensorShape, cls: type) -> Component:
+        if isinstance(cls, TypeSpec):
+            return _component_of_spec(cls)
         return component_classes[cls](dtype, shape) if isinstance(cls, type) else cls
 
     return nest.map_structure(make, types, shapes, classes)
@@ -269,7 +299,7 @@ def rows_of(structure: Structure) -> Structure:
     """
     rows = TensorShape([None])
     for component in nest.flatten(structure):
-        shape = component.shapes if isinstance(component, TensorComponent | SparseComponent) else component.flat_shape
+        shape = component.shapes if isinstance(component.shapes, TensorShape) else component.flat_shape
         if shape.ndims == 0:
             raise ValueError("Cannot unbatch an input with scalar components.")
         rows = rows.merge_with(TensorShape([None]) if shape.ndims is None else shape[:1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.values import TensorLike
+from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -24,6 +25,7 @@ def parse_tensor(serialized: TensorLike, out_type: DTypeLike, name: str | None =
     return result
 
 
+@dispatched
 def decode_compressed(bytes: TensorLike, compression_type: str = "", name: str | None = None) -> Tensor:
     """Strings as they were before they were compressed; the shape of `bytes`.
 

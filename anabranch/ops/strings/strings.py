@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,6 +15,7 @@ from anabranch.core.arrays import Array, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.sizes import check_storable
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
@@ -139,6 +141,38 @@ def _(bytes: Array, *, out_type: DType, little_endian: bool, ctx: OperationConte
     values = np.frombuffer(b"".join(items), wanted)
     values = values if little_endian else values.byteswap()
     return values.reshape(*bytes.shape, length // wanted.itemsize if items else 0)
+
+
+DecodePaddedRaw = define_op(
+    "DecodePaddedRaw",
+    "input_bytes: string, fixed_length: int32 -> output: out_type",
+    "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, bfloat16}, little_endian: bool = True",
+    ranks={"fixed_length": 0},
+)
+DecodePaddedRaw.not_differentiable()
+
+
+@DecodePaddedRaw.shape
+def _(input_bytes: TensorShape, _: TensorShape, *, out_type: DType, ctx: ShapeContext) -> TensorShape:
+    length = ctx.constant("fixed_length")
+    known = None if length is None else max(int(length), 0) // np.dtype(out_type.as_numpy_dtype).itemsize
+    return input_bytes.concatenate([known])
+
+
+@DecodePaddedRaw.host_kernel
+def _(input_bytes: Array, fixed_length: Array, *, out_type: DType, little_endian: bool, ctx: OperationContext) -> Any:
+    wanted = np.dtype(out_type.as_numpy_dtype)
+    length = int(fixed_length)
+    ctx.check(length > 0, f"fixed_length must be greater than 0, got {length}")
+    ctx.check(
+        length % wanted.itemsize == 0,
+        f"fixed_length ({length}) must be a multiple of the size of out_type ({wanted.itemsize})",
+    )
+    check_storable([*input_bytes.shape, length], np.uint8, ctx.op, "what is decoded")
+    items = [item[:length].ljust(length, b"\0") for item in input_bytes.reshape(-1).tolist()]
+    values = np.frombuffer(b"".join(items), wanted)
+    values = values if little_endian else values.byteswap()
+    return values.reshape(*input_bytes.shape, length // wanted.itemsize)
 
 
 # ---------------------------------------------------------------------- one string in, one out
@@ -394,7 +428,7 @@ def _(inputs: Array, segment_ids: Array, num_segments: Array, *, separator: byte
     inside = (segment_ids >= 0) & (segment_ids < count)
     ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)
     row = inputs.shape[segment_ids.ndim :]
-    rows = inputs.reshape(segment_ids.size, -1)
+    rows = inputs.reshape(segment_ids.size, math.prod(row))
     result = np.empty((count, rows.shape[1]), np.object_)
     for segment in range(count):
         members = rows[segment_ids.reshape(-1) == segment]

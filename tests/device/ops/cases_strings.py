@@ -172,6 +172,7 @@ JOINED = [
         expected=text(b"", b"a::b"),
         label="empty strings",
     ),
+    OpCase("UnsortedSegmentJoin", (text(), longs(), np.int32(2)), expected=text(b"", b""), label="no strings"),
     *(
         OpCase(
             "UnsortedSegmentJoin",

@@ -35,6 +35,7 @@ _BY_FILE = {
         DeserializeManySparse
     """,
     "tests/device/frontend/test_jpeg_quality.py": "EncodeJpegVariableQuality",
+    "tests/device/frontend/test_ragged.py": "RaggedTensorToVariant RaggedTensorFromVariant",
     "tests/device/frontend/test_recorded_functions.py": """
         CombinedNonMaxSuppression CumulativeLogsumexp NonMaxSuppressionWithOverlaps
         Dequantize FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars

@@ -110,7 +110,6 @@ def test_names_of_tensorflow_that_are_not_here_say_so(path: str, module: Any) ->
     ("name", "way_out"),
     [
         ("keras", "tf.layers"),
-        ("RaggedTensor", "tf.SparseTensor"),
         ("enable_v2_behavior", "tf.Session"),
     ],
 )
