@@ -111,9 +111,11 @@ def kernels(console: Console, rounds: int) -> None:
 
 
 def convolutions(console: Console, rounds: int) -> None:
-    """Float32 convolutions of AlexNet, VGG and ResNet by XLA, oneDNN (the extra native), and the peers: GFLOP/s."""
+    """Convolutions of AlexNet, VGG and ResNet by XLA, oneDNN (the extra native), and the peers: GFLOP/s."""
     names = ("own", "winograd", "onednn", "onednn blocked", "tensorflow", "torch")
-    print_table("convolutions", measure("convolutions", names, rounds, console), names, "GFLOP/s", 1e-9, console)
+    for dtype in ("float32", "bfloat16"):
+        results = measure("convolutions", names, rounds, console, dtype)
+        print_table(f"convolutions in {dtype}", results, names, "GFLOP/s", 1e-9, console)
 
 
 def alexnet(console: Console, rounds: int) -> None:

@@ -25,7 +25,7 @@ from anabranch.core.arrays import Array
 from anabranch.kernels.onednn import NativeError
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
-TARGET: Final = "anabranch_native_1"
+TARGET: Final = "anabranch_native_2"
 _ATTRIBUTE: Final = "computation"
 #: computations kept by a process
 _MAX_COMPUTATIONS: Final = 1024

@@ -1,4 +1,6 @@
-"""Convolutions by oneDNN, where the extra `native` is installed: all data formats, groups, strides, dilations, float32.
+"""Convolutions by oneDNN, where the extra `native` is installed: all data formats, groups, strides, dilations.
+
+In float32, and in bfloat16 (with sums in float32) on processors that have instructions for it.
 
 Two kernels each for a convolution, its gradient to the data, and the one to the filter:
 
@@ -42,6 +44,7 @@ class Convolution:
     Attributes:
         direction: 0: the convolution itself, 1: its gradient to the data, 2: to the filter.
         blocked: whether data and output may be copied into layouts of the library's.
+        type: of all three arrays, as the library calls it.
         data, filter, output: lengths and strides (elements) of [batch, channels, *spatial], [(groups,) out, in,
             *spatial], [batch, out, *spatial].
         strides, dilations, low, high: of each spatial axis; a dilation of 0 is none, as the library counts.
@@ -49,6 +52,7 @@ class Convolution:
 
     direction: int
     blocked: bool
+    type: int
     data: tuple[tuple[int, ...], tuple[int, ...]]
     filter: tuple[tuple[int, ...], tuple[int, ...]]
     output: tuple[tuple[int, ...], tuple[int, ...]]
@@ -58,7 +62,7 @@ class Convolution:
     high: tuple[int, ...]
 
     @staticmethod
-    def of(geometry: Geometry, direction: int, blocked: bool) -> Convolution:
+    def of(geometry: Geometry, direction: int, blocked: bool, type: int = onednn.FLOAT32) -> Convolution:
         """The description of an operation's convolution."""
         layout, window = geometry.layout, geometry.window
         axes = (0, layout.channel, *layout.spatial)
@@ -66,6 +70,7 @@ class Convolution:
         return Convolution(
             direction,
             blocked,
+            type,
             _picked(geometry.shape, axes),
             _filter(geometry),
             _picked(geometry.out_shape, axes),
@@ -82,10 +87,12 @@ class Convolution:
 
     @property
     def trusted(self) -> bool:
-        """Whether oneDNN 3.2 computes it rightly; random tests found two kinds that it does not.
+        """Whether oneDNN 3.2 computes it rightly; random tests found kinds that it does not.
 
         * Where a position of the window lies in the padding alone, "gemm:jit" to the data is wrong.
         * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
+        * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, and adds what lay in its scratch memory: for
+          volumes, and where the window has strides along the last axis but one position there.
         """
         if any(math.prod(lengths) > _MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
             return False  # it counts bytes in 32 bits here and there
@@ -93,7 +100,11 @@ class Convolution:
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
             return False
-        return self.direction != _TO_FILTER or self.blocked or max(taps) > 1 or max(self.strides) == 1
+        if self.direction != _TO_FILTER:
+            return True
+        if self.type == onednn.BFLOAT16 and (len(taps) > 2 or (self.strides[-1] > 1 and self.output[0][-1] == 1)):
+            return False
+        return self.blocked or max(taps) > 1 or max(self.strides) == 1
 
     @property
     def products(self) -> int:
@@ -107,7 +118,8 @@ def _from_json(text: str) -> Convolution:
     values = json.loads(text)
     data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
     strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
-    return Convolution(values["direction"], values["blocked"], data, filter, output, strides, dilations, low, high)
+    kind = (values["direction"], values["blocked"], values["type"])
+    return Convolution(*kind, data, filter, output, strides, dilations, low, high)
 
 
 def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -148,7 +160,7 @@ def _make(text: str) -> native_calls.Prepared:
 
 
 def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation, list[Strided]]:
-    data, filter, output = (Strided(*pair) for pair in (one.data, one.filter, one.output))
+    data, filter, output = (Strided(*pair, one.type) for pair in (one.data, one.filter, one.output))
     described = [
         library.described(data, free=one.blocked),
         library.described(filter, free=True),
@@ -191,6 +203,8 @@ def _usable(convolution: Convolution) -> bool:
 # ---------------------------------------------------------------------- what they cost
 #: shares of the time of XLA's own convolution (AVX2 and AVX-512): forward, to the data, to the filter
 _SHARES: Final = (0.65, 0.7, 0.5)
+#: the same in bfloat16 (AVX512-BF16): XLA multiplies in float32, and converts
+_BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03
 _GROUPED_FACTOR: Final = 0.3
@@ -205,9 +219,12 @@ _PRODUCTS_PER_SECOND: Final = 5e10
 
 
 def _cost(one: Convolution, geometry: Geometry) -> float:
-    share = _SHARES[one.direction]
-    if one.direction == _TO_INPUT and geometry.channels < _FEW_CHANNELS:
+    share = (_BFLOAT16_SHARES if one.type == onednn.BFLOAT16 else _SHARES)[one.direction]
+    few = geometry.channels < _FEW_CHANNELS
+    if few and one.type == onednn.FLOAT32 and one.direction == _TO_INPUT:
         share = 1.0
+    if few and one.type == onednn.BFLOAT16 and one.direction == _TO_FILTER and max(one.strides) > 1:
+        share = 0.2 if one.blocked else 1.0
     if geometry.depthwise:
         return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + _call_cost(one)
     channels_last = geometry.layout.channel == geometry.layout.rank - 1
@@ -228,21 +245,25 @@ def _call_cost(one: Convolution) -> float:
 # ---------------------------------------------------------------------- the kernels
 def _register(direction: Direction, at: int, blocked: bool) -> None:
     def takes(case: KernelCase) -> bool:
-        if onednn.library() is None:
+        library = onednn.library()
+        if library is None or not library.computes(case.inputs[direction.operands[0]].dtype):
             return False
         geometry = direction.fitting(case)
-        return geometry is not None and _usable(Convolution.of(geometry, at, blocked))
+        return geometry is not None and _usable(described(geometry, case.inputs[direction.operands[0]].dtype))
 
     def estimate(case: KernelCase) -> float:
         geometry = direction.fitting(case)
         assert geometry is not None  # `takes` has said so
-        return _cost(Convolution.of(geometry, at, blocked), geometry)
+        return _cost(described(geometry, case.inputs[direction.operands[0]].dtype), geometry)
+
+    def described(geometry: Geometry, dtype: Any) -> Convolution:
+        return Convolution.of(geometry, at, blocked, onednn.TYPES[str(dtype)])
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
         shapes = [tuple(value.shape) for value in inputs]
         geometry = direction.geometry(ctx.op.attrs, shapes, sizes)
-        one = Convolution.of(geometry, at, blocked)
+        one = described(geometry, inputs[direction.operands[0]].dtype)
         operands = [inputs[i] for i in direction.operands]
         shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
         return native_calls.call(ctx.op.name, one.text, operands, tuple(map(int, shape)), operands[0].dtype)
@@ -252,7 +273,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         direction.op_type,
         name,
         device_type="CPU",
-        types={"T": [dtypes.float32]},
+        types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
         cost=estimate,
         rough=True,

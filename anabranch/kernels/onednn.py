@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 #: the package that brings the library, and what its file is called
 DISTRIBUTION: Final = "onednn-cpu-gomp"
 _FILE: Final = "libdnnl.so.3"
@@ -27,7 +29,10 @@ NATIVE_VARIABLE: Final = "ANABRANCH_NATIVE"
 _MAJOR: Final = 3
 
 # Of `dnnl_types.h`.
+BFLOAT16: Final = 2
 FLOAT32: Final = 3
+#: NumPy's names of them
+TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
 FORWARD_TRAINING: Final = 64
 CONVOLUTION_DIRECT: Final = 1
 SOURCE, DESTINATION, WEIGHTS = 1, 17, 33
@@ -56,6 +61,8 @@ _INSTRUCTION_SETS: Final = (
     (0x3, "AVX"),
     (0x1, "SSE4.1"),
 )
+#: those that multiply in bfloat16; with others the library computes in float32, and converts
+_BFLOAT16_SETS: Final = frozenset({"AMX", "AVX512-FP16", "AVX512-BF16"})
 #: arrays inside the scratch memory begin at multiples of it (bytes)
 _ALIGNMENT: Final = 64
 
@@ -184,6 +191,10 @@ class Library:
         self.stream = self.made("dnnl_stream_create", self._engine.value, _DEFAULT_STREAM)
         self._attributes = self.made("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
+
+    def computes(self, dtype: np.typing.DTypeLike) -> bool:
+        """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
+        return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)
 
     def call(self, name: str, *arguments: object) -> None:
         """Calls a function that gives a status.
