@@ -31,8 +31,6 @@ from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
 _KIND: Final = "convolution"
-#: an array that the library takes has no more
-_MOST_ELEMENTS: Final = 1 << 28
 #: forward, to the input, to the filter
 _FORWARD, _TO_INPUT, _TO_FILTER = range(3)
 
@@ -94,8 +92,8 @@ class Convolution:
         * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, and adds what lay in its scratch memory: for
           volumes, and where the window has strides along the last axis but one position there.
         """
-        if any(math.prod(lengths) > _MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
-            return False  # it counts bytes in 32 bits here and there
+        if any(math.prod(lengths) > onednn.MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
+            return False
         taps = self.filter[0][-len(self.strides) :]
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
@@ -128,18 +126,14 @@ def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tupl
 
 def _picked(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lengths and strides of an array that lies row by row, of these axes in this order."""
-    strides = _row_strides(shape)
+    strides = onednn.row_strides(shape)
     return tuple(int(shape[a]) for a in axes), tuple(strides[a] for a in axes)
-
-
-def _row_strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(map(int, shape[axis + 1 :])) for axis in range(len(shape))]
 
 
 def _filter(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The filter, [*spatial, in, out], or [*spatial, groups, out of each] where it is per channel."""
     *spatial, inner, outer = map(int, geometry.filter_shape)
-    *steps, inner_step, outer_step = _row_strides(geometry.filter_shape)
+    *steps, inner_step, outer_step = onednn.row_strides(geometry.filter_shape)
     if geometry.depthwise:
         return (inner, outer, 1, *spatial), (inner_step, outer_step, inner_step, *steps)
     groups = geometry.channels // inner
@@ -213,9 +207,6 @@ _BLOCKED_SHARE: Final = 0.15
 _CHANNELS_FIRST_SHARE: Final = 0.3
 #: the gradient to data of fewer channels is no faster than XLA's
 _FEW_CHANNELS: Final = 8
-#: what a call costs, and what XLA is taken to compute (s, products/s)
-_CALL_SECONDS: Final = 25e-6
-_PRODUCTS_PER_SECOND: Final = 5e10
 
 
 def _cost(one: Convolution, geometry: Geometry) -> float:
@@ -226,7 +217,7 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
     if few and one.type == onednn.BFLOAT16 and one.direction == _TO_FILTER and max(one.strides) > 1:
         share = 0.2 if one.blocked else 1.0
     if geometry.depthwise:
-        return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + _call_cost(one)
+        return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)
     channels_last = geometry.layout.channel == geometry.layout.rank - 1
     if channels_last and one.blocked:
         share += _BLOCKED_SHARE
@@ -234,12 +225,7 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
         share += _CHANNELS_FIRST_SHARE
     if len(one.filter[0]) > len(one.data[0]):
         share *= _GROUPED_FACTOR
-    return share + _call_cost(one)
-
-
-def _call_cost(one: Convolution) -> float:
-    """What share of the time of XLA's own convolution a call takes before it computes."""
-    return _CALL_SECONDS * _PRODUCTS_PER_SECOND / one.products
+    return share + native_calls.call_cost(one.products)
 
 
 # ---------------------------------------------------------------------- the kernels

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
+import math
 import os
 import sys
 import threading
@@ -63,6 +64,8 @@ _INSTRUCTION_SETS: Final = (
 )
 #: those that multiply in bfloat16; with others the library computes in float32, and converts
 _BFLOAT16_SETS: Final = frozenset({"AMX", "AVX512-FP16", "AVX512-BF16"})
+#: an array that the library takes has no more; it counts bytes in 32 bits here and there
+MOST_ELEMENTS: Final = 1 << 28
 #: arrays inside the scratch memory begin at multiples of it (bytes)
 _ALIGNMENT: Final = 64
 
@@ -103,6 +106,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
         *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
         *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
     ),
+    "dnnl_matmul_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_reorder_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_desc_query": (_POINTER, ctypes.c_int, ctypes.c_int, _POINTER),
     "dnnl_primitive_create": (_POINTER, _POINTER),
@@ -149,6 +153,11 @@ class Strided:
     lengths: tuple[int, ...]
     strides: tuple[int, ...]
     type: int = FLOAT32
+
+
+def row_strides(shape: Sequence[int]) -> list[int]:
+    """The strides (elements) of an array that lies row by row."""
+    return [math.prod(map(int, shape[axis + 1 :])) for axis in range(len(shape))]
 
 
 def dimensions(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
@@ -239,6 +248,11 @@ class Library:
         """Like `primitive`, for convolutions; their gradients name the convolution that they belong to."""
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
         return self.primitive(kind, *arguments, *hints, self._attributes.value)
+
+    def product(self, *arrays: Handle) -> Handle:
+        """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""
+        one, other, result = (array.value for array in arrays)
+        return self.primitive("matmul", one, other, None, result, self._attributes.value)
 
     def reorder(self, source: int, destination: int) -> Handle:
         """The description of a copy between two layouts."""

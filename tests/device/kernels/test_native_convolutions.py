@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,33 +17,10 @@ import anabranch as tf
 from anabranch.core.kernels import candidates
 from anabranch.kernels import native_calls, onednn
 from anabranch.xla.executable import compile_log
-from anabranch.xla.kernel_choice import chooser
+from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import DEPTHWISE, TOLERANCES, case_of, check_agreement, operations
 
 NATIVE = {"onednn", "onednn blocked"}
-
-
-@pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Turns the library on."""
-    try:
-        importlib.metadata.version(onednn.DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the extra native is not installed")
-    monkeypatch.setenv(onednn.NATIVE_VARIABLE, "1")
-    onednn.loaded.cache_clear()
-    assert onednn.library_state().missing == ""
-    yield
-    onednn.loaded.cache_clear()
-    chooser.forget()
-
-
-def need_bfloat16() -> None:
-    """Skips the test where the processor has no instructions for it."""
-    library = onednn.library()
-    assert library is not None
-    if not library.computes("bfloat16"):
-        pytest.skip("this processor has no instructions for bfloat16")
 
 
 # ---------------------------------------------------------------------- agreement
