@@ -120,8 +120,12 @@ def convolutions(console: Console, rounds: int) -> None:
 
 def alexnet(console: Console, rounds: int) -> None:
     """A training step of AlexNet, with oneDNN (where the extra native is installed) and without."""
-    systems = ("anabranch", "xla", "tensorflow", "torch")
-    print_table("AlexNet", measure("alexnet", systems, rounds, console), systems, "s", 1, console)
+    for dtype, systems in {
+        "float32": ("anabranch", "xla", "tensorflow", "torch"),
+        "bfloat16": ("anabranch", "xla", "torch"),
+    }.items():
+        results = measure("alexnet", systems, rounds, console, dtype)
+        print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
 def half(console: Console, rounds: int) -> None:

@@ -31,6 +31,8 @@ from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
 _KIND: Final = "convolution"
+#: windows with strides that have fewer positions along an axis are not trusted in bfloat16
+_FEW_POSITIONS: Final = 8
 #: forward, to the input, to the filter
 _FORWARD, _TO_INPUT, _TO_FILTER = range(3)
 
@@ -89,8 +91,8 @@ class Convolution:
 
         * Where a position of the window lies in the padding alone, "gemm:jit" to the data is wrong.
         * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
-        * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, and adds what lay in its scratch memory: for
-          volumes, and where the window has strides along the last axis but one position there.
+        * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, or adds what lay in its scratch memory: for
+          volumes, for windows with dilations, and for those with strides that have few positions along the last axis.
         """
         if any(math.prod(lengths) > onednn.MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
             return False
@@ -100,8 +102,10 @@ class Convolution:
             return False
         if self.direction != _TO_FILTER:
             return True
-        if self.type == onednn.BFLOAT16 and (len(taps) > 2 or (self.strides[-1] > 1 and self.output[0][-1] == 1)):
-            return False
+        if self.type == onednn.BFLOAT16:
+            few = self.strides[-1] > 1 and self.output[0][-1] < _FEW_POSITIONS
+            if few or len(taps) > 2 or any(self.dilations):
+                return False
         return self.blocked or max(taps) > 1 or max(self.strides) == 1
 
     @property

@@ -63,7 +63,9 @@ class Product:
             one, other = ([math.prod(shape[:-2]), *shape[-2:]] if rank > 2 else shape for shape in (one, other))
         first, second = (_array(shape, turned) for shape, turned in zip((one, other), transposed, strict=True))
         batch = [max(pair) for pair in zip(one[:-2], other[:-2], strict=True)]
-        fits = all({*pair} <= {1, most} for pair, most in zip(zip(one[:-2], other[:-2], strict=True), batch, strict=True))
+        fits = all(
+            {*pair} <= {1, most} for pair, most in zip(zip(one[:-2], other[:-2], strict=True), batch, strict=True)
+        )
         if not fits or first[0][-1] != second[0][-2] or len(batch) > _MOST_BATCH_AXES:
             return None
         return Product(first, second, _array([*batch, first[0][-2], second[0][-1]], False))

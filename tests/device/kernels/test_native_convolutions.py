@@ -103,11 +103,13 @@ def test_bfloat16_is_offered_where_the_processor_multiplies_it(native: None, mon
 
 
 def test_gradients_to_filters_that_are_wrong_in_bfloat16_are_not_offered(native: None) -> None:
-    """Of volumes, and of windows with strides that have one position along the last axis."""
+    """Of volumes, and of windows with dilations, or with strides and few positions along the last axis."""
     need_bfloat16()
     strided = {"strides": [1, 1, 2, 1], "padding": "SAME"}
     assert offered(0, (4, 7, 1, 5), (4, 2, 5, 1), strided, "bfloat16")[2] == set()
     assert offered(0, (4, 7, 1, 5), (4, 2, 5, 1), strided, "float32")[2] == NATIVE
+    dilated = {**PLAIN, "dilations": [1, 2, 1, 1]}
+    assert offered(0, (2, 18, 34, 2), (2, 2, 2, 64), dilated, "bfloat16")[2] == set()
     volumes = {"strides": [1, 1, 1, 1, 1], "padding": "SAME"}
     assert offered(1, (2, 3, 3, 1, 48), (4, 3, 3, 48, 64), volumes, "bfloat16")[2] == set()
 
