@@ -118,6 +118,14 @@ def convolutions(console: Console, rounds: int) -> None:
         print_table(f"convolutions in {dtype}", results, names, "GFLOP/s", 1e-9, console)
 
 
+def products(console: Console, rounds: int) -> None:
+    """Products of matrices and pooling, by XLA, oneDNN (the extra native), and PyTorch, each alone: processor time."""
+    names = ("own", "onednn", "torch")
+    for dtype in ("float32", "bfloat16"):
+        results = measure("products", names, rounds, console, dtype)
+        print_table(f"products and pooling in {dtype}", results, names, "ms", 1e3, console)
+
+
 def alexnet(console: Console, rounds: int) -> None:
     """A training step of AlexNet, with oneDNN (where the extra native is installed) and without."""
     for dtype, systems in {
@@ -163,6 +171,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "input": input_pipelines,
     "kernels": kernels,
     "convolutions": convolutions,
+    "products": products,
     "alexnet": alexnet,
     "half": half,
     "cluster": cluster,

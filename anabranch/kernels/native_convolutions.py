@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
@@ -246,7 +248,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         assert geometry is not None  # `takes` has said so
         return _cost(described(geometry, case.inputs[direction.operands[0]].dtype), geometry)
 
-    def described(geometry: Geometry, dtype: Any) -> Convolution:
+    def described(geometry: Geometry, dtype: np.typing.DTypeLike) -> Convolution:
         return Convolution.of(geometry, at, blocked, onednn.TYPES[str(dtype)])
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:

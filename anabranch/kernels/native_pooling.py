@@ -154,8 +154,8 @@ def _usable(pooling: Pooling) -> bool:
 
 
 # ---------------------------------------------------------------------- the kernels
-#: what share of XLA's time the three take
-_SHARES: Final = (0.9, 0.9, 0.1)
+#: what share of XLA's time the three take, in float32 and in bfloat16
+_SHARES: Final = {onednn.FLOAT32: (1.05, 1.05, 0.25), onednn.BFLOAT16: (0.9, 0.9, 0.1)}
 #: elements that XLA's kernels see per second, of averages and of the gradient of maxima
 _SEEN_PER_SECOND: Final = (5e9, 3e9, 3e8)
 _CALL_SECONDS: Final = 25e-6
@@ -222,7 +222,7 @@ def _register(operation: _Operation) -> None:
     def estimate(case: KernelCase) -> float:
         pooling = operation.pooling(case.attrs, case.inputs)
         assert pooling is not None  # `takes` has said so
-        return _SHARES[pooling.what] + _CALL_SECONDS * _SEEN_PER_SECOND[pooling.what] / pooling.seen
+        return _SHARES[pooling.type][pooling.what] + _CALL_SECONDS * _SEEN_PER_SECOND[pooling.what] / pooling.seen
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         static = {operation.shape, *(operation.sizes or ())} - set(operation.operands)

@@ -8,6 +8,7 @@ the dtype: float32, or bfloat16 by each system's rewrite (not TensorFlow's, whos
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -41,8 +42,8 @@ def examples() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((BATCH, SIZE, SIZE, 3), np.float32), rng.integers(0, CLASSES, BATCH).astype(np.int32)
 
 
-def graph_step(tf: Any, dtype: str) -> Callable[[], object]:
-    """One program for anabranch and for TensorFlow."""
+def graph_step(tf: Any, dtype: str, session_of: Callable[[Any], Any]) -> Callable[[], object]:
+    """One program for anabranch and for TensorFlow; `session_of` makes a session that is closed in time."""
     images, labels = examples()
     x, y = tf.placeholder(tf.float32, images.shape), tf.placeholder(tf.int32, labels.shape)
     weights = [
@@ -64,7 +65,7 @@ def graph_step(tf: Any, dtype: str) -> Callable[[], object]:
     if dtype != "float32":
         optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, dtype=dtype)
     train = optimizer.minimize(loss)
-    session = tf.Session()
+    session = session_of(tf.Session())
     session.run(tf.global_variables_initializer())
     return lambda: session.run([loss, train], {x: images, y: labels})[0]
 
@@ -109,28 +110,32 @@ def torch_step(dtype: str) -> Callable[[], object]:
     return step
 
 
-def main(system: str, dtype: str = "float32") -> None:
+def step_of(system: str, dtype: str, session_of: Callable[[Any], Any]) -> Callable[[], object]:
     if system == "torch":
-        step = torch_step(dtype)
-    elif system == "tensorflow":
+        return torch_step(dtype)
+    if system == "tensorflow":
         import tensorflow.compat.v1 as tf
 
         tf.disable_eager_execution()
-        step = graph_step(tf, dtype)
     else:
         if system == "xla":
             os.environ["ANABRANCH_NATIVE"] = "0"
         import anabranch as tf
 
-        step = graph_step(tf, dtype)
-    for _ in range(2):
-        step()
+    return graph_step(tf, dtype, session_of)
+
+
+def main(system: str, dtype: str = "float32") -> None:
     walls, busy = [], []
-    for _ in range(STEPS):
-        start, used = time.perf_counter(), time.process_time()
-        step()
-        walls.append(time.perf_counter() - start)
-        busy.append(time.process_time() - used)
+    with contextlib.ExitStack() as opened:
+        step = step_of(system, dtype, opened.enter_context)
+        for _ in range(2):
+            step()
+        for _ in range(STEPS):
+            start, used = time.perf_counter(), time.process_time()
+            step()
+            walls.append(time.perf_counter() - start)
+            busy.append(time.process_time() - used)
     what = f"AlexNet, batch {BATCH}, {dtype}"
     print(json.dumps({what: min(walls), f"{what}, processor time": min(busy)}))
 
