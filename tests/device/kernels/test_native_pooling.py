@@ -163,12 +163,24 @@ def test_nothing_is_offered_where_it_is_turned_off() -> None:
 
 # ---------------------------------------------------------------------- in a session
 def test_a_gradient_of_maxima_runs_so(native: None) -> None:
-    value = np.random.default_rng(0).permutation(4 * 24 * 24 * 32).reshape(4, 24, 24, 32).astype(np.float32)
+    value = np.random.default_rng(0).permutation(4 * 25 * 25 * 32).reshape(4, 25, 25, 32).astype(np.float32)
     x = tf.placeholder(tf.float32, value.shape)
-    gradient = tf.gradients(tf.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID"), x)[0]
+    gradient = tf.gradients(tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "VALID"), x)[0]
     with tf.Session() as session:
         found = session.run(gradient, {x: value})
     assert [one.chosen.name for one in compile_log.events[-1].kernels.values()] == ["onednn"]
-    blocks = value.reshape(4, 12, 2, 12, 2, 32)
-    expected = blocks == blocks.max((2, 4), keepdims=True)
-    np.testing.assert_array_equal(found, expected.reshape(value.shape))
+    expected = np.zeros_like(value)
+    for row, column in np.ndindex(12, 12):
+        window = (slice(None), slice(2 * row, 2 * row + 3), slice(2 * column, 2 * column + 3))
+        expected[window] += value[window] == value[window].max((1, 2), keepdims=True)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_windows_side_by_side_are_left_to_xla_unless_measured(native: None) -> None:
+    """Where XLA's own kernel compares no element twice, it is estimated to be as fast."""
+    side_by_side = {**PLAIN, "ksize": [1, 2, 2, 1]}
+    with tf.Graph().as_default():
+        ((op, values),) = operations("MaxPoolGrad", (8, 56, 56, 64), side_by_side, "float32")
+        assert [one.name for one in candidates(case_of(op, values))] == [OWN_KERNEL, "onednn"]
+        ((op, values),) = operations("MaxPoolGrad", (8, 56, 56, 64), PLAIN, "float32")
+        assert [one.name for one in candidates(case_of(op, values))] == ["onednn", OWN_KERNEL]
