@@ -104,7 +104,7 @@ def _make(text: str) -> native_calls.Prepared:
     if library is None:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
     values = json.loads(text)
-    data, output = (_strided(*values[name], values["type"]) for name in ("data", "output"))
+    data, output = (_strided(values[name], values["type"]) for name in ("data", "output"))
     described = library.described(data), library.described(output)
     window = [onednn.dimensions(values[name]) for name in ("strides", "size")]
     window += [onednn.dimensions([0] * len(values["size"])), *(onednn.dimensions(values[n]) for n in ("low", "high"))]
@@ -122,8 +122,9 @@ def _make(text: str) -> native_calls.Prepared:
     return native_calls.Prepared(_maximum_gradient(library, forward, backward, *described), (*sizes, sizes[0]))
 
 
-def _strided(lengths: list[int], strides: list[int], type: int) -> Strided:
-    return Strided(tuple(lengths), tuple(strides), type)
+def _strided(placed: list[list[int]], type: int) -> Strided:
+    lengths, strides = map(tuple, placed)
+    return Strided(lengths, strides, type)
 
 
 def _maximum_gradient(
