@@ -111,15 +111,29 @@ def kernels(console: Console, rounds: int) -> None:
 
 
 def convolutions(console: Console, rounds: int) -> None:
-    """Float32 convolutions of AlexNet, VGG and ResNet by XLA, oneDNN (the extra native), and the peers: GFLOP/s."""
+    """Convolutions of AlexNet, VGG and ResNet by XLA, oneDNN (the extra native), and the peers: GFLOP/s."""
     names = ("own", "winograd", "onednn", "onednn blocked", "tensorflow", "torch")
-    print_table("convolutions", measure("convolutions", names, rounds, console), names, "GFLOP/s", 1e-9, console)
+    for dtype in ("float32", "bfloat16"):
+        results = measure("convolutions", names, rounds, console, dtype)
+        print_table(f"convolutions in {dtype}", results, names, "GFLOP/s", 1e-9, console)
+
+
+def products(console: Console, rounds: int) -> None:
+    """Products of matrices and pooling, by XLA, oneDNN (the extra native), and PyTorch, each alone: processor time."""
+    names = ("own", "onednn", "torch")
+    for dtype in ("float32", "bfloat16"):
+        results = measure("products", names, rounds, console, dtype)
+        print_table(f"products and pooling in {dtype}", results, names, "ms", 1e3, console)
 
 
 def alexnet(console: Console, rounds: int) -> None:
     """A training step of AlexNet, with oneDNN (where the extra native is installed) and without."""
-    systems = ("anabranch", "xla", "tensorflow", "torch")
-    print_table("AlexNet", measure("alexnet", systems, rounds, console), systems, "s", 1, console)
+    for dtype, systems in {
+        "float32": ("anabranch", "xla", "tensorflow", "torch"),
+        "bfloat16": ("anabranch", "xla", "torch"),
+    }.items():
+        results = measure("alexnet", systems, rounds, console, dtype)
+        print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
 def half(console: Console, rounds: int) -> None:
@@ -157,6 +171,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "input": input_pipelines,
     "kernels": kernels,
     "convolutions": convolutions,
+    "products": products,
     "alexnet": alexnet,
     "half": half,
     "cluster": cluster,

@@ -15,10 +15,14 @@ _CONVOLUTIONS: Final = (
     *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
     *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
 )
+_PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_POOLING: Final = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2")
 #: module -> the operations of which it has kernels
 MODULES: Final = {
     "anabranch.kernels.convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_pooling": _POOLING,
+    "anabranch.kernels.native_products": _PRODUCTS,
 }
 
 for _module, _op_types in MODULES.items():

@@ -25,10 +25,13 @@ from anabranch.core.arrays import Array
 from anabranch.kernels.onednn import NativeError
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
-TARGET: Final = "anabranch_native_1"
+TARGET: Final = "anabranch_native_2"
 _ATTRIBUTE: Final = "computation"
 #: computations kept by a process
 _MAX_COMPUTATIONS: Final = 1024
+#: what a call costs, and what XLA is taken to compute (s, multiplications and additions/s)
+_CALL_SECONDS: Final = 25e-6
+_PRODUCTS_PER_SECOND: Final = 5e10
 
 _INTERFACE_VERSION: Final = (0, 3)
 _METADATA: Final = 1
@@ -217,6 +220,11 @@ def call(node: str, text: str, inputs: Sequence[Array], shape: tuple[int, ...], 
     # arrays stand row by row, whatever order XLA would like: the call says so, as `ffi_call` does by default
     result, _ = jax.ffi.ffi_call(TARGET, results)(*inputs, **{_ATTRIBUTE: f"{node}\n{text}"})
     return result
+
+
+def call_cost(products: int) -> float:
+    """What share of the time that XLA takes for so many multiplications a call takes before it computes."""
+    return _CALL_SECONDS * _PRODUCTS_PER_SECOND / products
 
 
 def failed_operation(text: str) -> str:

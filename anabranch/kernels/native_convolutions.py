@@ -1,4 +1,6 @@
-"""Convolutions by oneDNN, where the extra `native` is installed: all data formats, groups, strides, dilations, float32.
+"""Convolutions by oneDNN, where the extra `native` is installed: all data formats, groups, strides, dilations.
+
+In float32, and in bfloat16 (with sums in float32) on processors that have instructions for it.
 
 Two kernels each for a convolution, its gradient to the data, and the one to the filter:
 
@@ -18,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
@@ -29,8 +33,8 @@ from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
 _KIND: Final = "convolution"
-#: an array that the library takes has no more
-_MOST_ELEMENTS: Final = 1 << 28
+#: windows with strides that have fewer positions along an axis are not trusted in bfloat16
+_FEW_POSITIONS: Final = 8
 #: forward, to the input, to the filter
 _FORWARD, _TO_INPUT, _TO_FILTER = range(3)
 
@@ -42,6 +46,7 @@ class Convolution:
     Attributes:
         direction: 0: the convolution itself, 1: its gradient to the data, 2: to the filter.
         blocked: whether data and output may be copied into layouts of the library's.
+        type: of all three arrays, as the library calls it.
         data, filter, output: lengths and strides (elements) of [batch, channels, *spatial], [(groups,) out, in,
             *spatial], [batch, out, *spatial].
         strides, dilations, low, high: of each spatial axis; a dilation of 0 is none, as the library counts.
@@ -49,6 +54,7 @@ class Convolution:
 
     direction: int
     blocked: bool
+    type: int
     data: tuple[tuple[int, ...], tuple[int, ...]]
     filter: tuple[tuple[int, ...], tuple[int, ...]]
     output: tuple[tuple[int, ...], tuple[int, ...]]
@@ -58,7 +64,7 @@ class Convolution:
     high: tuple[int, ...]
 
     @staticmethod
-    def of(geometry: Geometry, direction: int, blocked: bool) -> Convolution:
+    def of(geometry: Geometry, direction: int, blocked: bool, type: int = onednn.FLOAT32) -> Convolution:
         """The description of an operation's convolution."""
         layout, window = geometry.layout, geometry.window
         axes = (0, layout.channel, *layout.spatial)
@@ -66,6 +72,7 @@ class Convolution:
         return Convolution(
             direction,
             blocked,
+            type,
             _picked(geometry.shape, axes),
             _filter(geometry),
             _picked(geometry.out_shape, axes),
@@ -82,18 +89,26 @@ class Convolution:
 
     @property
     def trusted(self) -> bool:
-        """Whether oneDNN 3.2 computes it rightly; random tests found two kinds that it does not.
+        """Whether oneDNN 3.2 computes it rightly; random tests found kinds that it does not.
 
         * Where a position of the window lies in the padding alone, "gemm:jit" to the data is wrong.
         * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
+        * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, or adds what lay in its scratch memory: for
+          volumes, for windows with dilations, and for those with strides that have few positions along the last axis.
         """
-        if any(math.prod(lengths) > _MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
-            return False  # it counts bytes in 32 bits here and there
+        if any(math.prod(lengths) > onednn.MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
+            return False
         taps = self.filter[0][-len(self.strides) :]
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
             return False
-        return self.direction != _TO_FILTER or self.blocked or max(taps) > 1 or max(self.strides) == 1
+        if self.direction != _TO_FILTER:
+            return True
+        if self.type == onednn.BFLOAT16:
+            few = self.strides[-1] > 1 and self.output[0][-1] < _FEW_POSITIONS
+            if few or len(taps) > 2 or any(self.dilations):
+                return False
+        return self.blocked or max(taps) > 1 or max(self.strides) == 1
 
     @property
     def products(self) -> int:
@@ -107,7 +122,8 @@ def _from_json(text: str) -> Convolution:
     values = json.loads(text)
     data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
     strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
-    return Convolution(values["direction"], values["blocked"], data, filter, output, strides, dilations, low, high)
+    kind = (values["direction"], values["blocked"], values["type"])
+    return Convolution(*kind, data, filter, output, strides, dilations, low, high)
 
 
 def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -116,18 +132,14 @@ def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tupl
 
 def _picked(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lengths and strides of an array that lies row by row, of these axes in this order."""
-    strides = _row_strides(shape)
+    strides = onednn.row_strides(shape)
     return tuple(int(shape[a]) for a in axes), tuple(strides[a] for a in axes)
-
-
-def _row_strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(map(int, shape[axis + 1 :])) for axis in range(len(shape))]
 
 
 def _filter(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The filter, [*spatial, in, out], or [*spatial, groups, out of each] where it is per channel."""
     *spatial, inner, outer = map(int, geometry.filter_shape)
-    *steps, inner_step, outer_step = _row_strides(geometry.filter_shape)
+    *steps, inner_step, outer_step = onednn.row_strides(geometry.filter_shape)
     if geometry.depthwise:
         return (inner, outer, 1, *spatial), (inner_step, outer_step, inner_step, *steps)
     groups = geometry.channels // inner
@@ -148,7 +160,7 @@ def _make(text: str) -> native_calls.Prepared:
 
 
 def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation, list[Strided]]:
-    data, filter, output = (Strided(*pair) for pair in (one.data, one.filter, one.output))
+    data, filter, output = (Strided(*pair, one.type) for pair in (one.data, one.filter, one.output))
     described = [
         library.described(data, free=one.blocked),
         library.described(filter, free=True),
@@ -191,6 +203,8 @@ def _usable(convolution: Convolution) -> bool:
 # ---------------------------------------------------------------------- what they cost
 #: shares of the time of XLA's own convolution (AVX2 and AVX-512): forward, to the data, to the filter
 _SHARES: Final = (0.65, 0.7, 0.5)
+#: the same in bfloat16 (AVX512-BF16): XLA multiplies in float32, and converts
+_BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03
 _GROUPED_FACTOR: Final = 0.3
@@ -199,17 +213,17 @@ _BLOCKED_SHARE: Final = 0.15
 _CHANNELS_FIRST_SHARE: Final = 0.3
 #: the gradient to data of fewer channels is no faster than XLA's
 _FEW_CHANNELS: Final = 8
-#: what a call costs, and what XLA is taken to compute (s, products/s)
-_CALL_SECONDS: Final = 25e-6
-_PRODUCTS_PER_SECOND: Final = 5e10
 
 
 def _cost(one: Convolution, geometry: Geometry) -> float:
-    share = _SHARES[one.direction]
-    if one.direction == _TO_INPUT and geometry.channels < _FEW_CHANNELS:
+    share = (_BFLOAT16_SHARES if one.type == onednn.BFLOAT16 else _SHARES)[one.direction]
+    few = geometry.channels < _FEW_CHANNELS
+    if few and one.type == onednn.FLOAT32 and one.direction == _TO_INPUT:
         share = 1.0
+    if few and one.type == onednn.BFLOAT16 and one.direction == _TO_FILTER and max(one.strides) > 1:
+        share = 0.2 if one.blocked else 1.0
     if geometry.depthwise:
-        return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + _call_cost(one)
+        return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)
     channels_last = geometry.layout.channel == geometry.layout.rank - 1
     if channels_last and one.blocked:
         share += _BLOCKED_SHARE
@@ -217,32 +231,31 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
         share += _CHANNELS_FIRST_SHARE
     if len(one.filter[0]) > len(one.data[0]):
         share *= _GROUPED_FACTOR
-    return share + _call_cost(one)
-
-
-def _call_cost(one: Convolution) -> float:
-    """What share of the time of XLA's own convolution a call takes before it computes."""
-    return _CALL_SECONDS * _PRODUCTS_PER_SECOND / one.products
+    return share + native_calls.call_cost(one.products)
 
 
 # ---------------------------------------------------------------------- the kernels
 def _register(direction: Direction, at: int, blocked: bool) -> None:
     def takes(case: KernelCase) -> bool:
-        if onednn.library() is None:
+        library = onednn.library()
+        if library is None or not library.computes(case.inputs[direction.operands[0]].dtype):
             return False
         geometry = direction.fitting(case)
-        return geometry is not None and _usable(Convolution.of(geometry, at, blocked))
+        return geometry is not None and _usable(described(geometry, case.inputs[direction.operands[0]].dtype))
 
     def estimate(case: KernelCase) -> float:
         geometry = direction.fitting(case)
         assert geometry is not None  # `takes` has said so
-        return _cost(Convolution.of(geometry, at, blocked), geometry)
+        return _cost(described(geometry, case.inputs[direction.operands[0]].dtype), geometry)
+
+    def described(geometry: Geometry, dtype: np.typing.DTypeLike) -> Convolution:
+        return Convolution.of(geometry, at, blocked, onednn.TYPES[str(dtype)])
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
         shapes = [tuple(value.shape) for value in inputs]
         geometry = direction.geometry(ctx.op.attrs, shapes, sizes)
-        one = Convolution.of(geometry, at, blocked)
+        one = described(geometry, inputs[direction.operands[0]].dtype)
         operands = [inputs[i] for i in direction.operands]
         shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
         return native_calls.call(ctx.op.name, one.text, operands, tuple(map(int, shape)), operands[0].dtype)
@@ -252,7 +265,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         direction.op_type,
         name,
         device_type="CPU",
-        types={"T": [dtypes.float32]},
+        types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
         cost=estimate,
         rough=True,

@@ -12,12 +12,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
+import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 #: the package that brings the library, and what its file is called
 DISTRIBUTION: Final = "onednn-cpu-gomp"
@@ -27,10 +30,15 @@ NATIVE_VARIABLE: Final = "ANABRANCH_NATIVE"
 _MAJOR: Final = 3
 
 # Of `dnnl_types.h`.
+BFLOAT16: Final = 2
 FLOAT32: Final = 3
+#: NumPy's names of them
+TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
 FORWARD_TRAINING: Final = 64
 CONVOLUTION_DIRECT: Final = 1
-SOURCE, DESTINATION, WEIGHTS = 1, 17, 33
+#: kinds of pooling; averages do not count the padding
+MAXIMUM, AVERAGE = 0x1FF, 0x3FF
+SOURCE, DESTINATION, WEIGHTS, WORKSPACE = 1, 17, 33, 64
 SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
 _SCRATCHPAD: Final = 80
 _CPU, _DEFAULT_STREAM, _FORMAT_ANY, _SCRATCHPAD_OF_USER = 1, 1, 1, 1
@@ -56,6 +64,10 @@ _INSTRUCTION_SETS: Final = (
     (0x3, "AVX"),
     (0x1, "SSE4.1"),
 )
+#: those that multiply in bfloat16; with others the library computes in float32, and converts
+_BFLOAT16_SETS: Final = frozenset({"AMX", "AVX512-FP16", "AVX512-BF16"})
+#: an array that the library takes has no more; it counts bytes in 32 bits here and there
+MOST_ELEMENTS: Final = 1 << 28
 #: arrays inside the scratch memory begin at multiples of it (bytes)
 _ALIGNMENT: Final = 64
 
@@ -95,6 +107,15 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_convolution_backward_weights_primitive_desc_create": (
         *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
         *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
+    ),
+    "dnnl_matmul_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
+    "dnnl_pooling_forward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, ctypes.c_int, _POINTER, _POINTER),
+        *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER),
+    ),
+    "dnnl_pooling_backward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER),
+        *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
     ),
     "dnnl_reorder_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_desc_query": (_POINTER, ctypes.c_int, ctypes.c_int, _POINTER),
@@ -144,6 +165,11 @@ class Strided:
     type: int = FLOAT32
 
 
+def row_strides(shape: Sequence[int]) -> list[int]:
+    """The strides (elements) of an array that lies row by row."""
+    return [math.prod(map(int, shape[axis + 1 :])) for axis in range(len(shape))]
+
+
 def dimensions(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     """Numbers as the library takes lengths, strides and paddings."""
     return _DIMENSIONS(*values)
@@ -184,6 +210,10 @@ class Library:
         self.stream = self.made("dnnl_stream_create", self._engine.value, _DEFAULT_STREAM)
         self._attributes = self.made("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
+
+    def computes(self, dtype: np.typing.DTypeLike) -> bool:
+        """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
+        return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)
 
     def call(self, name: str, *arguments: object) -> None:
         """Calls a function that gives a status.
@@ -228,6 +258,17 @@ class Library:
         """Like `primitive`, for convolutions; their gradients name the convolution that they belong to."""
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
         return self.primitive(kind, *arguments, *hints, self._attributes.value)
+
+    def pooling(self, *arguments: object, hint: Handle | None = None) -> Handle:
+        """Like `primitive`, for pooling; `hint`: the pooling whose gradient it is."""
+        if hint is None:
+            return self.primitive("pooling_forward", FORWARD_TRAINING, *arguments, self._attributes.value)
+        return self.primitive("pooling_backward", *arguments, hint.value, self._attributes.value)
+
+    def product(self, *arrays: Handle) -> Handle:
+        """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""
+        one, other, result = (array.value for array in arrays)
+        return self.primitive("matmul", one, other, None, result, self._attributes.value)
 
     def reorder(self, source: int, destination: int) -> Handle:
         """The description of a copy between two layouts."""
@@ -283,60 +324,45 @@ class _Stage(NamedTuple):
     arguments: ctypes.Array[_Argument]
 
 
-class Computation:
-    """A primitive, and copies from and to the layouts of the caller where the primitive wants others.
+class Stages:
+    """Primitives that run one after the other, on arrays of the caller's and on others between them in its memory.
 
     Args:
-        primitive: its description.
-        given: arguments that are read -> their arrays; `run` takes them in this order.
-        result: the argument that is written, and its array.
-
-    Raises:
-        NativeError: the library has no quick way to change a layout.
+        outer: the caller's arrays, in the order in which `run` takes their addresses.
+        inner: the addresses of the descriptions of the arrays between the stages.
+        stages: descriptions of primitives, with their arguments -> arrays, as numbers of [*outer, *inner].
     """
 
     def __init__(
-        self, library: Library, primitive: Handle, given: Mapping[int, Strided], result: tuple[int, Strided]
+        self,
+        library: Library,
+        outer: Sequence[Handle],
+        inner: Sequence[int],
+        stages: Sequence[tuple[Handle, Mapping[int, int]]],
     ) -> None:
         self._library = library
-        self.implementation = library.implementation(primitive)
-        self._primitive = primitive
-        self._arrays = [*given.items(), result]
-        self._descriptions = [library.described(array) for _, array in self._arrays]
-        self._reorders: list[Handle | None] = []
-        #: where the arrays in the primitive's layouts, and its scratch memory, begin in the caller's (bytes)
-        self._places: list[tuple[int, int]] = []
+        self._outer, self._inner, self._described = tuple(outer), tuple(inner), tuple(stages)
+        #: where the inner arrays begin in the caller's memory (bytes)
+        self._places: list[int] = []
         end = 0
-        for at, ((argument, _), mine) in enumerate(zip(self._arrays, self._descriptions, strict=True)):
-            wanted = library.argument(primitive, argument)
-            if library.same(wanted, mine.value):
-                self._reorders.append(None)
-                continue
-            ends = (wanted, mine.value) if at == len(given) else (mine.value, wanted)
-            self._reorders.append(library.reorder(*ends))
-            self._places.append((at, end))
-            end += _aligned(library.size(wanted))
+        for description in inner:
+            self._places.append(end)
+            end += _aligned(library.size(description))
         #: where each stage's own scratch memory begins; they run one after the other, and share it
         self._shared = end
-        described = [self._primitive, *filter(None, self._reorders)]
-        end += max(_aligned(library.size(library.scratchpad(one))) for one in described)
+        end += max(_aligned(library.size(library.scratchpad(primitive))) for primitive, _ in stages)
         #: what `run` needs besides the arrays; 0 if nothing
         self.scratch_bytes = end + _ALIGNMENT if end else 0
         self._stages: list[_Stage] | None = None
         self._memories: list[Handle] = []
-        self._inner: list[tuple[Handle, int]] = []
+        self._in_scratch: list[tuple[Handle, int]] = []
         self._own_scratch: ctypes.Array[ctypes.c_char] | None = None
-
-    @property
-    def reorders(self) -> int:
-        """How many of its arrays are copied into or from another layout."""
-        return len(self._places)
 
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
         """Computes.
 
         Args:
-            addresses: of the arrays that are read, in order, and of the result.
+            addresses: of the caller's arrays, in order.
             scratch: the address of memory to work in. Where it is too small (another process, with other threads, may
                 have said how much), memory of this computation's own is used.
 
@@ -353,7 +379,7 @@ class Computation:
             set_data = self._library.set_data
             for memory, address in zip(self._memories, addresses, strict=True):
                 set_data(memory.value, address)
-            for memory, place in self._inner:
+            for memory, place in self._in_scratch:
                 set_data(memory.value, start + place)
             execute, stream = "dnnl_primitive_execute", self._library.stream.value
             for stage in stages:
@@ -362,37 +388,57 @@ class Computation:
     def _prepare(self) -> list[_Stage]:
         """Compiles the primitives, and makes their arguments."""
         library = self._library
-        memories = [library.memory(description.value) for description in self._descriptions]
-        inner: list[tuple[Handle, int]] = []
-        places = dict(self._places)
-        own, stages = [], []
-        for at, (argument, _) in enumerate(self._arrays):
-            memory = memories[at]
-            if at in places:
-                memory = library.memory(library.argument(self._primitive, argument))
-                inner.append((memory, places[at]))
-            own.append((argument, memory))
-        for at, reorder in enumerate(self._reorders):
-            if reorder is not None:
-                ends = (own[at][1], memories[at]) if at == len(own) - 1 else (memories[at], own[at][1])
-                arguments = [(SOURCE, ends[0]), (DESTINATION, ends[1])]
-                stages.append((at, self._stage(reorder, arguments, inner)))
-        # what is read is copied before, what is written after
-        main = self._stage(self._primitive, own, inner)
-        before = [stage for at, stage in stages if at < len(own) - 1]
-        after = [stage for at, stage in stages if at == len(own) - 1]
-        self._memories, self._inner = memories, inner
-        self._stages = [*before, main, *after]
-        return self._stages
+        memories = [library.memory(description.value) for description in self._outer]
+        between = [library.memory(description) for description in self._inner]
+        in_scratch = list(zip(between, self._places, strict=True))
+        every = [*memories, *between]
+        stages = []
+        for primitive, arguments in self._described:
+            scratchpad = library.memory(library.scratchpad(primitive))
+            in_scratch.append((scratchpad, self._shared))
+            given = [*((argument, every[at]) for argument, at in arguments.items()), (_SCRATCHPAD, scratchpad)]
+            values = (_Argument * len(given))(*(_Argument(argument, memory.value) for argument, memory in given))
+            stages.append(_Stage(library.compiled(primitive), values))
+        self._memories, self._in_scratch, self._stages = memories, in_scratch, stages
+        return stages
 
-    def _stage(
-        self, primitive: Handle, arguments: Sequence[tuple[int, Handle]], inner: list[tuple[Handle, int]]
-    ) -> _Stage:
-        scratchpad = self._library.memory(self._library.scratchpad(primitive))
-        inner.append((scratchpad, self._shared))
-        every = [*arguments, (_SCRATCHPAD, scratchpad)]
-        values = (_Argument * len(every))(*(_Argument(argument, memory.value) for argument, memory in every))
-        return _Stage(self._library.compiled(primitive), values)
+
+class Computation(Stages):
+    """A primitive, and copies from and to the layouts of the caller where the primitive wants others.
+
+    Args:
+        primitive: its description.
+        given: arguments that are read -> their arrays; `run` takes them in this order.
+        result: the argument that is written, and its array.
+
+    Raises:
+        NativeError: the library has no quick way to change a layout.
+    """
+
+    def __init__(
+        self, library: Library, primitive: Handle, given: Mapping[int, Strided], result: tuple[int, Strided]
+    ) -> None:
+        self.implementation = library.implementation(primitive)
+        arrays = [*given.items(), result]
+        outer = [library.described(array) for _, array in arrays]
+        inner: list[int] = []
+        before, after = [], []
+        places: dict[int, int] = {}
+        for at, ((argument, _), mine) in enumerate(zip(arrays, outer, strict=True)):
+            wanted = library.argument(primitive, argument)
+            places[argument] = at
+            if library.same(wanted, mine.value):
+                continue
+            places[argument] = place = len(arrays) + len(inner)
+            inner.append(wanted)
+            # what is read is copied before, what is written after
+            if at < len(given):
+                before.append((library.reorder(mine.value, wanted), {SOURCE: at, DESTINATION: place}))
+            else:
+                after.append((library.reorder(wanted, mine.value), {SOURCE: place, DESTINATION: at}))
+        #: how many of its arrays are copied into or from another layout
+        self.reorders = len(inner)
+        super().__init__(library, outer, inner, [*before, (primitive, places), *after])
 
 
 def _aligned(number: int) -> int:

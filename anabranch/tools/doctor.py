@@ -180,7 +180,7 @@ def _backend() -> Iterable[Finding]:
 
 
 def _native() -> Iterable[Finding]:
-    """Whether the extra `native` is there: convolutions by oneDNN. Everything runs without it."""
+    """Whether the extra `native` is there: convolutions, products, pooling by oneDNN. Everything runs without it."""
     subject, state = "oneDNN", library_state()
     if state.version:
         yield Finding(subject, f"{state.version}, with instructions up to {state.instruction_set}")

@@ -1,12 +1,14 @@
-"""Worker: a training step of AlexNet in float32, batch 32, gradient descent (s, on the clock and of the processors).
+"""Worker: a training step of AlexNet, batch 32, gradient descent (s, on the clock and of the processors).
 
 The "one weird trick" form of AlexNet, as convnet benchmarks have it: five convolutions, three max poolings of 3x3 with
 stride 2, three dense layers. Systems: ``anabranch`` (with the kernels that it chooses; oneDNN's where the extra
-`native` is installed), ``xla`` (without oneDNN), ``tensorflow``, and ``torch`` (channels last).
+`native` is installed), ``xla`` (without oneDNN), ``tensorflow``, and ``torch`` (channels last). The second argument is
+the dtype: float32, or bfloat16 by each system's rewrite (not TensorFlow's, whose graphs of version 1 have none here).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -40,8 +42,8 @@ def examples() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((BATCH, SIZE, SIZE, 3), np.float32), rng.integers(0, CLASSES, BATCH).astype(np.int32)
 
 
-def graph_step(tf: Any) -> Callable[[], object]:
-    """One program for anabranch and for TensorFlow."""
+def graph_step(tf: Any, dtype: str, session_of: Callable[[Any], Any]) -> Callable[[], object]:
+    """One program for anabranch and for TensorFlow; `session_of` makes a session that is closed in time."""
     images, labels = examples()
     x, y = tf.placeholder(tf.float32, images.shape), tf.placeholder(tf.int32, labels.shape)
     weights = [
@@ -59,13 +61,16 @@ def graph_step(tf: Any) -> Callable[[], object]:
         hidden = tf.nn.relu(tf.matmul(hidden, w))
     logits = tf.matmul(hidden, last)
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
-    train = tf.train.GradientDescentOptimizer(RATE).minimize(loss)
-    session = tf.Session()
+    optimizer = tf.train.GradientDescentOptimizer(RATE)
+    if dtype != "float32":
+        optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, dtype=dtype)
+    train = optimizer.minimize(loss)
+    session = session_of(tf.Session())
     session.run(tf.global_variables_initializer())
     return lambda: session.run([loss, train], {x: images, y: labels})[0]
 
 
-def torch_step() -> Callable[[], object]:
+def torch_step(dtype: str) -> Callable[[], object]:
     import torch
     from torch.nn import functional
 
@@ -81,7 +86,7 @@ def torch_step() -> Callable[[], object]:
         weights.append(w.requires_grad_())
     optimizer = torch.optim.SGD(weights, RATE)
 
-    def step() -> object:
+    def network() -> Any:
         hidden = x
         for (_, stride, pad, pooled), w in zip(LAYERS, weights, strict=False):
             hidden = functional.relu(functional.conv2d(hidden, w, None, stride, pad))
@@ -91,7 +96,12 @@ def torch_step() -> Callable[[], object]:
         *inner, last = weights[len(LAYERS) :]
         for w in inner:
             hidden = functional.relu(hidden @ w)
-        loss = functional.cross_entropy(hidden @ last, y)
+        return hidden @ last
+
+    def step() -> object:
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype != "float32"):
+            logits = network()
+        loss = functional.cross_entropy(logits.float(), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -100,31 +110,35 @@ def torch_step() -> Callable[[], object]:
     return step
 
 
-def main(system: str) -> None:
+def step_of(system: str, dtype: str, session_of: Callable[[Any], Any]) -> Callable[[], object]:
     if system == "torch":
-        step = torch_step()
-    elif system == "tensorflow":
+        return torch_step(dtype)
+    if system == "tensorflow":
         import tensorflow.compat.v1 as tf
 
         tf.disable_eager_execution()
-        step = graph_step(tf)
     else:
         if system == "xla":
             os.environ["ANABRANCH_NATIVE"] = "0"
         import anabranch as tf
 
-        step = graph_step(tf)
-    for _ in range(2):
-        step()
+    return graph_step(tf, dtype, session_of)
+
+
+def main(system: str, dtype: str = "float32") -> None:
     walls, busy = [], []
-    for _ in range(STEPS):
-        start, used = time.perf_counter(), time.process_time()
-        step()
-        walls.append(time.perf_counter() - start)
-        busy.append(time.process_time() - used)
-    what = f"AlexNet, batch {BATCH}"
+    with contextlib.ExitStack() as opened:
+        step = step_of(system, dtype, opened.enter_context)
+        for _ in range(2):
+            step()
+        for _ in range(STEPS):
+            start, used = time.perf_counter(), time.process_time()
+            step()
+            walls.append(time.perf_counter() - start)
+            busy.append(time.process_time() - used)
+    what = f"AlexNet, batch {BATCH}, {dtype}"
     print(json.dumps({what: min(walls), f"{what}, processor time": min(busy)}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

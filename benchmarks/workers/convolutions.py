@@ -1,8 +1,8 @@
-"""Worker: float32 convolutions of known networks, forward, to the input and to the filter, on the clock.
+"""Worker: convolutions of known networks, forward, to the input and to the filter, on the clock.
 
 The "system" is the name of a kernel of anabranch (``own`` is XLA's; ``onednn`` needs the extra `native`),
-``tensorflow``, or ``torch`` (channels last). Figures are FLOP/s, the most and the median of the runs; rows are written
-as batch, size, channels → depth, filter, stride.
+``tensorflow``, or ``torch`` (channels last); the second argument is the dtype, float32 or bfloat16. Figures are FLOP/s,
+the most and the median of the runs; rows are written as batch, size, channels → depth, filter, stride.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def flop(shape: Any, filter_shape: Any, stride: int, padding: str) -> float:
 
 
 def values(*shapes: Any) -> list[np.ndarray]:
+    """Numbers in float32."""
     rng = np.random.default_rng(0)
     return [rng.standard_normal(shape, np.float32) for shape in shapes]
 
 
 # ---------------------------------------------------------------------- anabranch
-def compiled(name: str, shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run | None]:
+def compiled(name: str, dtype: str, shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run | None]:
     """The kernels of that name, each compiled alone; None where there is none."""
     import jax
 
@@ -53,23 +54,25 @@ def compiled(name: str, shape: Any, filter_shape: Any, stride: int, padding: str
     from benchmarks.workers.kernels import case_of, operations, program_of
 
     with tf.Graph().as_default():
-        for _, op in operations(shape, filter_shape, stride, padding):
+        for _, op in operations(shape, filter_shape, stride, padding, dtype):
             case = case_of(op)
             program = program_of(op, case, name)
             if program is None:
                 yield None
                 continue
-            arrays = [jax.device_put(v) for v in values(*(one.shape for one in case.inputs if one.value is None))]
+            given = [one for one in case.inputs if one.value is None]
+            floats = zip(values(*(one.shape for one in given)), given, strict=True)
+            arrays = [jax.device_put(value.astype(one.dtype)) for value, one in floats]
             function = in_wide_types(lambda p=program, a=arrays: jax.jit(p).lower(*a).compile())
             yield lambda function=function, arrays=arrays: jax.block_until_ready(function(*arrays))
 
 
 # ---------------------------------------------------------------------- the peers
-def tensorflow(shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run]:
+def tensorflow(dtype: str, shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run]:
     import tensorflow as tf
 
     raw = tf.raw_ops
-    x, w = map(tf.constant, values(shape, filter_shape))
+    x, w = (tf.cast(value, dtype) for value in values(shape, filter_shape))
     attrs = {"strides": [1, stride, stride, 1], "padding": padding}
     y = raw.Conv2D(input=x, filter=w, **attrs)
     yield lambda: raw.Conv2D(input=x, filter=w, **attrs).numpy()
@@ -77,11 +80,11 @@ def tensorflow(shape: Any, filter_shape: Any, stride: int, padding: str) -> Iter
     yield lambda: raw.Conv2DBackpropFilter(input=x, filter_sizes=filter_shape, out_backprop=y, **attrs).numpy()
 
 
-def torch(shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run]:
+def torch(dtype: str, shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[Run]:
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    x, w = map(torch.from_numpy, values(shape, filter_shape))
+    x, w = (torch.from_numpy(value).to(getattr(torch, dtype)) for value in values(shape, filter_shape))
     x = x.permute(0, 3, 1, 2)  # channels last in memory
     w = w.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
     pad = 0 if padding == "VALID" else filter_shape[0] // 2
@@ -110,14 +113,14 @@ def measured(run: Run) -> tuple[float, float]:
     return min(taken), statistics.median(taken)
 
 
-def main(system: str) -> None:
+def main(system: str, dtype: str = "float32") -> None:
     row: dict[str, float] = {}
     for shape, filter_shape, stride, padding in CONVOLUTIONS:
         size, window = ("x".join(map(str, dims)) for dims in (shape[1:3], filter_shape[:2]))
         what = f"{shape[0]}, {size}, {shape[3]} → {filter_shape[3]}, {window}, {stride}"
         make = SYSTEMS.get(system)
         given = (shape, filter_shape, stride, padding)
-        runs = make(*given) if make else compiled(system, *given)
+        runs = make(dtype, *given) if make else compiled(system, dtype, *given)
         work = flop(*given)
         for direction, run in zip(DIRECTIONS, runs, strict=True):
             if run is None:
@@ -129,4 +132,4 @@ def main(system: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -39,10 +39,12 @@ CONVOLUTIONS = (
 )
 
 
-def operations(shape: Any, filter_shape: Any, stride: int, padding: str) -> Iterator[tuple[str, Any]]:
+def operations(
+    shape: Any, filter_shape: Any, stride: int, padding: str, dtype: Any = "float32"
+) -> Iterator[tuple[str, Any]]:
     """A convolution and its gradients; per channel where the filter has one output for each."""
     kind = "DepthwiseConv2dNative" if filter_shape[-1] == 1 else "Conv2D"
-    x, w = (tf.placeholder(tf.float32, dims) for dims in (shape, filter_shape))
+    x, w = (tf.placeholder(dtype, dims) for dims in (shape, filter_shape))
     attrs = {"strides": [1, stride, stride, 1], "padding": padding}
     y = getattr(raw, kind)(x, w, **attrs)
     sizes = [np.array(dims, np.int32) for dims in (shape, filter_shape)]

@@ -1,0 +1,276 @@
+"""Pooling by oneDNN, where the extra `native` is installed: averages, and the gradients of averages and of maxima.
+
+In float32 and in bfloat16, in all data formats. The gradient of a maximum finds the maxima again, in one pass that
+remembers their places, and then puts each value at its place: XLA compares every element once for each window that sees
+it. Where data has no number (NaN), the maximum has no place, and the gradient of that window is zero, as by the
+operation's own kernel. Maxima themselves are not offered: the library passes over NaN, which must not be lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from jax import numpy as jnp
+
+from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
+from anabranch.kernels import native_calls, onednn
+from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
+from anabranch.ops.nn import windows
+from anabranch.ops.nn.pool import pool_window
+from anabranch.ops.nn.sliding import Window
+
+#: what the texts of these computations begin with
+_KIND: Final = "pooling"
+_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT = range(3)
+#: summands of a sum in bfloat16 that may be rounded after each
+_MOST_SUMS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """Pooling as the library describes it; lengths in the library's order of axes.
+
+    Attributes:
+        what: 0: averages, 1: their gradient, 2: the gradient of maxima.
+        type: of the arrays, as the library calls it.
+        data, output: lengths and strides (elements) of [batch, channels, *spatial].
+        size, strides, low, high: of each spatial axis.
+    """
+
+    what: int
+    type: int
+    data: tuple[tuple[int, ...], tuple[int, ...]]
+    output: tuple[tuple[int, ...], tuple[int, ...]]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    @staticmethod
+    def of(what: int, type: int, window: Window, data_format: bytes) -> Pooling | None:
+        """None where the window spans batch or channels, lies in the padding alone, or there is nothing."""
+        layout = windows.layout_of(data_format)
+        axes = (0, layout.channel, *layout.spatial)
+        if 0 in (*window.lengths, *window.outputs) or window.size[0] != 1 or window.size[layout.channel] != 1:
+            return None
+        if window.strides[0] != 1 or window.strides[layout.channel] != 1:
+            return None
+        size, pads = layout.pick(window.size), layout.pick(window.pads)
+        if any(max(pair) >= taps for pair, taps in zip(pads, size, strict=True)):
+            return None
+        low, high = zip(*pads, strict=True)
+        arrays = (_placed(window.lengths, axes), _placed(window.outputs, axes))
+        return Pooling(what, type, *arrays, *map(_integers, (size, layout.pick(window.strides), low, high)))
+
+    @property
+    def text(self) -> str:
+        """What `native_calls.prepared` takes; the same in every process."""
+        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums are rounded seldom enough: gradients of channels that lie last are rounded at each addition."""
+        windows_of_one = math.prod(-(-taps // stride) for taps, stride in zip(self.size, self.strides, strict=True))
+        channels_last = self.data[1][1] == 1
+        return self.type == onednn.FLOAT32 or self.what == _AVERAGE or not channels_last or windows_of_one <= _MOST_SUMS
+
+    @property
+    def seen(self) -> int:
+        """How many elements all positions of the window see."""
+        return math.prod(self.output[0]) * math.prod(self.size)
+
+
+def _placed(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    strides = onednn.row_strides(shape)
+    return tuple(int(shape[axis]) for axis in axes), tuple(strides[axis] for axis in axes)
+
+
+def _integers(values: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(int, values))
+
+
+# ---------------------------------------------------------------------- computations
+def _make(text: str) -> native_calls.Prepared:
+    """What `native_calls` calls."""
+    library = onednn.library()
+    if library is None:
+        raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
+    values = json.loads(text)
+    data, output = (_strided(values[name], values["type"]) for name in ("data", "output"))
+    described = library.described(data), library.described(output)
+    window = [onednn.dimensions(values[name]) for name in ("strides", "size")]
+    window += [onednn.dimensions([0] * len(values["size"])), *(onednn.dimensions(values[n]) for n in ("low", "high"))]
+    kind = onednn.MAXIMUM if values["what"] == _MAXIMUM_GRADIENT else onednn.AVERAGE
+    arguments = (kind, *(each.value for each in described), *window)
+    forward = library.pooling(*arguments)
+    sizes = [math.prod(array.lengths) for array in (data, output)]
+    if values["what"] == _AVERAGE:
+        computation = Computation(library, forward, {onednn.SOURCE: data}, (onednn.DESTINATION, output))
+        return native_calls.Prepared(computation, tuple(sizes))
+    backward = library.pooling(*arguments, hint=forward)
+    if values["what"] == _AVERAGE_GRADIENT:
+        given, result = {onednn.DESTINATION_GRADIENT: output}, (onednn.SOURCE_GRADIENT, data)
+        return native_calls.Prepared(Computation(library, backward, given, result), tuple(reversed(sizes)))
+    return native_calls.Prepared(_maximum_gradient(library, forward, backward, *described), (*sizes, sizes[0]))
+
+
+def _strided(placed: list[list[int]], type: int) -> Strided:
+    lengths, strides = map(tuple, placed)
+    return Strided(lengths, strides, type)
+
+
+def _maximum_gradient(
+    library: onednn.Library,
+    forward: onednn.Handle,
+    backward: onednn.Handle,
+    data: onednn.Handle,
+    output: onednn.Handle,
+) -> Stages:
+    """From data and what comes in for the maxima to what goes to the data; between them maxima and their places."""
+    one, grad, result, maxima, places = range(5)
+    first = {onednn.SOURCE: one, onednn.DESTINATION: maxima, onednn.WORKSPACE: places}
+    second = {onednn.DESTINATION_GRADIENT: grad, onednn.WORKSPACE: places, onednn.SOURCE_GRADIENT: result}
+    inner = [output.value, library.argument(forward, onednn.WORKSPACE)]
+    return Stages(library, (data, output, data), inner, [(forward, first), (backward, second)])
+
+
+native_calls.register_maker(_KIND, _make)
+
+
+@functools.lru_cache(1024)
+def _usable(pooling: Pooling) -> bool:
+    """Whether the library has an implementation that is worth while."""
+    elements = max(math.prod(array[0]) for array in (pooling.data, pooling.output))
+    if elements > onednn.MOST_ELEMENTS or not pooling.exact:
+        return False
+    try:
+        native_calls.prepared(pooling.text)
+    except NativeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- the kernels
+#: what share of XLA's time the three take, in float32 and in bfloat16
+_SHARES: Final = {onednn.FLOAT32: (1.05, 1.05, 0.25), onednn.BFLOAT16: (0.9, 0.9, 0.1)}
+#: the same of maxima whose windows stand side by side, which XLA finds without comparing elements again
+_DISJOINT_SHARES: Final = {onednn.FLOAT32: 1.1, onednn.BFLOAT16: 0.6}
+#: elements that XLA's kernels see per second, of averages and of the gradient of maxima
+_SEEN_PER_SECOND: Final = (5e9, 3e9, 3e8)
+_CALL_SECONDS: Final = 25e-6
+
+
+def _cost(pooling: Pooling) -> float:
+    share = _SHARES[pooling.type][pooling.what]
+    if pooling.what == _MAXIMUM_GRADIENT and pooling.size == pooling.strides:
+        share = _DISJOINT_SHARES[pooling.type]
+    return share + _CALL_SECONDS * _SEEN_PER_SECOND[pooling.what] / pooling.seen
+
+
+class _Operation(NamedTuple):
+    """An operation that pools.
+
+    Attributes:
+        what: what it computes.
+        operands: the inputs that the call reads; the last one tells the type.
+        shape: the input that has the data's shape, or (where it is static) is it.
+        pooled: the inputs that are shaped as the pooled data.
+        sizes: the inputs that are the window's size and strides, where they are no attributes.
+    """
+
+    op_type: str
+    what: int
+    operands: tuple[int, ...]
+    shape: int
+    pooled: tuple[int, ...] = ()
+    sizes: tuple[int, int] | None = None
+
+    def pooling(self, attrs: Mapping[str, Any], inputs: Sequence[KernelInput]) -> Pooling | None:
+        """What is computed; None where the library cannot, or the operation's own kernel refuses it."""
+        given = dict(attrs)
+        if self.sizes is not None:
+            size, strides = (inputs[at].value for at in self.sizes)
+            if size is None or strides is None:
+                return None
+            given["ksize"], given["strides"] = [int(n) for n in size], [int(n) for n in strides]
+        data = inputs[self.shape]
+        shape = data.shape if self.shape in self.operands else data.value
+        if shape is None or len(shape) != windows.layout_of(attrs["data_format"]).rank:
+            return None
+        try:
+            window = pool_window([int(n) for n in shape], given)
+        except ValueError:
+            return None
+        if any(tuple(inputs[at].shape) != tuple(window.outputs) for at in self.pooled):
+            return None
+        dtype = inputs[self.operands[-1]].dtype
+        return Pooling.of(self.what, onednn.TYPES[str(dtype)], window, attrs["data_format"])
+
+
+OPERATIONS: Final = (
+    _Operation("AvgPool", _AVERAGE, (0,), 0),
+    _Operation("AvgPool3D", _AVERAGE, (0,), 0),
+    _Operation("AvgPoolGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
+    _Operation("AvgPool3DGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
+    _Operation("MaxPoolGrad", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2)),
+    _Operation("MaxPoolGradV2", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2), (3, 4)),
+)
+
+
+def _register(operation: _Operation) -> None:
+    def takes(case: KernelCase) -> bool:
+        library = onednn.library()
+        if library is None or not library.computes(case.inputs[operation.operands[-1]].dtype):
+            return False
+        pooling = operation.pooling(case.attrs, case.inputs)
+        return pooling is not None and _usable(pooling)
+
+    def estimate(case: KernelCase) -> float:
+        pooling = operation.pooling(case.attrs, case.inputs)
+        assert pooling is not None  # `takes` has said so
+        return _cost(pooling)
+
+    def kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        static = {operation.shape, *(operation.sizes or ())} - set(operation.operands)
+        described = [
+            KernelInput(tuple(value.shape), value.dtype, value if at in static else None)
+            for at, value in enumerate(inputs)
+        ]
+        pooling = operation.pooling(ctx.op.attrs, described)
+        assert pooling is not None  # `takes` has said so
+        given = [inputs[at] for at in operation.operands]
+        if pooling.what == _MAXIMUM_GRADIENT:
+            # a maximum that is no number was seen nowhere
+            given[1] = jnp.where(jnp.isnan(inputs[1]), jnp.zeros((), given[1].dtype), given[1])
+        shape = _result(pooling, ctx.op.attrs["data_format"])
+        return native_calls.call(ctx.op.name, pooling.text, given, shape, given[-1].dtype)
+
+    register_kernel(
+        operation.op_type,
+        "onednn",
+        device_type="CPU",
+        types={"T": [dtypes.float32, dtypes.bfloat16]},
+        applies=takes,
+        cost=estimate,
+        rough=True,
+        calls_back=True,
+    )(kernel)
+
+
+def _result(pooling: Pooling, data_format: bytes) -> tuple[int, ...]:
+    """The shape of what is computed, in the order of axes that the program has."""
+    batch, channels, *spatial = (pooling.output if pooling.what == _AVERAGE else pooling.data)[0]
+    layout = windows.layout_of(data_format)
+    return tuple(int(n) for n in layout.shape(batch, channels, spatial))
+
+
+for _operation in OPERATIONS:
+    _register(_operation)

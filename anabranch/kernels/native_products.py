@@ -1,0 +1,174 @@
+"""Products of matrices by oneDNN in bfloat16, where the extra `native` is installed: single, in batches, transposed.
+
+XLA multiplies bfloat16 in float32 on processors, and converts; the library uses the instructions for it, with sums in
+float32. (In float32 the library is no faster, and is not offered.) Transposed factors are read as they lie. A batch
+that has one second factor is a single product of all its rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.kernels import native_calls, onednn
+from anabranch.kernels.onednn import Computation, NativeError, Strided
+
+#: what the texts of these computations begin with
+_KIND: Final = "product"
+#: the attributes that transpose the two factors, and those that say the types
+_MATRIX: Final = ("transpose_a", "transpose_b")
+_BATCH: Final = ("adj_x", "adj_y")
+_TYPES: Final[Mapping[str, tuple[str, ...]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
+OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
+#: what share of XLA's time a product takes
+_SHARE: Final = 0.45
+#: axes before the matrices that the library takes
+_MOST_BATCH_AXES: Final = 8
+
+Placed = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as the library describes it.
+
+    Attributes:
+        first, second, result: lengths and strides (elements) of [*batch, rows, inner], [*batch, inner, columns],
+            [*batch, rows, columns]; a factor that is the same along an axis of the batch has length 1 there.
+    """
+
+    first: Placed
+    second: Placed
+    result: Placed
+
+    @staticmethod
+    def of(shapes: Sequence[Sequence[int]], transposed: Sequence[bool]) -> Product | None:
+        """The product of two arrays that lie row by row; None where the shapes do not fit, or something is empty."""
+        one, other = (list(map(int, shape)) for shape in shapes)
+        if min(len(one), len(other)) < 2 or 0 in (*one, *other):
+            return None
+        if math.prod(other[:-2]) == 1 and not transposed[0]:
+            one, other = [math.prod(one[:-1]), one[-1]], other[-2:]
+        rank = max(len(one), len(other))
+        one, other = ([1] * (rank - len(shape)) + shape for shape in (one, other))
+        if one[:-2] == other[:-2]:
+            one, other = ([math.prod(shape[:-2]), *shape[-2:]] if rank > 2 else shape for shape in (one, other))
+        first, second = (_array(shape, turned) for shape, turned in zip((one, other), transposed, strict=True))
+        batch = [max(pair) for pair in zip(one[:-2], other[:-2], strict=True)]
+        fits = all(
+            {*pair} <= {1, most} for pair, most in zip(zip(one[:-2], other[:-2], strict=True), batch, strict=True)
+        )
+        if not fits or first[0][-1] != second[0][-2] or len(batch) > _MOST_BATCH_AXES:
+            return None
+        return Product(first, second, _array([*batch, first[0][-2], second[0][-1]], False))
+
+    @property
+    def text(self) -> str:
+        """What `native_calls.prepared` takes; the same in every process."""
+        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+
+    @property
+    def products(self) -> int:
+        """Multiplications and additions."""
+        return math.prod(self.result[0]) * self.first[0][-1]
+
+    @property
+    def small_enough(self) -> bool:
+        return all(math.prod(one[0]) <= onednn.MOST_ELEMENTS for one in (self.first, self.second, self.result))
+
+
+def _array(shape: Sequence[int], transposed: bool) -> Placed:
+    strides = onednn.row_strides(shape)
+    axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2] if transposed else range(len(shape))
+    return tuple(shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
+
+
+# ---------------------------------------------------------------------- computations
+def _make(text: str) -> native_calls.Prepared:
+    """What `native_calls` calls."""
+    library = onednn.library()
+    if library is None:
+        raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
+    values = json.loads(text)
+    arrays = [_strided(*values[name]) for name in ("first", "second", "result")]
+    one, other, result = arrays
+    primitive = library.product(*(library.described(array) for array in arrays))
+    given = {onednn.SOURCE: one, onednn.WEIGHTS: other}
+    computation = Computation(library, primitive, given, (onednn.DESTINATION, result))
+    return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
+
+
+def _strided(lengths: list[int], strides: list[int]) -> Strided:
+    return Strided(tuple(lengths), tuple(strides), onednn.BFLOAT16)
+
+
+native_calls.register_maker(_KIND, _make)
+
+
+@functools.lru_cache(1024)
+def _usable(product: Product) -> bool:
+    """Whether the library has an implementation that is worth while."""
+    if not product.small_enough:
+        return False
+    try:
+        native_calls.prepared(product.text)
+    except NativeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- the kernels
+def _register(op_type: str, turning: tuple[str, str]) -> None:
+    def described(attrs: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> Product | None:
+        if op_type == "MatMul" and any(len(shape) != 2 for shape in shapes):
+            return None
+        return Product.of(shapes, [bool(attrs[name]) for name in turning])
+
+    def takes(case: KernelCase) -> bool:
+        library = onednn.library()
+        if library is None or not library.computes("bfloat16"):
+            return False
+        product = described(case.attrs, [given.shape for given in case.inputs])
+        return product is not None and _usable(product)
+
+    def estimate(case: KernelCase) -> float:
+        product = described(case.attrs, [given.shape for given in case.inputs])
+        assert product is not None  # `takes` has said so
+        return _SHARE + native_calls.call_cost(product.products)
+
+    def kernel(x: Array, y: Array, *, ctx: OperationContext) -> Any:
+        product = described(ctx.op.attrs, (x.shape, y.shape))
+        assert product is not None  # `takes` has said so
+        found = native_calls.call(ctx.op.name, product.text, (x, y), product.result[0], x.dtype)
+        return found.reshape(_shape(x, y, *(bool(ctx.op.attrs[name]) for name in turning)))
+
+    register_kernel(
+        op_type,
+        "onednn",
+        device_type="CPU",
+        types={name: [dtypes.bfloat16] for name in _TYPES.get(op_type, ("T",))},
+        applies=takes,
+        cost=estimate,
+        rough=True,
+        calls_back=True,
+    )(kernel)
+
+
+def _shape(x: Array, y: Array, x_turned: bool, y_turned: bool) -> tuple[int, ...]:
+    """The shape of the product."""
+    rank = max(len(x.shape), len(y.shape)) - 2
+    one, other = ((1,) * (rank + 2 - len(shape)) + tuple(shape) for shape in (x.shape, y.shape))
+    batch = map(max, one[:rank], other[:rank])
+    return (*batch, one[-1 if x_turned else -2], other[-2 if y_turned else -1])
+
+
+for _op_type, _turning in OPERATIONS.items():
+    _register(_op_type, _turning)
