@@ -19,6 +19,7 @@ from onnx import numpy_helper
 
 import anabranch as tf
 import anabranch.onnx
+from anabranch.onnx import element_types
 from anabranch.onnx.rules import NeedsConstantError
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -81,6 +82,10 @@ def _value(path: Path, entry: onnx.ValueInfoProto) -> Value:
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
     tensor = onnx.TensorProto.FromString(data)
     array = numpy_helper.to_array(tensor)
+    narrow = element_types.narrow(tensor.data_type)
+    if narrow is not None:  # Kept in NumPy's types for them; the package's own are bits with a name.
+        values = narrow.from_bits(np.array(array, array.dtype.base).view(np.uint8).view(np.ndarray))
+        return values.astype(narrow.numpy)
     if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 and array.dtype == np.uint16:
         return array.view(ml_dtypes.bfloat16)  # Some files hold the bits as integers.
     return array.astype(ml_dtypes.bfloat16) if tensor.data_type == onnx.TensorProto.BFLOAT16 else array
@@ -97,8 +102,31 @@ def run_here(case: Case) -> list[Value]:
         except NeedsConstantError:
             model = _with_constants(case.model, given, whole)
         fetches = {name: value for name, value in model.outputs.items() if value is not None and value != []}
-        found = sess.run(fetches, {tensor: given[name] for name, tensor in model.inputs.items()})
+        found = sess.run(fetches, {tensor: _carried(given[name], tensor) for name, tensor in model.inputs.items()})
+    for name in found.keys() & model.narrow.keys():
+        found[name] = _narrow(found[name], model.narrow[name])
     return [found.get(name, [] if value == [] else None) for name, value in model.outputs.items()]
+
+
+def _carried(value: Value, tensor: tf.Tensor) -> Value:
+    """What is fed for a value: those of a type that TensorFlow has not as numbers of a wider one."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OSU":
+        return value
+    return value.astype(tensor.dtype.as_numpy_dtype, casting="safe") if value.dtype in _narrow_types() else value
+
+
+def _narrow(values: np.ndarray, name: str) -> np.ndarray:
+    """Results in the narrow type that the model says they have; each must be a value of that type."""
+    narrow = element_types.narrow(onnx.TensorProto.DataType.Value(name))
+    assert narrow is not None
+    result: np.ndarray = values.astype(narrow.numpy)
+    np.testing.assert_array_equal(result.astype(values.dtype), values)
+    return result
+
+
+def _narrow_types() -> set[np.dtype]:
+    found = map(element_types.narrow, onnx.TensorProto.DataType.values())
+    return {np.dtype(narrow.numpy) for narrow in found if narrow is not None}
 
 
 def _with_constants(
@@ -157,6 +185,10 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> str:
         return "" if texts[0] == texts[1] else "other strings"
     if a.dtype != b.dtype:
         return f"dtype {a.dtype} for {b.dtype}"
+    if b.dtype in _narrow_types():
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        same_bits = np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]))
+        return "" if same_bits else f"{a.reshape(-1).tolist()} for {b.reshape(-1).tolist()}"
     if b.dtype == ml_dtypes.bfloat16:
         a, b = a.astype(np.float32), b.astype(np.float32)
     close = np.allclose(a, b, rtol=1e-3, atol=1e-7, equal_nan=b.dtype.kind in "fc")

@@ -84,7 +84,7 @@ def _resizing(
     shrink = min(scale, 1.0) if node.integer("antialias") else 1.0
     support = (1.0 if mode == "linear" else 2.0) / shrink
     a = node.real("cubic_coeff_a", -0.75)
-    excluded = bool(node.integer("exclude_outside")) or shrink < 1
+    excluded = bool(node.integer("exclude_outside"))
     for row, place in enumerate(places):
         taps = np.arange(int(np.floor(place - support)), int(np.ceil(place + support)) + 1)
         distance = np.abs(place - taps) * shrink
@@ -97,8 +97,9 @@ def _resizing(
 
 
 def _places(where: str, i: HostArray, size: int, target: int, scale: float, low: float, high: float) -> HostArray:
-    if where == "align_corners":
-        return i * (size - 1) / (target - 1) if target > 1 else np.zeros_like(i)
+    if where == "align_corners":  # The corner is that of the size that the scale gives, before it is cut to a whole number.
+        length = scale * size
+        return i * (size - 1) / (length - 1) if target > 1 else np.zeros_like(i)
     if where == "asymmetric":
         return i / scale
     if where == "tf_crop_and_resize":
