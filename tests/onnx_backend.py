@@ -187,7 +187,9 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> str:
         return f"dtype {a.dtype} for {b.dtype}"
     if b.dtype in _narrow_types():
         a, b = a.astype(np.float32), b.astype(np.float32)
-        same_bits = np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]))
+        same_bits = np.array_equal(a, b, equal_nan=True) and np.array_equal(
+            np.signbit(a[b == 0]), np.signbit(b[b == 0])
+        )
         return "" if same_bits else f"{a.reshape(-1).tolist()} for {b.reshape(-1).tolist()}"
     if b.dtype == ml_dtypes.bfloat16:
         a, b = a.astype(np.float32), b.astype(np.float32)

@@ -1,13 +1,13 @@
 """ONNX's element types, TensorFlow's, and how the narrow ones that TensorFlow has not are carried.
 
-The 8-bit and 4-bit floating-point types and the 4-bit integers have no dtype in TensorFlow 1. A value of such a type is a
-`NarrowTensor`: a tensor of a wider dtype (float32, int8, uint8) whose elements are numbers that the narrow type has.
+The 8-bit and 4-bit floating-point types and the 4-bit integers have no dtype in TensorFlow 1. A value of such a type
+is a `NarrowTensor`: a tensor of a wider dtype (float32, int8, uint8), whose elements are numbers of the narrow type.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -59,6 +59,10 @@ def number_of(dtype: tf.DType) -> int | None:
     return _NUMBERS.get(dtype.base_dtype)
 
 
+_finfo: Final[Any] = ml_dtypes.finfo  # These two carry no annotations.
+_iinfo: Final[Any] = ml_dtypes.iinfo
+
+
 @dataclass(frozen=True)
 class NarrowType:
     """An element type that TensorFlow has not."""
@@ -75,15 +79,20 @@ class NarrowType:
 
     @property
     def bits(self) -> int:
-        limits = ml_dtypes.iinfo if self.carrier.is_integer else ml_dtypes.finfo
-        return int(limits(self.numpy).bits)
+        return int(self.limits.bits)
+
+    @property
+    def limits(self) -> Any:
+        """The record of its least and greatest values that NumPy would give."""
+        return (_iinfo if self.carrier.is_integer else _finfo)(self.numpy)
 
     def from_bits(self, bits: HostArray) -> HostArray:
         """The values that bytes stand for (one byte for each element), in the carrier's dtype."""
         if self.carrier.is_integer:
             signed = (bits.astype(np.int16) ^ 8) - 8 if self.carrier == tf.int8 else bits
-            return signed.astype(self.carrier.as_numpy_dtype)
-        return bits.astype(np.uint8).view(self.numpy).astype(np.float32)
+            return np.asarray(signed, self.carrier.as_numpy_dtype)
+        values: HostArray = bits.astype(np.uint8).view(self.numpy).astype(np.float32)
+        return values
 
 
 @dataclass(frozen=True)
@@ -114,9 +123,9 @@ def narrow(number: int) -> NarrowType | None:
 
 
 def narrowed(x: tf.Tensor, target: NarrowType, saturate: bool = True) -> NarrowTensor:
-    """The nearest values that a narrow type has, ties to even; those outside go to the limits, or to infinity or NaN."""
+    """The nearest values that a narrow type has, ties to even; those beyond become the limits, or infinity or NaN."""
     if target.carrier.is_integer:
-        limits = ml_dtypes.iinfo(target.numpy)
+        limits = target.limits
         whole = tf.cast(x, tf.float64) if x.dtype.is_floating else tf.cast(x, tf.int64)
         held = tf.clip_by_value(tf.round(whole), tf.cast(limits.min, whole.dtype), tf.cast(limits.max, whole.dtype))
         return NarrowTensor(tf.cast(held, target.carrier), target)
@@ -129,7 +138,7 @@ def _rounded(x: tf.Tensor, target: NarrowType, saturate: bool) -> tf.Tensor:
     Between two powers of two the values of a type are evenly spaced, so the spacing follows from the exponent, which is
     taken from the bits of the number.
     """
-    limits = ml_dtypes.finfo(target.numpy)
+    limits = target.limits
     exponent = tf.bitwise.bitwise_and(tf.bitwise.right_shift(tf.bitcast(x, tf.int64), tf.constant(52, tf.int64)), 0x7FF)
     lowest = tf.constant(int(limits.minexp) + 1023, tf.int64)
     spacing = tf.maximum(exponent, lowest) - int(limits.nmant)

@@ -32,8 +32,8 @@ class ImportedModel:
     outputs: dict[str, tf.Tensor | list[tf.Tensor] | None]
     #: The initializers, if they were made variables.
     variables: dict[str, tf.Variable]
-    #: ONNX's types of the inputs and outputs whose element type TensorFlow has not, by their names. Their tensors have a
-    #: wider dtype, with the same values: float32 for 8-bit and 4-bit floating-point types, int8 and uint8 for 4-bit
+    #: ONNX's types of the inputs and outputs whose element type TensorFlow has not, by their names. Their tensors have
+    #: a wider dtype, with the same values: float32 for 8-bit and 4-bit floating-point types, int8 and uint8 for 4-bit
     #: integers.
     narrow: dict[str, str] = field(default_factory=dict)
 

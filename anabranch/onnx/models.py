@@ -194,7 +194,8 @@ def _narrow_array(
     wanted = (count + 1) // 2 if halves else count
     if len(data) != wanted:
         raise _invalid(
-            f"{where} has the shape {list(tensor.dims)} of {narrow.name}, which is {wanted} bytes, and holds {len(data)}"
+            f"{where} has the shape {list(tensor.dims)} of {narrow.name}, which is {wanted} bytes, and holds "
+            f"{len(data)}"
         )
     bits = np.frombuffer(data, np.uint8)
     if halves:

@@ -88,8 +88,8 @@ class OnnxNode:
             raise tf.errors.UnimplementedError(
                 None,
                 None,
-                f"{self.label}: input {index} is of the element type {value.type.name}, which only casts, quantization and "
-                "operators that move elements take",
+                f"{self.label}: input {index} is of the element type {value.type.name}, which only casts, quantization "
+                "and operators that move elements take",
             )
         if not isinstance(value, tf.Tensor):
             found = "a sequence" if isinstance(value, list) else "nothing"

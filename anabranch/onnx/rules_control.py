@@ -26,7 +26,9 @@ def _if(node: OnnxNode) -> Result:
 
 def _tensor(node: OnnxNode, value: Value) -> tf.Tensor:
     if not isinstance(value, tf.Tensor):
-        raise NeedsConstantError(f"{node.label}: a sequence, an optional or a value of a narrow type cannot pass out of a branch or a body")
+        raise NeedsConstantError(
+            f"{node.label}: a sequence, an optional or a value of a narrow type cannot pass out of a branch or a body"
+        )
     return value
 
 
@@ -138,7 +140,7 @@ def _scan(node: OnnxNode) -> Result:
 
 
 def _batch_scan(node: OnnxNode) -> Result:
-    """The scan of operator set 8: over the second dimension, for each element of a batch, with lengths if they differ."""
+    """The scan of operator set 8: over the second dimension, for each element of a batch, which may have a length."""
     inputs = node.integer("num_scan_inputs")
     states = [node.tensor(i) for i in range(1, len(node.values) - inputs)]
     sequences = [node.tensor(len(states) + 1 + i) for i in range(inputs)]

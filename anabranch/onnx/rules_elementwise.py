@@ -235,7 +235,7 @@ def _hard_sigmoid(node: OnnxNode) -> tf.Tensor:
 def _cast(node: OnnxNode) -> tf.Tensor | NarrowTensor:
     number = node.integer("to") if node.since >= 6 else TensorProto.DataType.Value(node.text("to"))
     narrow = element_types.narrow(number)
-    return _cast_to(node, narrow if narrow else element_types.dtype_of(number, node.label))
+    return _cast_to(node, narrow or element_types.dtype_of(number, node.label))
 
 
 @rule("CastLike", 15, 19, 21, 23)

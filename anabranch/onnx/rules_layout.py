@@ -25,8 +25,8 @@ def _constant(node: OnnxNode) -> tf.Tensor | NarrowTensor:
         name = attribute.name
         if name == "value":
             narrow = element_types.narrow(attribute.t.data_type)
-            value = tf.constant(models.array_of(attribute.t))
-            return value if narrow is None else NarrowTensor(value, narrow)
+            constant = tf.constant(models.array_of(attribute.t))
+            return constant if narrow is None else NarrowTensor(constant, narrow)
         if name == "sparse_value":
             return tf.constant(models.dense(attribute.sparse_tensor, None))
         value = node.attr(name)
@@ -169,9 +169,7 @@ def _computed_slice(node: OnnxNode) -> tf.Tensor:
         begin[axis], end[axis] = (tf.cast(node.tensor(at)[i], tf.int64) for at in (1, 2))
         strides[axis] = tf.constant(step, tf.int64)
     whole = sum(1 << axis for axis in range(rank) if axis not in axes)
-    result = tf.strided_slice(
-        x, tf.stack(begin), tf.stack(end), tf.stack(strides), begin_mask=whole, end_mask=whole
-    )
+    result = tf.strided_slice(x, tf.stack(begin), tf.stack(end), tf.stack(strides), begin_mask=whole, end_mask=whole)
     kept = [None if axis in axes else size for axis, size in enumerate(x.shape.as_list())]
     result.set_shape(kept)
     return result
