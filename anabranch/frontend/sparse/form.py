@@ -130,23 +130,35 @@ def sparse_transpose(
         return sparse_reorder(SparseTensor(indices, value.values, shape))
 
 
-def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name: str | None = None) -> SparseTensor:
-    """Adds a dimension of size 1 before dimension `axis` (default: at the end)."""
+def sparse_expand_dims(
+    sp_input: SparseTensorLike, axis: TensorLike | None = None, name: str | None = None
+) -> SparseTensor:
+    """Adds a dimension of size 1 before dimension `axis` (default: at the end), a number or an integer scalar tensor.
+
+    Raises:
+        ValueError: the rank is not known, or the axis is known and outside [-rank - 1, rank].
+    """
     with name_scope(name, "expand_dims"):
         value = as_sparse_tensor(sp_input)
         rank = value.dense_shape.shape.as_list()[0]
         if rank is None:
             raise ValueError("sparse_expand_dims needs a sparse tensor of known rank")
-        at = -1 if axis is None else int(axis)
-        if not -rank - 1 <= at <= rank:
-            raise ValueError(f"axis = {at} is not in [{-rank - 1}, {rank}]")
-        at %= rank + 1
+        at = convert_to_tensor(-1 if axis is None else axis, dtype_hint=dtypes.int32)
+        known = constant_value(at)
+        if known is not None and not -rank - 1 <= known <= rank:
+            raise ValueError(f"axis = {known} is not in [{-rank - 1}, {rank}]")
+        at = raw.Reshape(raw.FloorMod(raw.Cast(at, DstT=dtypes.int64), np.int64(rank + 1)), np.array([1]))
+        zero, rest = np.array([0]), raw.Sub(np.array([rank]), at)
         count = raw.Shape(value.values, out_type="int64")
         zeros = raw.Fill(raw.ConcatV2([count, np.array([1])], 0), np.int64(0))
-        before, after = (raw.Slice(value.indices, [0, b], [-1, n]) for b, n in ((0, at), (at, rank - at)))
+        whole = np.array([-1])
+        before, after = (
+            raw.Slice(value.indices, raw.ConcatV2([zero, b], 0), raw.ConcatV2([whole, n], 0))
+            for b, n in ((zero, at), (at, rest))
+        )
         indices = raw.ConcatV2([before, zeros, after], 1)
         shape = raw.ConcatV2(
-            [raw.Slice(value.dense_shape, [0], [at]), np.array([1]), raw.Slice(value.dense_shape, [at], [-1])], 0
+            [raw.Slice(value.dense_shape, zero, at), np.array([1]), raw.Slice(value.dense_shape, at, rest)], 0
         )
         return SparseTensor(indices, value.values, shape)
 

@@ -11,6 +11,7 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.sparse import arithmetic as sparse_math, form as sparse
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 
@@ -94,6 +95,20 @@ def test_expand_dims(axis: int | None) -> None:
     assert_sparse(
         sparse.sparse_expand_dims(sparse_of(DENSE), axis), np.expand_dims(DENSE, -1 if axis is None else axis)
     )
+
+
+@pytest.mark.parametrize("axis", [0, 2, -2])
+def test_expand_dims_at_an_axis_that_is_a_tensor(axis: int) -> None:
+    wanted = np.expand_dims(DENSE, axis)
+    assert_sparse(sparse.sparse_expand_dims(sparse_of(DENSE), convert_to_tensor(np.int32(axis))), wanted)
+    fed = raw.Placeholder(dtype="int32", shape=[])
+    expanded = sparse.sparse_expand_dims(sparse_of(DENSE), fed)
+    np.testing.assert_array_equal(run(sparse.sparse_tensor_to_dense(expanded), {fed: axis}), wanted)
+
+
+def test_expand_dims_refuses_an_axis_outside() -> None:
+    with pytest.raises(ValueError, match="axis = 3"):
+        sparse.sparse_expand_dims(sparse_of(DENSE), 3)
 
 
 def test_reset_shape() -> None:
