@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorLike, SparseTensorValue
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import constant_value, constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -109,12 +110,37 @@ def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> Spars
 
 
 def sparse_reshape(sp_input: SparseTensorLike, shape: TensorLike, name: str | None = None) -> SparseTensor:
-    """The elements at the same row-major positions in another shape; one dimension may be -1."""
+    """The elements at the same row-major positions in another shape, of int32 or int64; one dimension may be -1.
+
+    Raises:
+        ValueError: both shapes are known, and the new one has another number of elements, or several -1.
+    """
     value = as_sparse_tensor(sp_input)
-    indices, dense_shape = raw.SparseReshape(
-        value.indices, value.dense_shape, convert_to_tensor(shape, dtypes.int64), name=name
-    )
+    wanted = convert_to_tensor(shape, dtype_hint=dtypes.int64)
+    known = _reshaped(value.shape, wanted)
+    as_given = wanted if wanted.dtype is dtypes.int64 else raw.Cast(wanted, DstT=dtypes.int64)
+    indices, dense_shape = raw.SparseReshape(value.indices, value.dense_shape, as_given, name=name)
+    if known is not None:
+        dense_shape = convert_to_tensor(np.array(known, np.int64))
     return SparseTensor(indices, raw.Identity(value.values), dense_shape)
+
+
+def _reshaped(old: TensorShape, wanted: Tensor) -> list[int] | None:
+    """The new shape, if both are known but for one dimension of the new one."""
+    new = constant_value_as_shape(wanted)
+    if new.ndims is None or not old.is_fully_defined():
+        return None
+    given = constant_value(wanted)
+    if given is not None and np.count_nonzero(given == -1) > 1:
+        raise ValueError(f"at most one dimension can be -1, and the new shape is {given.tolist()}")
+    total, sizes = old.num_elements() or 0, new.as_list()
+    rest = math.prod(size for size in sizes if size is not None)
+    if sizes.count(None) > 1 or (None in sizes and rest == 0):
+        return None
+    whole = [total // rest if size is None else size for size in sizes]
+    if math.prod(whole) != total:
+        raise ValueError(f"a sparse tensor of shape {old}, {total} elements, cannot be reshaped to {sizes}")
+    return whole
 
 
 def sparse_transpose(

@@ -193,7 +193,7 @@ def _(value: HostArray, *, rng: RandomSource, ctx: OperationContext) -> Any:
 
 @FractionalAvgPool.gradient
 def _(op: Operation, grad: Tensor, *_: Any) -> Any:
-    _, rows, columns = op.outputs
+    rows, columns = op.outputs[1:]
     shape = raw.Shape(op.inputs[0], out_type="int64")
     return raw.FractionalAvgPoolGrad(shape, grad, rows, columns, overlapping=op.attrs["overlapping"])
 

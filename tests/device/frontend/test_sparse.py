@@ -90,6 +90,27 @@ def test_reorder_reshape_transpose() -> None:
     assert_sparse(sparse.sparse_transpose(sparse_of(cube), [1, 0, 2]), cube.transpose(1, 0, 2))
 
 
+def test_reshape_knows_the_new_shape_where_the_old_one_is_known() -> None:
+    for shape in ([2, -1], np.array([2, 6], np.int32), [4, 3]):
+        reshaped = sparse.sparse_reshape(sparse_of(DENSE), shape)
+        assert reshaped.shape.as_list() == ([4, 3] if list(shape) == [4, 3] else [2, 6])
+        assert_sparse(reshaped, DENSE.reshape(shape))
+
+
+def test_reshape_to_the_shape_of_another_tensor() -> None:
+    like = raw.Placeholder(dtype="float32")
+    reshaped = sparse.sparse_tensor_to_dense(sparse.sparse_reshape(sparse_of(DENSE), raw.Shape(like)))
+    np.testing.assert_array_equal(run(reshaped, {like: np.zeros((6, 2))}), DENSE.reshape(6, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"), [([5, 2], "12 elements"), ([5, -1], "12 elem"), ([-1, -1], "at most one")]
+)
+def test_reshape_refuses_what_is_known_not_to_fit(shape: list[int], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        sparse.sparse_reshape(sparse_of(DENSE), shape)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3, None])
 def test_expand_dims(axis: int | None) -> None:
     assert_sparse(
