@@ -132,14 +132,14 @@ def _reshaped(old: TensorShape, wanted: Tensor) -> list[int] | None:
         return None
     given = constant_value(wanted)
     if given is not None and np.count_nonzero(given == -1) > 1:
-        raise ValueError(f"at most one dimension can be -1, and the new shape is {given.tolist()}")
+        raise ValueError(f"At most one dimension can be inferred (-1), and the new shape is {given.tolist()}")
     total, sizes = old.num_elements() or 0, new.as_list()
     rest = math.prod(size for size in sizes if size is not None)
     if sizes.count(None) > 1 or (None in sizes and rest == 0):
         return None
     whole = [total // rest if size is None else size for size in sizes]
     if math.prod(whole) != total:
-        raise ValueError(f"a sparse tensor of shape {old}, {total} elements, cannot be reshaped to {sizes}")
+        raise ValueError(f"Cannot reshape a sparse tensor of shape {old}, {total} elements, to {sizes}")
     return whole
 
 
@@ -242,8 +242,23 @@ def sparse_concat(
     shapes = [value.dense_shape for value in inputs]
     if expand_nonconcat_dims if expand_nonconcat_dims is not None else expand_nonconcat_dim:
         shapes = _expanded(shapes, at)
-    parts = raw.SparseConcat([v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name)
-    return SparseTensor(*parts)
+    indices, values, dense_shape = raw.SparseConcat(
+        [v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name
+    )
+    whole = _joined([constant_value(shape) for shape in shapes], at)
+    return SparseTensor(indices, values, dense_shape if whole is None else convert_to_tensor(whole))
+
+
+def _joined(shapes: list[Any], axis: int) -> Any:
+    """The shape of what is joined along an axis, if all shapes are known and go together."""
+    if any(shape is None or len(shape) != len(shapes[0]) for shape in shapes):
+        return None
+    table = np.array(shapes, np.int64)
+    if not -table.shape[1] <= axis < table.shape[1] or np.ptp(np.delete(table, axis, 1), 0).any():
+        return None
+    whole = table[0].copy()
+    whole[axis] = table[:, axis].sum()
+    return whole
 
 
 def _expanded(shapes: list[Tensor], axis: int) -> list[Tensor]:

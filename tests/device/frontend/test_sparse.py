@@ -104,7 +104,7 @@ def test_reshape_to_the_shape_of_another_tensor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "reason"), [([5, 2], "12 elements"), ([5, -1], "12 elem"), ([-1, -1], "at most one")]
+    ("shape", "reason"), [([5, 2], "12 elements"), ([5, -1], "12 elem"), ([-1, -1], "At most one")]
 )
 def test_reshape_refuses_what_is_known_not_to_fit(shape: list[int], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
@@ -152,6 +152,18 @@ def test_concat() -> None:
     uneven = [sparse_of(DENSE), sparse_of(OTHER[:, :3])]
     widened = np.pad(OTHER[:, :3], ((0, 0), (0, 1)))
     assert_sparse(sparse.sparse_concat(0, uneven, expand_nonconcat_dim=True), np.concatenate([DENSE, widened]))
+
+
+def test_the_shape_of_joined_sparse_tensors_is_known_where_theirs_are() -> None:
+    both = [sparse_of(DENSE), sparse_of(OTHER)]
+    for axis in (0, 1, -1):
+        joined = sparse.sparse_concat(axis, both)
+        assert joined.shape.as_list() == list(np.concatenate([DENSE, OTHER], axis).shape)
+        assert joined.indices.shape.as_list() == [np.count_nonzero(DENSE) + np.count_nonzero(OTHER), 2]
+    uneven = sparse.sparse_concat(0, [both[0], sparse_of(OTHER[:, :3])])
+    assert uneven.shape.as_list() == [None, None]
+    with pytest.raises(InvalidArgumentError, match="differ outside of dimension 0"):
+        run(uneven)
 
 
 def test_split_and_slice() -> None:
