@@ -19,6 +19,7 @@ from onnx import numpy_helper
 
 import anabranch as tf
 import anabranch.onnx
+from anabranch.onnx import element_types
 from anabranch.onnx.rules import NeedsConstantError
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -33,6 +34,9 @@ class Case:
     model: onnx.ModelProto
     inputs: list[Value]
     outputs: list[Value]
+    #: The same as the onnx package reads them: elements of its narrow types are bits, or numbers in later versions.
+    read_inputs: list[Value]
+    read_outputs: list[Value]
 
     @property
     def operator(self) -> str:
@@ -47,9 +51,10 @@ def cases(kind: str = "node", only: str = "", first: int = 0, every: int = 1) ->
     for folder in plain[first::every]:
         model = onnx.load(folder / "model.onnx")
         data = folder / "test_data_set_0"
-        inputs = [_value(data / f"input_{i}.pb", entry) for i, entry in enumerate(model.graph.input)]
-        outputs = [_value(data / f"output_{i}.pb", entry) for i, entry in enumerate(model.graph.output)]
-        yield Case(folder.name, model, inputs, outputs)
+        inputs = [_values(data / f"input_{i}.pb", entry) for i, entry in enumerate(model.graph.input)]
+        outputs = [_values(data / f"output_{i}.pb", entry) for i, entry in enumerate(model.graph.output)]
+        here, read = (([v[i] for v in inputs], [v[i] for v in outputs]) for i in range(2))
+        yield Case(folder.name, model, *here, *read)
 
 
 def light_models(only: str = "") -> Iterator[Case]:
@@ -65,10 +70,23 @@ def light_models(only: str = "") -> Iterator[Case]:
             shape = [d.dim_value for d in entry.type.tensor_type.shape.dim]
             count = int(np.prod(shape))
             inputs.append((np.arange(count) / count).astype(np.float32).reshape(shape))
-        outputs = [_value(path.with_name(f"{path.stem}_output_0.pb"), model.graph.output[0])]
+        outputs = [_values(path.with_name(f"{path.stem}_output_0.pb"), model.graph.output[0])[0]]
         del model.graph.input[:]
         model.graph.input.extend(fed)
-        yield Case(path.stem, model, inputs, outputs)
+        yield Case(path.stem, model, inputs, outputs, inputs, outputs)
+
+
+def _values(path: Path, entry: onnx.ValueInfoProto) -> tuple[Value, Value]:
+    """What a file holds, and the same as the onnx package reads it."""
+    value = _value(path, entry)
+    tensor = entry.type.tensor_type.elem_type
+    narrow = element_types.narrow(tensor)
+    if narrow is None or not isinstance(value, np.ndarray):
+        return value, value
+    if value.dtype == np.dtype(narrow.numpy):
+        return value, value
+    bits = np.array(value, value.dtype.base).view(np.uint8).view(np.ndarray)
+    return narrow.from_bits(bits).astype(narrow.numpy), value
 
 
 def _value(path: Path, entry: onnx.ValueInfoProto) -> Value:
@@ -97,8 +115,31 @@ def run_here(case: Case) -> list[Value]:
         except NeedsConstantError:
             model = _with_constants(case.model, given, whole)
         fetches = {name: value for name, value in model.outputs.items() if value is not None and value != []}
-        found = sess.run(fetches, {tensor: given[name] for name, tensor in model.inputs.items()})
+        found = sess.run(fetches, {tensor: _carried(given[name], tensor) for name, tensor in model.inputs.items()})
+    for name in found.keys() & model.narrow.keys():
+        found[name] = _narrow(found[name], model.narrow[name])
     return [found.get(name, [] if value == [] else None) for name, value in model.outputs.items()]
+
+
+def _carried(value: Value, tensor: tf.Tensor) -> Value:
+    """What is fed for a value: those of a type that TensorFlow has not as numbers of a wider one."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OSU":
+        return value
+    return value.astype(tensor.dtype.as_numpy_dtype, casting="safe") if value.dtype in _narrow_types() else value
+
+
+def _narrow(values: np.ndarray, name: str) -> np.ndarray:
+    """Results in the narrow type that the model says they have; each must be a value of that type."""
+    narrow = element_types.narrow(onnx.TensorProto.DataType.Value(name))
+    assert narrow is not None
+    result: np.ndarray = values.astype(narrow.numpy)
+    np.testing.assert_array_equal(result.astype(values.dtype), values)
+    return result
+
+
+def _narrow_types() -> set[np.dtype]:
+    found = map(element_types.narrow, onnx.TensorProto.DataType.values())
+    return {np.dtype(narrow.numpy) for narrow in found if narrow is not None}
 
 
 def _with_constants(
@@ -120,7 +161,7 @@ def run_onnxruntime(case: Case) -> list[Value]:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, ["CPUExecutionProvider"])
     names = [entry.name for entry in case.model.graph.input]
-    return list(session.run(None, dict(zip(names, case.inputs, strict=True))))
+    return list(session.run(None, dict(zip(names, case.read_inputs, strict=True))))
 
 
 def run_reference(case: Case) -> list[Value]:
@@ -128,7 +169,7 @@ def run_reference(case: Case) -> list[Value]:
     from onnx.reference import ReferenceEvaluator
 
     names = [entry.name for entry in case.model.graph.input]
-    return list(ReferenceEvaluator(case.model).run(None, dict(zip(names, case.inputs, strict=True))))
+    return list(ReferenceEvaluator(case.model).run(None, dict(zip(names, case.read_inputs, strict=True))))
 
 
 def same(found: Sequence[Value], wanted: Sequence[Value]) -> str:
@@ -157,6 +198,12 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> str:
         return "" if texts[0] == texts[1] else "other strings"
     if a.dtype != b.dtype:
         return f"dtype {a.dtype} for {b.dtype}"
+    if b.dtype in _narrow_types():
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        same_bits = np.array_equal(a, b, equal_nan=True) and np.array_equal(
+            np.signbit(a[b == 0]), np.signbit(b[b == 0])
+        )
+        return "" if same_bits else f"{a.reshape(-1).tolist()} for {b.reshape(-1).tolist()}"
     if b.dtype == ml_dtypes.bfloat16:
         a, b = a.astype(np.float32), b.astype(np.float32)
     close = np.allclose(a, b, rtol=1e-3, atol=1e-7, equal_nan=b.dtype.kind in "fc")
@@ -176,7 +223,7 @@ def judge(case: Case, runner: Callable[[Case], list[Value]]) -> str:
     if any(part in case.name for part in RANDOM):
         pairs = zip(found, case.outputs, strict=True)
         return "" if all(np.shape(a) == np.shape(b) for a, b in pairs) else "shapes differ"
-    return same(found, case.outputs)
+    return same(found, case.outputs if runner is run_here else case.read_outputs)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -50,6 +50,7 @@ from anabranch.frontend.images.image import (
     decode_png as decode_png,
     draw_bounding_boxes as draw_bounding_boxes,
     encode_png as encode_png,
+    extract_glimpse as extract_glimpse,
     non_max_suppression as non_max_suppression,
     non_max_suppression_padded as non_max_suppression_padded,
     non_max_suppression_with_scores as non_max_suppression_with_scores,

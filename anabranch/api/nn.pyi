@@ -108,6 +108,8 @@ from anabranch.frontend.nn.pool import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
     avg_pool_v2 as avg_pool_v2,
+    fractional_avg_pool as fractional_avg_pool,
+    fractional_max_pool as fractional_max_pool,
     max_pool as max_pool,
     max_pool1d as max_pool1d,
     max_pool2d as max_pool2d,

@@ -96,6 +96,16 @@ class _FixedUnigramCandidateSampler(NamedTuple):
     true_expected_count: Tensor
     sampled_expected_count: Tensor
 
+class _FractionalAvgPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
+class _FractionalMaxPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
 class _FusedBatchNorm(NamedTuple):
     y: Tensor
     batch_mean: Tensor
@@ -1266,6 +1276,17 @@ def ExperimentalUniqueDataset(
     name: str | None = None,
 ) -> Tensor: ...
 def Expm1(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def ExtractGlimpse(
+    *,
+    input: TensorLike,
+    size: TensorLike,
+    offsets: TensorLike,
+    centered: bool = True,
+    normalized: bool = True,
+    uniform_noise: bool = True,
+    noise: str | bytes = "uniform",
+    name: str | None = None,
+) -> Tensor: ...
 def ExtractImagePatches(
     *,
     images: TensorLike,
@@ -1415,6 +1436,47 @@ def FlatMapDataset(
 def Floor(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def FractionalAvgPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalAvgPool: ...
+def FractionalAvgPoolGrad(
+    *,
+    orig_input_tensor_shape: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FractionalMaxPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalMaxPool: ...
+def FractionalMaxPoolGrad(
+    *,
+    orig_input: TensorLike,
+    orig_output: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def FusedBatchNorm(
     *,
     x: TensorLike,

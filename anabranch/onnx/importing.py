@@ -16,7 +16,8 @@ from onnx import defs
 import anabranch as tf
 from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types, models, vocabulary
-from anabranch.onnx.rules import OnnxNode, Subgraph, Value, find, since_version
+from anabranch.onnx.element_types import NarrowTensor
+from anabranch.onnx.rules import OnnxNode, Result, Rule, Subgraph, Value, find, since_version
 
 _MAX_DEPTH = 64  # Of functions and subgraphs in one another.
 
@@ -28,9 +29,13 @@ class ImportedModel:
     #: Placeholders to feed, by the names of the model's inputs.
     inputs: dict[str, tf.Tensor]
     #: Tensors to fetch, by the names of the model's outputs; a sequence is a list, an empty optional None.
-    outputs: dict[str, Value]
+    outputs: dict[str, tf.Tensor | list[tf.Tensor] | None]
     #: The initializers, if they were made variables.
     variables: dict[str, tf.Variable]
+    #: ONNX's types of the inputs and outputs whose element type TensorFlow has not, by their names. Their tensors have
+    #: a wider dtype, with the same values: float32 for 8-bit and 4-bit floating-point types, int8 and uint8 for 4-bit
+    #: integers.
+    narrow: dict[str, str] = field(default_factory=dict)
 
 
 def import_model(
@@ -131,11 +136,15 @@ class _ModelBuilder:
     trainable: bool
     functions: dict[tuple[str, str], onnx.FunctionProto] = field(init=False)
     variables: dict[str, tf.Variable] = field(default_factory=dict)
+    #: Initializers whose element type TensorFlow has not; they are never trained.
+    narrow: frozenset[str] = field(init=False)
     depth: int = 0
 
     def __post_init__(self) -> None:
         vocabulary.load()
         self.functions = {_function_key(f.domain, f.name): f for f in self.model.functions}
+        narrow = (t.name for t in self.model.graph.initializer if element_types.narrow(t.data_type) is not None)
+        self.narrow = frozenset(narrow)
 
     def whole(
         self,
@@ -148,47 +157,62 @@ class _ModelBuilder:
         placeholders: dict[str, tf.Tensor] = {}
         for name, array in weights.items():
             values[name] = self._weight(name, array)
+        values.update(_narrow_weights(graph, values))
         for entry in graph.input:
             if entry.name in given:
                 values[entry.name] = given[entry.name]
             elif entry.name in constants:
-                fixed = constants[entry.name]
-                values[entry.name] = self._fixed(fixed)
+                values[entry.name] = self._fixed(entry, constants[entry.name])
             elif entry.name not in weights:
-                values[entry.name] = placeholders[entry.name] = self._placeholder(entry)
+                values[entry.name] = placeholder = self._placeholder(entry)
+                placeholders[entry.name] = placeholder.tensor if isinstance(placeholder, NarrowTensor) else placeholder
         self._nodes(graph.node, values, _opsets(self.model.opset_import))
-        outputs: dict[str, Value] = {}
-        for entry in graph.output:
+        outputs: dict[str, tf.Tensor | list[tf.Tensor] | None] = {}
+        narrow: dict[str, str] = {}
+        for entry in (*graph.input, *graph.output):
             if entry.name not in values:
                 raise tf.errors.InvalidArgumentError(None, None, f"nobody makes the output {entry.name!r}")
-            outputs[entry.name] = values[entry.name]
-        return ImportedModel(placeholders, outputs, self.variables)
+            value = values[entry.name]
+            if isinstance(value, NarrowTensor):
+                narrow[entry.name] = value.type.name
+        for entry in graph.output:
+            value = values[entry.name]
+            outputs[entry.name] = value.tensor if isinstance(value, NarrowTensor) else value
+        return ImportedModel(placeholders, outputs, self.variables, narrow)
 
     @staticmethod
-    def _fixed(value: HostArray | list[HostArray] | None) -> Value:
+    def _fixed(entry: onnx.ValueInfoProto, value: HostArray | list[HostArray] | None) -> Value:
         if isinstance(value, list):
             return [tf.constant(x) for x in value]
-        return None if value is None else tf.constant(value)
+        if value is None:
+            return None
+        narrow = element_types.narrow(entry.type.tensor_type.elem_type)
+        return tf.constant(value) if narrow is None else NarrowTensor(tf.constant(value, narrow.carrier), narrow)
 
     def _weight(self, name: str, array: HostArray) -> tf.Tensor:
-        if self.trainable and array.dtype.kind in "fV":
+        if self.trainable and array.dtype.kind in "fV" and name not in self.narrow:
             variable = tf.Variable(array, name=models.scope_name(name))
             self.variables[name] = variable
             return tf.identity(variable)
         return tf.constant(array, name=models.scope_name(name))
 
     @staticmethod
-    def _placeholder(entry: onnx.ValueInfoProto) -> tf.Tensor:
+    def _placeholder(entry: onnx.ValueInfoProto) -> tf.Tensor | NarrowTensor:
+        """What is fed. An optional is there, unless the constants say that it is not."""
         kind = entry.type.WhichOneof("value")
-        if kind != "tensor_type":
+        declared = entry.type.optional_type.elem_type if kind == "optional_type" else entry.type
+        if declared.WhichOneof("value") != "tensor_type":
             from_constants = f"import_model(..., constants={{{entry.name!r}: [...]}})"
             raise tf.errors.UnimplementedError(
                 None,
                 None,
                 f"input {entry.name!r} is a {kind}; only tensors are fed. Fix its value with {from_constants}.",
             )
-        dtype = element_types.dtype_of(entry.type.tensor_type.elem_type, f"input {entry.name!r}")
-        return tf.placeholder(dtype, models.static_shape(entry.type), name=models.scope_name(entry.name))
+        number, shape = declared.tensor_type.elem_type, models.static_shape(declared)
+        narrow = element_types.narrow(number)
+        dtype = narrow.carrier if narrow else element_types.dtype_of(number, f"input {entry.name!r}")
+        fed = tf.placeholder(dtype, shape, name=models.scope_name(entry.name))
+        return NarrowTensor(fed, narrow) if narrow else fed
 
     def _nodes(self, nodes: Sequence[onnx.NodeProto], values: dict[str, Value], opsets: Mapping[str, int]) -> None:
         for node in nodes:
@@ -221,7 +245,7 @@ class _ModelBuilder:
                     view.subgraphs[attribute.name] = self._subgraph(attribute.g, values, opsets)
                     view.declared[attribute.name] = [models.static_shape(o.type) for o in attribute.g.output]
             with tf.name_scope(models.scope_name(node.name or name)):
-                result = found(view)
+                result = _moved(view, found) if name in _MOVING else found(view)
             return list(result) if isinstance(result, tuple) else [result]  # type: ignore[list-item]
         finally:
             self.depth -= 1
@@ -232,6 +256,7 @@ class _ModelBuilder:
             values.update((entry.name, value) for entry, value in zip(graph.input, arguments, strict=True))
             for name, array in models.weights(graph, self.folder).items():
                 values[name] = tf.constant(array)
+            values.update(_narrow_weights(graph, values))
             self._nodes(graph.node, values, opsets)
             return [values[entry.name] for entry in graph.output]
 
@@ -283,6 +308,33 @@ class _ModelBuilder:
         return [inner.get(name) for name in function.output]
 
 
+def _narrow_weights(graph: onnx.GraphProto, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Those initializers whose element type TensorFlow has not, named so."""
+    result: dict[str, Value] = {}
+    for tensor in graph.initializer:
+        narrow, value = element_types.narrow(tensor.data_type), values[tensor.name]
+        if narrow is not None and isinstance(value, tf.Tensor):
+            result[tensor.name] = NarrowTensor(value, narrow)
+    return result
+
+
+#: Operators that move elements, whatever these are, or look at the shape alone; and those of them that give elements.
+_MOVING = {"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size"}
+_GIVING = _MOVING - {"Shape", "Size"}
+
+
+def _moved(node: OnnxNode, found: Rule) -> Result:
+    """The result of an operator that moves elements; those of a narrow type stay what they are."""
+    first = node.values[0] if node.values else None
+    if not isinstance(first, NarrowTensor):
+        return found(node)
+    node.values[0] = first.tensor
+    result = found(node)
+    if node.proto.op_type in _GIVING and isinstance(result, tf.Tensor):
+        return NarrowTensor(result, first.type)
+    return result
+
+
 def _definition(versions: Sequence[int], opset: int, schema: defs.OpSchema) -> int:
     """The definition to take: the newest that the model's operator set has, or else the first that was given later."""
     return max((v for v in versions if v <= opset), default=min(versions, default=schema.since_version))
@@ -297,7 +349,11 @@ def _type_of(value: Value) -> onnx.TypeProto:
     if value is None:
         return result
     tensor = target.tensor_type
-    tensor.elem_type = element_types.number_of(value.dtype) or 0
+    if isinstance(value, NarrowTensor):
+        tensor.elem_type = value.type.number
+        value = value.tensor
+    else:
+        tensor.elem_type = element_types.number_of(value.dtype) or 0
     if value.shape.ndims is not None:
         tensor.shape.SetInParent()
         for size in value.shape.as_list():

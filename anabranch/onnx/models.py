@@ -136,11 +136,16 @@ def dense(sparse: onnx.SparseTensorProto, folder: str | None) -> HostArray:
 def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> HostArray:
     """The value of a tensor; what it says of its size is held against the data that are there.
 
+    Values of a narrow type are those of the dtype that carries it (`element_types`).
+
     Raises:
         InvalidArgumentError: sizes and data do not fit, or the data are outside of the model's folder.
-        UnimplementedError: the element type is none of TensorFlow's.
+        UnimplementedError: the element type is not known.
     """
     where = f"tensor {tensor.name!r}"
+    narrow = element_types.narrow(tensor.data_type)
+    if narrow is not None:
+        return _narrow_array(tensor, narrow, folder, where)
     dtype = element_types.numpy_dtype(element_types.dtype_of(tensor.data_type, where))
     if any(size < 0 for size in tensor.dims):
         raise _invalid(f"{where} has a negative size: {list(tensor.dims)}")
@@ -168,6 +173,34 @@ def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> HostArray:
         return np.asarray(numpy_helper.to_array(tensor)).astype(dtype, copy=False)
     except (ValueError, TypeError) as error:
         raise _invalid(f"{where} cannot be read: {error}") from error
+
+
+def _narrow_array(
+    tensor: onnx.TensorProto, narrow: element_types.NarrowType, folder: str | None, where: str
+) -> HostArray:
+    """Values of an 8-bit type, or of a 4-bit one: two in a byte, the first in the lower half."""
+    if any(size < 0 for size in tensor.dims):
+        raise _invalid(f"{where} has a negative size: {list(tensor.dims)}")
+    count = 1
+    for size in tensor.dims:
+        count *= int(size)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        data = _external(tensor, folder, where)
+    elif tensor.HasField("raw_data"):
+        data = tensor.raw_data
+    else:
+        data = np.array(tensor.int32_data, np.int64).astype(np.uint8).tobytes()
+    halves = narrow.bits == 4
+    wanted = (count + 1) // 2 if halves else count
+    if len(data) != wanted:
+        raise _invalid(
+            f"{where} has the shape {list(tensor.dims)} of {narrow.name}, which is {wanted} bytes, and holds "
+            f"{len(data)}"
+        )
+    bits = np.frombuffer(data, np.uint8)
+    if halves:
+        bits = np.stack([bits & 15, bits >> 4], 1).reshape(-1)[:count]
+    return narrow.from_bits(bits).reshape(tuple(tensor.dims))
 
 
 def _from_bytes(

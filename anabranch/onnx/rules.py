@@ -11,10 +11,11 @@ from onnx import defs, helper
 
 import anabranch as tf
 from anabranch.core.arrays import HostArray
+from anabranch.onnx.element_types import NarrowTensor
 
-#: A value of a model: a tensor, a sequence (of as many tensors as are known when the graph is built), or nothing (an
-#: input that was left out, or an empty optional).
-Value = tf.Tensor | list[tf.Tensor] | None
+#: A value of a model: a tensor, one of an element type that TensorFlow has not, a sequence (of as many tensors as are
+#: known when the graph is built), or nothing (an input that was left out, or an empty optional).
+Value = tf.Tensor | NarrowTensor | list[tf.Tensor] | None
 #: What runs a subgraph in place: from the values of its inputs to those of its outputs.
 Subgraph = Callable[[Sequence[Value]], list[Value]]
 
@@ -83,6 +84,13 @@ class OnnxNode:
 
     def tensor(self, index: int = 0) -> tf.Tensor:
         value = self.values[index] if index < len(self.values) else None
+        if isinstance(value, NarrowTensor):
+            raise tf.errors.UnimplementedError(
+                None,
+                None,
+                f"{self.label}: input {index} is of the element type {value.type.name}, which only casts, quantization "
+                "and operators that move elements take",
+            )
         if not isinstance(value, tf.Tensor):
             found = "a sequence" if isinstance(value, list) else "nothing"
             raise ValueError(f"{self.label}: input {index} must be a tensor, and is {found}")

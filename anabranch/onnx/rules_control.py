@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 import anabranch as tf
-from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Value, rank_of, rule
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Value, rank_of, rule, size_of
 
 
 @rule("If", 1, 11, 13, 16, 19, 21, 23)
@@ -24,12 +26,43 @@ def _if(node: OnnxNode) -> Result:
 
 def _tensor(node: OnnxNode, value: Value) -> tf.Tensor:
     if not isinstance(value, tf.Tensor):
-        raise NeedsConstantError(f"{node.label}: a sequence or an optional cannot pass out of a branch or a body")
+        raise NeedsConstantError(
+            f"{node.label}: a sequence, an optional or a value of a narrow type cannot pass out of a branch or a body"
+        )
     return value
+
+
+#: Iterations of a loop that is written out.
+_MOST_UNROLLED = 10_000
+
+
+def _unrolled_loop(node: OnnxNode) -> Result:
+    """A loop that carries sequences or optionals, written out: how often it runs is known when the graph is built."""
+    body, state = node.subgraphs["body"], node.values[2:]
+    limit = int(node.static(0).reshape(())) if node.has(0) else _MOST_UNROLLED + 1
+    going: Value = node.tensor(1) if node.has(1) else tf.constant(True)
+    scans: list[list[tf.Tensor]] = [[] for _ in range(node.outputs - len(state))]
+    for number in range(limit):
+        known = tf.get_static_value(_tensor(node, going))
+        if known is None:
+            raise NeedsConstantError(f"{node.label}: it carries a sequence, so its condition must be known at once")
+        if not np.all(known):
+            break
+        if number == _MOST_UNROLLED:
+            raise ValueError(f"{node.label}: it carries a sequence, and runs more than {_MOST_UNROLLED} times")
+        going, *results = body([tf.constant(number, tf.int64), tf.constant(True), *state])
+        state = results[: len(state)]
+        for scan, value in zip(scans, results[len(state) :], strict=True):
+            scan.append(_tensor(node, value))
+    if not all(scans):
+        raise NeedsConstantError(f"{node.label}: it carries a sequence and runs no time, so its scans have no shape")
+    return (*state, *[tf.stack(scan) for scan in scans])
 
 
 @rule("Loop", 1, 11, 13, 16, 19, 21, 23)
 def _loop(node: OnnxNode) -> Result:
+    if not all(isinstance(value, tf.Tensor) for value in node.values[2:]):
+        return _unrolled_loop(node)
     body, carried = node.subgraphs["body"], [_tensor(node, value) for value in node.values[2:]]
     limit = tf.reshape(node.tensor(0), []) if node.has(0) else tf.constant((1 << 63) - 1, tf.int64)
     start = tf.reshape(node.tensor(1), []) if node.has(1) else tf.constant(True)
@@ -48,7 +81,8 @@ def _loop(node: OnnxNode) -> Result:
             scan.write(tf.cast(number, tf.int32), value)
             for scan, value in zip(scans, results[len(carried) :], strict=True)
         ]
-        return number + 1, tf.reshape(condition, []), [tf.identity(r) for r in results[: len(carried)]], written
+        kept = [tf.ensure_shape(r, shape) for r, shape in zip(results[: len(carried)], shapes, strict=True)]
+        return number + 1, tf.reshape(condition, []), kept, written
 
     variables = (tf.constant(0, tf.int64), start, carried, arrays)
     invariants = (tf.TensorShape([]), tf.TensorShape([]), shapes, [tf.TensorShape(None)] * len(arrays))
@@ -86,9 +120,11 @@ def _scan_types(node: OnnxNode, carried: Sequence[tf.Tensor], scanned: int) -> l
     return found
 
 
-@rule("Scan", 9, 11, 16, 19, 21, 23)
+@rule("Scan", 8, 9, 11, 16, 19, 21, 23)
 def _scan(node: OnnxNode) -> Result:
-    body, inputs = node.subgraphs["body"], node.integer("num_scan_inputs")
+    if node.since < 9:
+        return _batch_scan(node)
+    inputs = node.integer("num_scan_inputs")
     states = [node.tensor(i) for i in range(len(node.values) - inputs)]
     sequences = [node.tensor(len(states) + i) for i in range(inputs)]
     outputs = len(node.declared["body"]) - len(states)
@@ -96,7 +132,38 @@ def _scan(node: OnnxNode) -> Result:
     directions = node.ints("scan_input_directions", default=[0] * inputs) or []
     moved = [_front(x, axis) for x, axis in zip(sequences, axes, strict=True)]
     moved = [tf.reverse(x, [0]) if back else x for x, back in zip(moved, directions, strict=True)]
-    count = tf.shape(moved[0])[0]
+    last, stacked = _scanned(node, states, moved, tf.shape(moved[0])[0])
+    out_axes = node.ints("scan_output_axes", default=[0] * outputs) or []
+    back = node.ints("scan_output_directions", default=[0] * outputs) or []
+    stacked = [tf.reverse(x, [0]) if b else x for x, b in zip(stacked, back, strict=True)]
+    return (*last, *[_from_front(x, axis) for x, axis in zip(stacked, out_axes, strict=True)])
+
+
+def _batch_scan(node: OnnxNode) -> Result:
+    """The scan of operator set 8: over the second dimension, for each element of a batch, which may have a length."""
+    inputs = node.integer("num_scan_inputs")
+    states = [node.tensor(i) for i in range(1, len(node.values) - inputs)]
+    sequences = [node.tensor(len(states) + 1 + i) for i in range(inputs)]
+    directions = node.ints("directions", default=[0] * inputs) or []
+    steps = tf.shape(sequences[0])[1]
+    lengths = tf.cast(node.tensor(0), tf.int32) if node.has(0) else None
+    rows: list[list[tf.Tensor]] = []
+    for number in range(size_of(sequences[0], 0)):
+        count = steps if lengths is None else lengths[number]
+        moved = [x[number, :count] for x in sequences]
+        moved = [tf.reverse(x, [0]) if back else x for x, back in zip(moved, directions, strict=True)]
+        last, stacked = _scanned(node, [x[number] for x in states], moved, count)
+        missing = steps - count
+        padded = [tf.pad(x, [[0, missing], *[[0, 0]] * (rank_of(x) - 1)]) for x in stacked]
+        rows.append([*last, *padded])
+    return tuple(tf.stack(column) for column in zip(*rows, strict=True))
+
+
+def _scanned(
+    node: OnnxNode, states: Sequence[tf.Tensor], moved: Sequence[tf.Tensor], count: tf.Tensor
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """The last states, and what the body gives for each element along the first dimension of its inputs."""
+    body = node.subgraphs["body"]
     declared = node.declared["body"][len(states) :]
     types: list[tf.DType] = []
 
@@ -119,11 +186,7 @@ def _scan(node: OnnxNode) -> Result:
     _, last, written = tf.while_loop(
         lambda number, *_: number < count, step, (tf.constant(0), [tf.identity(s) for s in states], arrays)
     )
-    out_axes = node.ints("scan_output_axes", default=[0] * outputs) or []
-    back = node.ints("scan_output_directions", default=[0] * outputs) or []
-    stacked = [array.stack() for array in written]
-    stacked = [tf.reverse(x, [0]) if b else x for x, b in zip(stacked, back, strict=True)]
-    return (*last, *[_from_front(x, axis) for x, axis in zip(stacked, out_axes, strict=True)])
+    return list(last), [array.stack() for array in written]
 
 
 def _front(x: tf.Tensor, axis: int) -> tf.Tensor:

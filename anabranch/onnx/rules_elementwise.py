@@ -10,6 +10,7 @@ from onnx import TensorProto
 import anabranch as tf
 from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types
+from anabranch.onnx.element_types import NarrowTensor, NarrowType, narrowed
 from anabranch.onnx.rules import OnnxNode, rule
 
 _UNARY: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int, ...]]] = {
@@ -231,18 +232,30 @@ def _hard_sigmoid(node: OnnxNode) -> tf.Tensor:
 
 
 @rule("Cast", 1, 6, 9, 13, 19, 21, 23)
-def _cast(node: OnnxNode) -> tf.Tensor:
-    if node.since < 6:
-        name = node.text("to")
-        number = TensorProto.DataType.Value(name)
-    else:
-        number = node.integer("to")
-    return _converted(node.tensor(), element_types.dtype_of(number, node.label))
+def _cast(node: OnnxNode) -> tf.Tensor | NarrowTensor:
+    number = node.integer("to") if node.since >= 6 else TensorProto.DataType.Value(node.text("to"))
+    narrow = element_types.narrow(number)
+    return _cast_to(node, narrow or element_types.dtype_of(number, node.label))
 
 
 @rule("CastLike", 15, 19, 21, 23)
-def _cast_like(node: OnnxNode) -> tf.Tensor:
-    return _converted(node.tensor(0), node.tensor(1).dtype)
+def _cast_like(node: OnnxNode) -> tf.Tensor | NarrowTensor:
+    like = node.values[1]
+    return _cast_to(node, like.type if isinstance(like, NarrowTensor) else node.tensor(1).dtype)
+
+
+def _cast_to(node: OnnxNode, target: tf.DType | NarrowType) -> tf.Tensor | NarrowTensor:
+    value = node.values[0]
+    if isinstance(value, NarrowTensor):
+        if value.type == target:
+            return value
+        x = value.tensor
+    else:
+        x = node.tensor()
+    if not isinstance(target, NarrowType):
+        return _converted(x, target)
+    wide = _converted(x, tf.float64) if x.dtype == tf.string else x
+    return narrowed(wide, target, bool(node.integer("saturate", 1)))
 
 
 def _converted(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import io
 import itertools
 from collections.abc import Callable
 
@@ -84,7 +87,7 @@ def _resizing(
     shrink = min(scale, 1.0) if node.integer("antialias") else 1.0
     support = (1.0 if mode == "linear" else 2.0) / shrink
     a = node.real("cubic_coeff_a", -0.75)
-    excluded = bool(node.integer("exclude_outside")) or shrink < 1
+    excluded = bool(node.integer("exclude_outside"))
     for row, place in enumerate(places):
         taps = np.arange(int(np.floor(place - support)), int(np.ceil(place + support)) + 1)
         distance = np.abs(place - taps) * shrink
@@ -97,8 +100,11 @@ def _resizing(
 
 
 def _places(where: str, i: HostArray, size: int, target: int, scale: float, low: float, high: float) -> HostArray:
-    if where == "align_corners":
-        return i * (size - 1) / (target - 1) if target > 1 else np.zeros_like(i)
+    if (
+        where == "align_corners"
+    ):  # The corner is that of the size that the scale gives, before it is cut to a whole number.
+        length = scale * size
+        return i * (size - 1) / (length - 1) if target > 1 else np.zeros_like(i)
     if where == "asymmetric":
         return i / scale
     if where == "tf_crop_and_resize":
@@ -157,7 +163,7 @@ def _grid_sample(node: OnnxNode) -> tf.Tensor:
             place = _reflected(place, size, corners)
         places.append(place)
     if mode == "nearest":
-        return _sampled(x, [tf.cast(tf.round(p), tf.int32) for p in places], padding, corners)
+        return sampled(x, [tf.cast(tf.round(p), tf.int32) for p in places], padding, corners)
     floors = [tf.floor(p) for p in places]
     taps = range(2) if mode == "linear" else range(-1, 3)
     terms: list[tf.Tensor] = []
@@ -168,7 +174,7 @@ def _grid_sample(node: OnnxNode) -> tf.Tensor:
             part = 1 - distance if mode == "linear" else _cubic_tensor(distance)
             weight = part if weight is None else weight * part
         indices = [tf.cast(f, tf.int32) + o for f, o in zip(floors, offsets, strict=True)]
-        terms.append(_sampled(x, indices, padding, corners) * tf.expand_dims(weight, 1))
+        terms.append(sampled(x, indices, padding, corners) * tf.expand_dims(weight, 1))
     return tf.add_n(terms)
 
 
@@ -189,8 +195,8 @@ def _reflected(place: tf.Tensor, size: int, corners: bool) -> tf.Tensor:
     return tf.clip_by_value(back, 0.0, float(size - 1))
 
 
-def _sampled(x: tf.Tensor, indices: list[tf.Tensor], padding: str, corners: bool) -> tf.Tensor:
-    """The elements of [batch, channels, ...] at places of [batch, ...]."""
+def sampled(x: tf.Tensor, indices: list[tf.Tensor], padding: str, corners: bool) -> tf.Tensor:
+    """The elements of [batch, channels, ...] at places of [batch, ...], of which there may be more dimensions."""
     sizes = [size_of(x, axis) for axis in range(2, rank_of(x))]
     inside = None
     for i, size in enumerate(sizes):
@@ -202,14 +208,39 @@ def _sampled(x: tf.Tensor, indices: list[tf.Tensor], padding: str, corners: bool
     clipped = [tf.clip_by_value(index, 0, size - 1) for index, size in zip(indices, sizes, strict=True)]
     last = tf.transpose(x, [0, *range(2, len(sizes) + 2), 1])
     found = tf.gather_nd(last, tf.stack(clipped, -1), batch_dims=1)
-    found = tf.transpose(found, [0, len(sizes) + 1, *range(1, len(sizes) + 1)])
+    channels = rank_of(clipped[0])
+    found = tf.transpose(found, [0, channels, *range(1, channels)])
     return found * tf.cast(tf.expand_dims(inside, 1), x.dtype) if padding == "zeros" else found
+
+
+#: What ONNX lists; Pillow's name of PNM is PPM.
+_FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 
 
 @rule("ImageDecoder", 20)
 def _image_decoder(node: OnnxNode) -> tf.Tensor:
     form = node.text("pixel_format", "RGB")
-    contents = tf.py_func(lambda x: x.tobytes(), [node.tensor()], tf.string, stateful=False)
-    contents.set_shape([])
-    image = tf.image.decode_image(contents, channels=1 if form == "Grayscale" else 3, expand_animations=False)
+    image = tf.py_func(
+        functools.partial(_pixels, kind="L" if form == "Grayscale" else "RGB"),
+        [node.tensor()],
+        tf.uint8,
+        stateful=False,
+    )
+    image.set_shape([None, None, 1 if form == "Grayscale" else 3])
     return tf.reverse(image, [2]) if form == "BGR" else image
+
+
+def _pixels(contents: HostArray, kind: str) -> HostArray:
+    """The pixels [height, width, channels] of a file. ONNX's own results come from Pillow, and so do these."""
+    try:
+        module = importlib.import_module("PIL.Image")
+    except ImportError as error:
+        reason = "ImageDecoder needs Pillow, which is not installed: pip install 'anabranch[image]'"
+        raise tf.errors.UnimplementedError(None, None, reason) from error
+    try:
+        pixels = np.asarray(module.open(io.BytesIO(contents.tobytes()), formats=_FORMATS).convert(kind))
+    except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
+        raise tf.errors.InvalidArgumentError(
+            None, None, f"{contents.size} bytes are no image that can be decoded: {error}"
+        ) from error
+    return pixels.reshape([*pixels.shape[:2], -1])

@@ -8,7 +8,8 @@ from onnx import TensorProto
 import anabranch as tf
 from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types, models
-from anabranch.onnx.rules import OnnxNode, Value, rule
+from anabranch.onnx.element_types import NarrowTensor
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Value, rule
 
 
 def shape_of(x: tf.Tensor) -> tf.Tensor:
@@ -19,11 +20,13 @@ def shape_of(x: tf.Tensor) -> tf.Tensor:
 
 
 @rule("Constant", 1, 9, 11, 12, 13, 19, 21, 23)
-def _constant(node: OnnxNode) -> tf.Tensor:
+def _constant(node: OnnxNode) -> tf.Tensor | NarrowTensor:
     for attribute in node.proto.attribute:
         name = attribute.name
         if name == "value":
-            return tf.constant(models.array_of(attribute.t))
+            narrow = element_types.narrow(attribute.t.data_type)
+            constant = tf.constant(models.array_of(attribute.t))
+            return constant if narrow is None else NarrowTensor(constant, narrow)
         if name == "sparse_value":
             return tf.constant(models.dense(attribute.sparse_tensor, None))
         value = node.attr(name)
@@ -37,10 +40,12 @@ def _constant(node: OnnxNode) -> tf.Tensor:
 
 
 @rule("ConstantOfShape", 9, 20, 21, 23)
-def _constant_of_shape(node: OnnxNode) -> tf.Tensor:
-    value = node.attr("value")
+def _constant_of_shape(node: OnnxNode) -> tf.Tensor | NarrowTensor:
+    value: TensorProto | None = node.attr("value")
     filling = np.float32(0) if value is None else models.array_of(value).reshape(-1)[0]
-    return tf.fill(node.tensor(), tf.constant(filling))
+    result = tf.fill(node.tensor(), tf.constant(filling))
+    narrow = None if value is None else element_types.narrow(value.data_type)
+    return result if narrow is None else NarrowTensor(result, narrow)
 
 
 @rule("Shape", 1, 13, 15, 19, 21, 23)
@@ -122,6 +127,8 @@ def _slice(node: OnnxNode) -> tf.Tensor:
     if node.since < 10:
         starts, ends = node.ints("starts"), node.ints("ends")
         axes, steps = node.ints("axes"), None
+    elif any(tf.get_static_value(node.tensor(i)) is None for i in (1, 2)):
+        return _computed_slice(node)
     else:
         starts, ends = node.ints("", 1), node.ints("", 2)
         axes, steps = node.ints("", 3), node.ints("", 4)
@@ -144,6 +151,28 @@ def _slice(node: OnnxNode) -> tf.Tensor:
             high = None  # type: ignore[assignment]
         parts[axis] = slice(low, high, step)
     return x[tuple(parts)]
+
+
+def _computed_slice(node: OnnxNode) -> tf.Tensor:
+    """A slice whose bounds are known only when it runs; the axes and the steps are known before."""
+    x, rank = node.tensor(), node.rank()
+    count = node.tensor(1).shape.num_elements()
+    axes = node.ints("", 3)
+    if axes is None:
+        if count is None:
+            raise NeedsConstantError(f"{node.label}: the number of its starts must be known when the graph is built")
+        axes = list(range(count))
+    axes = [axis % rank for axis in axes]
+    steps = node.ints("", 4) or [1] * len(axes)
+    begin, end, strides = ([tf.constant(n, tf.int64)] * rank for n in (0, 0, 1))
+    for i, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        begin[axis], end[axis] = (tf.cast(node.tensor(at)[i], tf.int64) for at in (1, 2))
+        strides[axis] = tf.constant(step, tf.int64)
+    whole = sum(1 << axis for axis in range(rank) if axis not in axes)
+    result = tf.strided_slice(x, tf.stack(begin), tf.stack(end), tf.stack(strides), begin_mask=whole, end_mask=whole)
+    kept = [None if axis in axes else size for axis, size in enumerate(x.shape.as_list())]
+    result.set_shape(kept)
+    return result
 
 
 def _clamped(bound: int, step: int) -> int:
@@ -318,6 +347,8 @@ def _optional(node: OnnxNode) -> Value:
 @rule("OptionalGetElement", 15, 18)
 def _optional_get_element(node: OnnxNode) -> Value:
     value = node.values[0]
+    if isinstance(value, NarrowTensor):
+        return value
     return list(value) if isinstance(value, list) else tf.identity(node.tensor())
 
 

@@ -1,9 +1,10 @@
-"""Import rules of quantized operators, for 8- and 16-bit integers."""
+"""Import rules of quantized operators, for integers of 4, 8 and 16 bits and narrow floating-point types."""
 
 from __future__ import annotations
 
 import anabranch as tf
 from anabranch.onnx import element_types
+from anabranch.onnx.element_types import NarrowTensor, NarrowType, narrowed
 from anabranch.onnx.rules import OnnxNode, rank_of, rule
 from anabranch.onnx.rules_linear import convolution, product
 
@@ -26,23 +27,44 @@ def _quantized(x: tf.Tensor, scale: tf.Tensor, zero: tf.Tensor | None, dtype: tf
     return tf.cast(tf.clip_by_value(steps, float(dtype.min), float(dtype.max)), dtype)
 
 
+def _plain(node: OnnxNode, index: int) -> tuple[tf.Tensor | None, NarrowType | None]:
+    """An input as a tensor of numbers, and its type if TensorFlow has not that type."""
+    value = node.values[index] if node.has(index) else None
+    if isinstance(value, NarrowTensor):
+        return value.tensor, value.type
+    return node.optional(index), None
+
+
 @rule("QuantizeLinear", 10, 13, 19, 21, 23)
-def _quantize_linear(node: OnnxNode) -> tf.Tensor:
+def _quantize_linear(node: OnnxNode) -> tf.Tensor | NarrowTensor:
     x, axis, block = node.tensor(), node.integer("axis", 1), node.integer("block_size")
-    zero = node.optional(2)
+    zero, narrow = _plain(node, 2)
     number = node.integer("output_dtype")
-    dtype = zero.dtype if zero is not None else element_types.dtype_of(number, node.label) if number else tf.uint8
+    if zero is None and number:
+        narrow = element_types.narrow(number)
     point = _spread(zero, x, axis, block) if zero is not None else None
-    return _quantized(x, tf.cast(_spread(node.tensor(1), x, axis, block), x.dtype), point, dtype)
+    scale = tf.cast(_spread(node.tensor(1), x, axis, block), x.dtype)
+    if narrow is not None:
+        steps = x / scale
+        if narrow.carrier.is_integer:  # Rounded before the zero point is added: ties are even in steps.
+            steps = tf.round(steps)
+        steps = steps if point is None else steps + tf.cast(point, steps.dtype)
+        return narrowed(steps, narrow, bool(node.integer("saturate", 1)))
+    dtype = zero.dtype if zero is not None else element_types.dtype_of(number, node.label) if number else tf.uint8
+    return _quantized(x, scale, point, dtype)
 
 
 @rule("DequantizeLinear", 10, 13, 19, 21, 23)
 def _dequantize_linear(node: OnnxNode) -> tf.Tensor:
-    x, axis, block = node.tensor(), node.integer("axis", 1), node.integer("block_size")
+    axis, block = node.integer("axis", 1), node.integer("block_size")
+    x, _ = _plain(node, 0)
+    zero, _ = _plain(node, 2)
+    if x is None:
+        raise ValueError(f"{node.label} has nothing to dequantize")
     scale = _spread(node.tensor(1), x, axis, block)
-    centered = tf.cast(x, tf.int32)
-    if node.has(2):
-        centered = centered - tf.cast(_spread(node.tensor(2), x, axis, block), tf.int32)
+    centered = x if x.dtype.is_floating else tf.cast(x, tf.int32)
+    if zero is not None:
+        centered = centered - tf.cast(_spread(zero, x, axis, block), centered.dtype)
     return tf.cast(centered, scale.dtype) * scale
 
 

@@ -35,6 +35,36 @@ def _dft(node: OnnxNode) -> tf.Tensor:
     return tf.stack([times(real, cosine) - times(imaginary, sine), times(real, sine) + times(imaginary, cosine)], -1)
 
 
+@rule("STFT", 17)
+def _stft(node: OnnxNode) -> tf.Tensor:
+    """The transforms [batch, frames, frequencies, 2] of frames cut out of a signal [batch, length, 1 or 2]."""
+    x = node.tensor()
+    step = int(node.static(1).reshape(()))
+    window = node.optional(2)
+    if node.has(3):
+        length = int(node.static(3).reshape(()))
+    else:
+        length = size_of(x, 1) if window is None else size_of(window, 0)
+    if step < 1 or not 1 <= length <= size_of(x, 1):
+        raise ValueError(
+            f"{node.label}: frames of {length} elements, {step} apart, cannot be cut out of {size_of(x, 1)} elements"
+        )
+    first = np.arange((size_of(x, 1) - length) // step + 1) * step
+    frames = tf.gather(x, first[:, None] + np.arange(length), axis=1)
+    if window is not None:
+        frames = frames * tf.reshape(window, [1, 1, -1, 1])
+    count = length // 2 + 1 if node.integer("onesided", 1) else length
+    angles = -2 * np.pi * np.outer(np.arange(length), np.arange(count)) / length
+    cosine, sine = (tf.constant(f(angles), x.dtype) for f in (np.cos, np.sin))
+    real = frames[..., 0]
+    parts = [tf.tensordot(real, cosine, 1), tf.tensordot(real, sine, 1)]
+    if size_of(x, 2) == 2:
+        imaginary = frames[..., 1]
+        parts[0] -= tf.tensordot(imaginary, sine, 1)
+        parts[1] += tf.tensordot(imaginary, cosine, 1)
+    return tf.stack(parts, -1)
+
+
 @rule("MelWeightMatrix", 17)
 def _mel_weight_matrix(node: OnnxNode) -> tf.Tensor:
     bins, length, rate = (int(node.static(i).reshape(())) for i in range(3))

@@ -1,4 +1,4 @@
-"""Import rules of operators on strings."""
+"""Import rules of operators on strings and words."""
 
 from __future__ import annotations
 
@@ -53,3 +53,56 @@ def _string_normalizer(node: OnnxNode) -> tf.Tensor:
         return np.array(result, object).reshape([*x.shape[:-1], -1])
 
     return tf.py_func(normalize, [node.tensor()], tf.string, stateful=False)
+
+
+@rule("TfIdfVectorizer", 9)
+def _tf_idf_vectorizer(node: OnnxNode) -> tf.Tensor:
+    """How often each n-gram of the pool is found, in each row; an n-gram may skip so many elements between its own."""
+    x = node.tensor()
+    rows = x if node.rank() > 1 else tf.expand_dims(x, 0)
+    places = node.ints("ngram_indexes", default=[]) or []
+    counts: list[tf.Tensor] = []
+    for pool in _pools(node):
+        length, wanted = pool.shape[1], tf.constant(pool, x.dtype)
+        found = tf.zeros([tf.shape(rows)[0], pool.shape[0]], tf.float32)
+        if pool.shape[0] and node.integer("min_gram_length", 1) <= length <= node.integer("max_gram_length", 1):
+            for skipped in range(node.integer("max_skip_count") + 1 if length > 1 else 1):
+                found += _occurrences(rows, wanted, length, skipped + 1)
+        counts.append(found)
+    found = tf.concat(counts, 1)
+    if len(places) != sum(pool.shape[0] for pool in _pools(node)):
+        raise ValueError(f"{node.label}: ngram_indexes must have an element for each n-gram of the pool")
+    mode = node.text("mode", "TF")
+    if mode == "IDF":
+        found = tf.minimum(found, 1)
+    if mode != "TF" and node.attr("weights") is not None:
+        found = found * tf.constant(node.attr("weights"), tf.float32)
+    spread = np.zeros((len(places), max(places, default=-1) + 1), np.float32)
+    spread[np.arange(len(places)), places] = 1
+    result = tf.matmul(found, spread)
+    return result if node.rank() > 1 else tf.squeeze(result, [0])
+
+
+def _pools(node: OnnxNode) -> list[HostArray]:
+    """The n-grams of the pool by their lengths, each a table with an n-gram in a row."""
+    texts = node.attr("pool_strings")
+    whole = np.array(texts, object) if texts is not None else np.array(node.ints("pool_int64s", default=[]), np.int64)
+    starts = node.ints("ngram_counts", default=[]) or []
+    pools = []
+    for length, (start, end) in enumerate(zip(starts, [*starts[1:], whole.size], strict=True), 1):
+        if not 0 <= start <= end <= whole.size or (end - start) % length:
+            raise ValueError(f"{node.label}: the {length}-grams of its pool are from {start} to {end}")
+        pools.append(whole[start:end].reshape(-1, length))
+    return pools
+
+
+def _occurrences(rows: tf.Tensor, wanted: tf.Tensor, length: int, apart: int) -> tf.Tensor:
+    """How often each n-gram is in each row, with its elements so far apart."""
+    windows = tf.maximum(tf.shape(rows)[1] - (length - 1) * apart, 0)
+    same = None
+    for i in range(length):
+        here = tf.equal(
+            tf.expand_dims(rows[:, i * apart : i * apart + windows], 2), tf.reshape(wanted[:, i], [1, 1, -1])
+        )
+        same = here if same is None else tf.logical_and(same, here)
+    return tf.reduce_sum(tf.cast(same, tf.float32), 1)

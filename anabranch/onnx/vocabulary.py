@@ -13,9 +13,11 @@ from anabranch.onnx import (
     rules_quantized as _quantized,
     rules_recurrent as _recurrent,
     rules_reductions as _reductions,
+    rules_regions as _regions,
     rules_selection as _selection,
     rules_signal as _signal,
     rules_strings as _strings,
+    rules_trees as _trees,
     rules_windows as _windows,
 )
 
@@ -30,9 +32,11 @@ _FAMILIES = (
     _quantized,
     _recurrent,
     _reductions,
+    _regions,
     _selection,
     _signal,
     _strings,
+    _trees,
     _windows,
 )
 

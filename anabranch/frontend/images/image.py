@@ -237,6 +237,38 @@ def crop_and_resize(
     return result
 
 
+def extract_glimpse(
+    input: TensorLike,
+    size: TensorLike,
+    offsets: TensorLike,
+    centered: bool = True,
+    normalized: bool = True,
+    uniform_noise: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """Cuts a window of one size out of each image, with noise where it reaches beyond the image.
+
+    Args:
+        input: [batch, height, width, channels], float32.
+        size: the windows' height and width.
+        offsets: [batch, 2], float32: y and x of each window's middle.
+        centered: offsets begin in the middle of the image, in halves of its size; otherwise at its upper left corner.
+        normalized: offsets are parts of the image's size; otherwise they are pixels.
+        uniform_noise: as in TensorFlow 1.15, noise is uniform whatever this says, between the image's least and
+            greatest value; `tf.raw_ops.ExtractGlimpse` has `noise="gaussian"` and `noise="zero"`.
+
+    Returns:
+        [batch, window height, window width, channels], float32. No gradient flows through it.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    result: Tensor = raw.ExtractGlimpse(
+        input, size, offsets, centered=centered, normalized=normalized, uniform_noise=uniform_noise, name=name
+    )
+    return result
+
+
 def _threshold(value: TensorLike) -> Tensor:
     return convert_to_tensor(value, dtypes.float32)
 

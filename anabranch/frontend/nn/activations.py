@@ -178,12 +178,14 @@ def softsign(features: TensorLike, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- softmax
-def softmax(logits: TensorLike, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def softmax(
+    logits: TensorLike, axis: TensorLike | None = None, name: str | None = None, dim: TensorLike | None = None
+) -> Tensor:
     """exp(logits) / sum(exp(logits)) along an axis.
 
     Args:
         logits: half, bfloat16, float32 or float64, of shape [..., classes], not empty.
-        axis: the dimension that is summed over; default: the last.
+        axis: the dimension that is summed over, a number or an integer scalar tensor; default: the last.
         name: of the operation.
         dim: deprecated name of `axis`.
 
@@ -201,7 +203,9 @@ def softmax(logits: TensorLike, axis: int | None = None, name: str | None = None
     return _along_axis("Softmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
-def log_softmax(logits: TensorLike, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def log_softmax(
+    logits: TensorLike, axis: TensorLike | None = None, name: str | None = None, dim: TensorLike | None = None
+) -> Tensor:
     """The logarithm of `softmax`, logits - log(sum(exp(logits))) along an axis; arguments as for `softmax`.
 
     Args:
@@ -223,17 +227,21 @@ def log_softmax(logits: TensorLike, axis: int | None = None, name: str | None = 
     return _along_axis("LogSoftmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
-def _along_axis(op_type: str, logits: TensorLike, axis: int | None, name: str | None) -> Tensor:
+def _along_axis(op_type: str, logits: TensorLike, axis: TensorLike | None, name: str | None) -> Tensor:
     """The operations themselves work on the last axis: another one is moved there and back."""
     logits = convert_to_tensor(logits, name="logits")
     operation = getattr(raw, op_type)
-    axis = -1 if axis is None else int(axis)
+    if isinstance(axis, Tensor):
+        known = constant_value(axis)
+        axis = axis if known is None else int(known)
+    else:
+        axis = -1 if axis is None else int(axis)
     rank = logits.shape.ndims
-    if rank is not None and not -rank <= axis < rank:
+    if isinstance(axis, int) and rank is not None and not -rank <= axis < rank:
         raise InvalidArgumentError(
             None, None, f"`axis` must be in the range [{-rank}, {rank}) for logits of shape {logits.shape}, got {axis}"
         )
-    if axis == -1 or (rank is not None and axis == rank - 1):
+    if isinstance(axis, int) and (axis == -1 or (rank is not None and axis == rank - 1)):
         result: Tensor = operation(logits, name=name)
         return result
     with name_scope(name, op_type, [logits]) as scope:
@@ -244,15 +252,19 @@ def _along_axis(op_type: str, logits: TensorLike, axis: int | None, name: str | 
         return result
 
 
-def swapped_with_last(x: Tensor, axis: int) -> Any:
+def swapped_with_last(x: Tensor, axis: int | Tensor) -> Any:
     """The permutation of x's axes that exchanges `axis` and the last one; it is its own inverse."""
     rank = x.shape.ndims
-    if rank is not None:
+    if rank is not None and isinstance(axis, int):
         order = np.arange(rank, dtype=np.int32)
         order[[axis, -1]] = order[[-1, axis]]
         return order
     last = raw.Sub(raw.Rank(x), np.int32(1))
-    at = np.int32(axis) if axis >= 0 else raw.Add(raw.Rank(x), np.int32(axis))
+    if isinstance(axis, int):
+        at = np.int32(axis) if axis >= 0 else raw.Add(raw.Rank(x), np.int32(axis))
+    else:
+        given = raw.Cast(axis, DstT=dtypes.int32)
+        at = raw.SelectV2(raw.GreaterEqual(given, np.int32(0)), given, raw.Add(raw.Rank(x), given))
     axes = raw.Range(np.int32(0), raw.Rank(x), np.int32(1))
     return raw.SelectV2(raw.Equal(axes, at), last, raw.SelectV2(raw.Equal(axes, last), at, axes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorLike, SparseTensorValue
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import constant_value, constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -109,12 +110,37 @@ def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> Spars
 
 
 def sparse_reshape(sp_input: SparseTensorLike, shape: TensorLike, name: str | None = None) -> SparseTensor:
-    """The elements at the same row-major positions in another shape; one dimension may be -1."""
+    """The elements at the same row-major positions in another shape, of int32 or int64; one dimension may be -1.
+
+    Raises:
+        ValueError: both shapes are known, and the new one has another number of elements, or several -1.
+    """
     value = as_sparse_tensor(sp_input)
-    indices, dense_shape = raw.SparseReshape(
-        value.indices, value.dense_shape, convert_to_tensor(shape, dtypes.int64), name=name
-    )
+    wanted = convert_to_tensor(shape, dtype_hint=dtypes.int64)
+    known = _reshaped(value.shape, wanted)
+    as_given = wanted if wanted.dtype is dtypes.int64 else raw.Cast(wanted, DstT=dtypes.int64)
+    indices, dense_shape = raw.SparseReshape(value.indices, value.dense_shape, as_given, name=name)
+    if known is not None:
+        dense_shape = convert_to_tensor(np.array(known, np.int64))
     return SparseTensor(indices, raw.Identity(value.values), dense_shape)
+
+
+def _reshaped(old: TensorShape, wanted: Tensor) -> list[int] | None:
+    """The new shape, if both are known but for one dimension of the new one."""
+    new = constant_value_as_shape(wanted)
+    if new.ndims is None or not old.is_fully_defined():
+        return None
+    given = constant_value(wanted)
+    if given is not None and np.count_nonzero(given == -1) > 1:
+        raise ValueError(f"At most one dimension can be inferred (-1), and the new shape is {given.tolist()}")
+    total, sizes = old.num_elements() or 0, new.as_list()
+    rest = math.prod(size for size in sizes if size is not None)
+    if sizes.count(None) > 1 or (None in sizes and rest == 0):
+        return None
+    whole = [total // rest if size is None else size for size in sizes]
+    if math.prod(whole) != total:
+        raise ValueError(f"Cannot reshape a sparse tensor of shape {old}, {total} elements, to {sizes}")
+    return whole
 
 
 def sparse_transpose(
@@ -130,23 +156,35 @@ def sparse_transpose(
         return sparse_reorder(SparseTensor(indices, value.values, shape))
 
 
-def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name: str | None = None) -> SparseTensor:
-    """Adds a dimension of size 1 before dimension `axis` (default: at the end)."""
+def sparse_expand_dims(
+    sp_input: SparseTensorLike, axis: TensorLike | None = None, name: str | None = None
+) -> SparseTensor:
+    """Adds a dimension of size 1 before dimension `axis` (default: at the end), a number or an integer scalar tensor.
+
+    Raises:
+        ValueError: the rank is not known, or the axis is known and outside [-rank - 1, rank].
+    """
     with name_scope(name, "expand_dims"):
         value = as_sparse_tensor(sp_input)
         rank = value.dense_shape.shape.as_list()[0]
         if rank is None:
             raise ValueError("sparse_expand_dims needs a sparse tensor of known rank")
-        at = -1 if axis is None else int(axis)
-        if not -rank - 1 <= at <= rank:
-            raise ValueError(f"axis = {at} is not in [{-rank - 1}, {rank}]")
-        at %= rank + 1
+        at = convert_to_tensor(-1 if axis is None else axis, dtype_hint=dtypes.int32)
+        known = constant_value(at)
+        if known is not None and not -rank - 1 <= known <= rank:
+            raise ValueError(f"axis = {known} is not in [{-rank - 1}, {rank}]")
+        at = raw.Reshape(raw.FloorMod(raw.Cast(at, DstT=dtypes.int64), np.int64(rank + 1)), np.array([1]))
+        zero, rest = np.array([0]), raw.Sub(np.array([rank]), at)
         count = raw.Shape(value.values, out_type="int64")
         zeros = raw.Fill(raw.ConcatV2([count, np.array([1])], 0), np.int64(0))
-        before, after = (raw.Slice(value.indices, [0, b], [-1, n]) for b, n in ((0, at), (at, rank - at)))
+        whole = np.array([-1])
+        before, after = (
+            raw.Slice(value.indices, raw.ConcatV2([zero, b], 0), raw.ConcatV2([whole, n], 0))
+            for b, n in ((zero, at), (at, rest))
+        )
         indices = raw.ConcatV2([before, zeros, after], 1)
         shape = raw.ConcatV2(
-            [raw.Slice(value.dense_shape, [0], [at]), np.array([1]), raw.Slice(value.dense_shape, [at], [-1])], 0
+            [raw.Slice(value.dense_shape, zero, at), np.array([1]), raw.Slice(value.dense_shape, at, rest)], 0
         )
         return SparseTensor(indices, value.values, shape)
 
@@ -204,8 +242,23 @@ def sparse_concat(
     shapes = [value.dense_shape for value in inputs]
     if expand_nonconcat_dims if expand_nonconcat_dims is not None else expand_nonconcat_dim:
         shapes = _expanded(shapes, at)
-    parts = raw.SparseConcat([v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name)
-    return SparseTensor(*parts)
+    indices, values, dense_shape = raw.SparseConcat(
+        [v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name
+    )
+    whole = _joined([constant_value(shape) for shape in shapes], at)
+    return SparseTensor(indices, values, dense_shape if whole is None else convert_to_tensor(whole))
+
+
+def _joined(shapes: list[Any], axis: int) -> Any:
+    """The shape of what is joined along an axis, if all shapes are known and go together."""
+    if any(shape is None or len(shape) != len(shapes[0]) for shape in shapes):
+        return None
+    table = np.array(shapes, np.int64)
+    if not -table.shape[1] <= axis < table.shape[1] or np.ptp(np.delete(table, axis, 1), 0).any():
+        return None
+    whole = table[0].copy()
+    whole[axis] = table[:, axis].sum()
+    return whole
 
 
 def _expanded(shapes: list[Tensor], axis: int) -> list[Tensor]:

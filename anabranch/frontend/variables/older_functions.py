@@ -12,6 +12,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
 from anabranch.frontend.variables.scope import Regularizer, VariableScope, get_variable, variable_scope
 from anabranch.frontend.variables.store import Reuse
+from anabranch.graph.conversion import convert_to_tensor
 
 
 @contextlib.contextmanager
@@ -47,6 +48,8 @@ def create_partitioned_variables(
 ) -> list[Any]:
     """The parts of a partitioned variable; `slicing` gives the number of parts along each dimension.
 
+    Where the initializer is a value, its dtype is that of the variable, whatever `dtype` says.
+
     Raises:
         ValueError: the number of dimensions differs, or several dimensions are cut.
     """
@@ -54,6 +57,9 @@ def create_partitioned_variables(
         raise ValueError(f"the shape {shape} and the slicing {slicing} must have the same length")
     if min(slicing, default=1) < 1:
         raise ValueError(f"the number of parts along each dimension must be positive, got {slicing}")
+    if initializer is not None and not callable(initializer):
+        initializer = convert_to_tensor(initializer)
+        dtype = initializer.dtype.base_dtype
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
         whole = get_variable(
             name="part",

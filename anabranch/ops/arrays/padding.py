@@ -260,6 +260,7 @@ def _known_blocks(ctx: ShapeContext, amounts: str) -> tuple[Any, Any]:
 
 @SpaceToBatchND.shape
 def _(input: TensorShape, block_shape: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    shape_rules.merged(paddings, TensorShape([_count(block_shape), 2]))
     return _blocks_shape(input.dims_tuple, _count(block_shape), *_known_blocks(ctx, "paddings"), to_batch=True)
 
 
@@ -284,6 +285,7 @@ BatchToSpaceND = define_op(
 
 @BatchToSpaceND.shape
 def _(input: TensorShape, block_shape: TensorShape, crops: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    shape_rules.merged(crops, TensorShape([_count(block_shape), 2]))
     return _blocks_shape(input.dims_tuple, _count(block_shape), *_known_blocks(ctx, "crops"), to_batch=False)
 
 

@@ -145,9 +145,11 @@ SparseConcat.not_differentiable()
 @SparseConcat.shape
 def _(indices: list[TensorShape], values: list[TensorShape], shapes: list[TensorShape]) -> Any:
     rank = TensorShape([None])[0]
+    count = TensorShape([0])[0]
     for parts in zip(indices, values, shapes, strict=True):
-        rank = rank.merge_with(sparse_shapes(*parts)[1])
-    return TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
+        elements, columns = sparse_shapes(*parts)
+        rank, count = rank.merge_with(columns), count + elements
+    return TensorShape([count, rank]), TensorShape([count]), TensorShape([rank])
 
 
 @SparseConcat.host_kernel

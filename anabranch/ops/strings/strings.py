@@ -280,7 +280,7 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
         padded = len(text) > len(bare)
         ctx.check(
             match is not None and len(bare) % 4 != 1 and not (padded and len(text) % 4),
-            f"not web-safe base64: {shown(text)!r}",
+            f"not web-safe base64: {shown(text)!r}" + (", whose length is 1 modulo 4" if len(bare) % 4 == 1 else ""),
         )
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
 

@@ -163,6 +163,16 @@ def test_softmax_along_any_axis(axis: int | None) -> None:
     close(run(nn_activations.log_softmax(hidden, dim=axis), {hidden: x}), np.log(wanted))
 
 
+@pytest.mark.parametrize("axis", [2, 0, 1, -2])
+def test_softmax_along_an_axis_that_is_fed(axis: int) -> None:
+    x, at, hidden = normal(3, 4, 5), unknown(dtypes.int32), unknown()
+    at.set_shape([])
+    close(run(nn_activations.softmax(x, at), {at: axis}), softmax(x, axis))
+    close(run(nn_activations.log_softmax(hidden, at), {at: axis, hidden: x}), np.log(softmax(x, axis)))
+    with pytest.raises(InvalidArgumentError, match="no permutation"):
+        run(nn_activations.softmax(x, at), {at: 3})
+
+
 def test_softmax_of_a_missing_axis() -> None:
     with pytest.raises(InvalidArgumentError, match="`axis` must be in the range"):
         nn_activations.softmax(normal(2, 3), axis=2)

@@ -11,6 +11,7 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.sparse import arithmetic as sparse_math, form as sparse
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 
@@ -89,11 +90,46 @@ def test_reorder_reshape_transpose() -> None:
     assert_sparse(sparse.sparse_transpose(sparse_of(cube), [1, 0, 2]), cube.transpose(1, 0, 2))
 
 
+def test_reshape_knows_the_new_shape_where_the_old_one_is_known() -> None:
+    for shape in ([2, -1], np.array([2, 6], np.int32), [4, 3]):
+        reshaped = sparse.sparse_reshape(sparse_of(DENSE), shape)
+        assert reshaped.shape.as_list() == ([4, 3] if list(shape) == [4, 3] else [2, 6])
+        assert_sparse(reshaped, DENSE.reshape(shape))
+
+
+def test_reshape_to_the_shape_of_another_tensor() -> None:
+    like = raw.Placeholder(dtype="float32")
+    reshaped = sparse.sparse_tensor_to_dense(sparse.sparse_reshape(sparse_of(DENSE), raw.Shape(like)))
+    np.testing.assert_array_equal(run(reshaped, {like: np.zeros((6, 2))}), DENSE.reshape(6, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"), [([5, 2], "12 elements"), ([5, -1], "12 elem"), ([-1, -1], "At most one")]
+)
+def test_reshape_refuses_what_is_known_not_to_fit(shape: list[int], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        sparse.sparse_reshape(sparse_of(DENSE), shape)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3, None])
 def test_expand_dims(axis: int | None) -> None:
     assert_sparse(
         sparse.sparse_expand_dims(sparse_of(DENSE), axis), np.expand_dims(DENSE, -1 if axis is None else axis)
     )
+
+
+@pytest.mark.parametrize("axis", [0, 2, -2])
+def test_expand_dims_at_an_axis_that_is_a_tensor(axis: int) -> None:
+    wanted = np.expand_dims(DENSE, axis)
+    assert_sparse(sparse.sparse_expand_dims(sparse_of(DENSE), convert_to_tensor(np.int32(axis))), wanted)
+    fed = raw.Placeholder(dtype="int32", shape=[])
+    expanded = sparse.sparse_expand_dims(sparse_of(DENSE), fed)
+    np.testing.assert_array_equal(run(sparse.sparse_tensor_to_dense(expanded), {fed: axis}), wanted)
+
+
+def test_expand_dims_refuses_an_axis_outside() -> None:
+    with pytest.raises(ValueError, match="axis = 3"):
+        sparse.sparse_expand_dims(sparse_of(DENSE), 3)
 
 
 def test_reset_shape() -> None:
@@ -116,6 +152,18 @@ def test_concat() -> None:
     uneven = [sparse_of(DENSE), sparse_of(OTHER[:, :3])]
     widened = np.pad(OTHER[:, :3], ((0, 0), (0, 1)))
     assert_sparse(sparse.sparse_concat(0, uneven, expand_nonconcat_dim=True), np.concatenate([DENSE, widened]))
+
+
+def test_the_shape_of_joined_sparse_tensors_is_known_where_theirs_are() -> None:
+    both = [sparse_of(DENSE), sparse_of(OTHER)]
+    for axis in (0, 1, -1):
+        joined = sparse.sparse_concat(axis, both)
+        assert joined.shape.as_list() == list(np.concatenate([DENSE, OTHER], axis).shape)
+        assert joined.indices.shape.as_list() == [np.count_nonzero(DENSE) + np.count_nonzero(OTHER), 2]
+    uneven = sparse.sparse_concat(0, [both[0], sparse_of(OTHER[:, :3])])
+    assert uneven.shape.as_list() == [None, None]
+    with pytest.raises(InvalidArgumentError, match="differ outside of dimension 0"):
+        run(uneven)
 
 
 def test_split_and_slice() -> None:

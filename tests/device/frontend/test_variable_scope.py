@@ -386,6 +386,13 @@ def test_create_partitioned_variables() -> None:
     assert [v.name for v in parts] == ["big/part/part_0:0", "big/part/part_1:0"]
 
 
+def test_the_dtype_of_partitioned_variables_is_that_of_a_given_value() -> None:
+    value = np.arange(8).reshape(4, 2)
+    parts = create_partitioned_variables([4, 2], [2, 1], value)
+    assert {v.dtype.base_dtype for v in parts} == {dtypes.int64}
+    np.testing.assert_array_equal(np.concatenate(values_of(*parts)), value)
+
+
 # ---------------------------------------------------------------------- templates
 def test_templates_share_variables() -> None:
     def scaled(x: Any, name: str) -> Any:

@@ -249,6 +249,15 @@ PADDING = [
         oracle=lambda x, b, p: batch_to_space(x, 2)[:, 1:, :-1],
     ),
     OpCase("SpaceToBatchND", (real(2, 3), ints(2), ints([0, 0])), error=errors.InvalidArgumentError, label="uneven"),
+    *(
+        OpCase(
+            name,
+            (real(4, 4, 4), ints(2, 2), ints([0, 0])),
+            error=errors.InvalidArgumentError,
+            label="a pair missing",
+        )
+        for name in ("SpaceToBatchND", "BatchToSpaceND")
+    ),
     OpCase(
         "SpaceToBatch",
         (real(1, 4, 4, 2), ints([0, 0], [0, 0])),

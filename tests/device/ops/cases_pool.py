@@ -124,7 +124,138 @@ EXPLICIT = {"ksize": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "padding": ((0, 0), 
 EXPLICIT_ATTRS = {**EXPLICIT, "padding": "EXPLICIT", "explicit_paddings": [0, 0, 1, 0, 0, 2, 0, 0]}
 BFLOAT16 = X.astype(ml_dtypes.bfloat16)
 
+# ---------------------------------------------------------------------- regions of two sizes
+ROWS, COLUMNS = np.array([0, 2, 3, 5]), np.array([0, 1, 3, 6, 7])
+REGIONS = RNG.permutation(2 * 3 * 4 * 3).reshape(2, 3, 4, 3).astype(np.float32) / 50
+
+
+def regions(overlapping: bool = False, rows: Array = ROWS, columns: Array = COLUMNS) -> Any:
+    """For each place of the result, where its elements are."""
+    beyond = int(overlapping)
+    for i, j in np.ndindex(len(rows) - 1, len(columns) - 1):
+        yield (i, j), (slice(rows[i], rows[i + 1] + beyond), slice(columns[j], columns[j + 1] + beyond))
+
+
+def pooled(x: Array, reduce: Any, **how: Any) -> Array:
+    found = {at: reduce(x[:, row, column], (1, 2)) for at, (row, column) in regions(**how)}
+    height, width = max(found)
+    return np.stack([np.stack([found[i, j] for j in range(width + 1)], 1) for i in range(height + 1)], 1)
+
+
+def halves(reduce: Any, overlapping: bool = False) -> Any:
+    """Pools of [2, 6, 6, 3] by 2, which leaves nothing to chance."""
+    borders = np.array([0, 2, 4, 6])
+    return lambda x: (pooled(x, reduce, rows=borders, columns=borders, overlapping=overlapping), borders, borders)
+
+
+def to_the_greatest(overlapping: bool) -> Any:
+    def oracle(x: Array, _: Array, grad: Array, *borders: Array) -> Array:
+        out = np.zeros_like(x)
+        for b, c in np.ndindex(x.shape[0], x.shape[3]):
+            for (i, j), (row, column) in regions(overlapping):
+                window = x[b, row, column, c]
+                down, right = np.unravel_index(window.argmax(), window.shape)
+                out[b, row.start + down, column.start + right, c] += grad[b, i, j, c]
+        return out
+
+    return oracle
+
+
+def shared(overlapping: bool) -> Any:
+    def oracle(shape: Array, grad: Array, *borders: Array) -> Array:
+        out = np.zeros(shape, np.float64)
+        for (i, j), (row, column) in regions(overlapping):
+            count = out[0, row, column, 0].size
+            out[:, row, column] += grad[:, i, j][:, None, None] / count
+        return out.astype(grad.dtype)
+
+    return oracle
+
+
+def pooled_somehow(x: Array, reduce: Any, overlapping: bool) -> Any:
+    """Regions of 2 or 3 rows, 1 or 2 columns, and their values."""
+
+    def verify(outputs: list[Array]) -> None:
+        output, rows, columns = outputs
+        assert (rows[0], rows[-1], len(rows)) == (0, 5, 3)
+        assert (columns[0], columns[-1], len(columns)) == (0, 7, 6)
+        assert set(np.diff(rows)) == {2, 3}
+        assert set(np.diff(columns)) == {1, 2}
+        wanted = pooled(x, reduce, rows=rows, columns=columns, overlapping=overlapping)
+        np.testing.assert_allclose(output, wanted, rtol=1e-5)
+
+    return verify
+
+
+FRACTIONAL = [
+    *(
+        OpCase(
+            name,
+            (ODD,),
+            {"pooling_ratio": [1.0, 2.2, 1.4, 1.0], "pseudo_random": pseudo, "overlapping": overlapping},
+            verify=pooled_somehow(ODD, reduce, overlapping),
+            gradient=False,
+            label=f"uneven, {pseudo}, {overlapping}",
+        )
+        for name, reduce in (("FractionalMaxPool", np.max), ("FractionalAvgPool", np.mean))
+        for pseudo in (False, True)
+        for overlapping in (False, True)
+    ),
+    *(
+        OpCase(
+            name,
+            (X,),
+            {"pooling_ratio": [1.0, 2.0, 2.0, 1.0], "overlapping": overlapping},
+            halves(reduce, overlapping),
+            label=f"halves, {overlapping}",
+        )
+        for name, reduce in (("FractionalMaxPool", np.max), ("FractionalAvgPool", np.mean))
+        for overlapping in (False, True)
+    ),
+    OpCase(
+        "FractionalAvgPool",
+        (TIES.astype(np.int32) - 2,),
+        {"pooling_ratio": [1.0, 2.0, 2.0, 1.0]},
+        halves(lambda x, axes: np.trunc(x.mean(axes)).astype(np.int32)),
+        label="integers",
+    ),
+    OpCase(
+        "FractionalMaxPool",
+        (X,),
+        {"pooling_ratio": [1.0, 2.0, 2.0, 1.0], "seed": 3},
+        error=InvalidArgumentError,
+        label="a seed, and not deterministic",
+    ),
+    *(
+        OpCase(
+            "FractionalMaxPoolGrad",
+            (ODD, pooled(ODD, np.max, overlapping=overlapping), REGIONS, ROWS, COLUMNS),
+            {"overlapping": overlapping},
+            to_the_greatest(overlapping),
+            label=str(overlapping),
+        )
+        for overlapping in (False, True)
+    ),
+    *(
+        OpCase(
+            "FractionalAvgPoolGrad",
+            (np.array(ODD.shape), REGIONS, ROWS, COLUMNS),
+            {"overlapping": overlapping},
+            shared(overlapping),
+            label=str(overlapping),
+        )
+        for overlapping in (False, True)
+    ),
+    OpCase(
+        "FractionalAvgPoolGrad",
+        (np.array(ODD.shape), REGIONS, ROWS + 1, COLUMNS),
+        error=InvalidArgumentError,
+        label="borders outside",
+    ),
+]
+
 CASES = [
+    *FRACTIONAL,
     *(OpCase("MaxPool", (x,), a, maximum(a), order=2, label=label) for label, (x, a) in SETTINGS.items()),
     OpCase("MaxPool", (nchw(X),), first(TILES), lambda x: nchw(maximum(TILES)(np.moveaxis(x, 1, -1))), label="NCHW"),
     OpCase("MaxPool", (ODD,), EXPLICIT_ATTRS, maximum(EXPLICIT), label="explicit"),

@@ -271,4 +271,70 @@ SEQUENCES = [
     ),
 ]
 
-CASES = [*BOXES, *DILATIONS, *SEQUENCES]
+
+# ---------------------------------------------------------------------- windows with noise around the image
+def glimpses(height: int, width: int, centered: bool, normalized: bool) -> Any:
+    def oracle(images: Array, size: Array, offsets: Array) -> Array:
+        out = np.zeros((len(images), height, width, images.shape[3]), np.float32)
+        sizes = np.array(images.shape[1:3])
+        for b, middle in enumerate(offsets * sizes if normalized else offsets):
+            y, x = np.trunc((middle / 2 + sizes / 2 if centered else middle) - np.array([height, width]) / 2).astype(
+                int
+            )
+            for i, j in np.ndindex(height, width):
+                if 0 <= y + i < sizes[0] and 0 <= x + j < sizes[1]:
+                    out[b, i, j] = images[b, y + i, x + j]
+        return out
+
+    return oracle
+
+
+def between_the_values(images: Array) -> Any:
+    """Noise is between the least and the greatest value, and not all the same."""
+
+    def verify(outputs: list[Array]) -> None:
+        (noise,) = outputs
+        assert images.min() <= noise.min() < noise.max() <= images.max()
+        assert len(np.unique(noise)) > noise.size / 2
+
+    return verify
+
+
+FAR = np.array([[9, 9], [-9, 0]], np.float32)
+NO_NOISE: dict[str, Any] = {"uniform_noise": False, "noise": "zero"}
+GLIMPSES = [
+    *(
+        OpCase(
+            "ExtractGlimpse",
+            (PICTURES, np.array([4, 3], np.int32), offsets),
+            {"centered": centered, "normalized": normalized, **NO_NOISE},
+            glimpses(4, 3, centered, normalized),
+            label=f"{centered}, {normalized}",
+        )
+        for centered, normalized, offsets in (
+            (True, True, np.array([[0.1, -0.2], [0.8, -0.9]], np.float32)),
+            (False, True, np.array([[0.1, 0.45], [0.8, 1.3]], np.float32)),
+            (True, False, np.array([[1.25, -3], [9, 2]], np.float32)),
+            (False, False, np.array([[3, 4], [-1.5, 7.2]], np.float32)),
+        )
+    ),
+    OpCase(
+        "ExtractGlimpse",
+        (PICTURES, np.array([12, 2], np.int32), np.zeros((2, 2), np.float32)),
+        NO_NOISE,
+        glimpses(12, 2, True, True),
+        label="greater than the image",
+    ),
+    *(
+        OpCase(
+            "ExtractGlimpse",
+            (PICTURES, np.array([4, 3], np.int32), FAR),
+            {"uniform_noise": noise == "uniform", "noise": noise},
+            verify=between_the_values(PICTURES),
+            label=noise,
+        )
+        for noise in ("uniform", "gaussian")
+    ),
+]
+
+CASES = [*BOXES, *DILATIONS, *GLIMPSES, *SEQUENCES]
