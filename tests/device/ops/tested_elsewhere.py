@@ -13,6 +13,20 @@ _BY_FILE = {
     "tests/cluster/test_elastic.py": """
         _Lease _AskForLease _RangeLeases _AskForRange _ExportRanges _ImportRanges _Membership _RenewMembership
     """,
+    "tests/device/data/test_adjustments.py": """
+        AnonymousMemoryCache AnonymousRandomSeedGenerator AutoShardDataset CacheDatasetV2 ChooseFastestDataset
+        DeleteMemoryCache DeleteRandomSeedGenerator ExperimentalAutoShardDataset ExperimentalChooseFastestDataset
+        ExperimentalGroupByReducerDataset ExperimentalMaxIntraOpParallelismDataset
+        ExperimentalNonSerializableDataset ExperimentalPrivateThreadPoolDataset ExperimentalRebatchDataset
+        ExperimentalSleepDataset ExperimentalSlidingWindowDataset ExperimentalThreadPoolDataset
+        ExperimentalThreadPoolHandle GroupByReducerDataset MaxIntraOpParallelismDataset NonSerializableDataset
+        PrivateThreadPoolDataset RebatchDataset SamplingDataset ShuffleDatasetV2 SleepDataset
+        SlidingWindowDataset ThreadPoolDataset ThreadPoolHandle UnwrapDatasetVariant WrapDatasetVariant
+    """,
+    "tests/device/data/test_record_datasets.py": """
+        CSVDataset DatasetToTFRecord ExperimentalCSVDataset ExperimentalDatasetToTFRecord ExperimentalLMDBDataset
+        ExperimentalParseExampleDataset ExperimentalSqlDataset LMDBDataset ParseExampleDataset SqlDataset
+    """,
     "tests/device/data/test_dataset_ops.py": """
         TensorDataset TensorSliceDataset SparseTensorSliceDataset RangeDataset RandomDataset
         ExperimentalRandomDataset GeneratorDataset TextLineDataset _CSVRowDataset TFRecordDataset
