@@ -18,6 +18,14 @@ class _AnonymousIteratorV2(NamedTuple):
     handle: Tensor
     deleter: Tensor
 
+class _AnonymousMemoryCache(NamedTuple):
+    handle: Tensor
+    deleter: Tensor
+
+class _AnonymousRandomSeedGenerator(NamedTuple):
+    handle: Tensor
+    deleter: Tensor
+
 class _BarrierTakeMany(NamedTuple):
     indices: Tensor
     keys: Tensor
@@ -29,6 +37,52 @@ class _BatchNormWithGlobalNormalizationGrad(NamedTuple):
     dv: Tensor
     db: Tensor
     dg: Tensor
+
+class _BoostedTreesCalculateBestFeatureSplit(NamedTuple):
+    node_ids: Tensor
+    gains: Tensor
+    feature_dimensions: Tensor
+    thresholds: Tensor
+    left_node_contribs: Tensor
+    right_node_contribs: Tensor
+    split_with_default_directions: Tensor
+
+class _BoostedTreesCalculateBestGainsPerFeature(NamedTuple):
+    node_ids_list: list[Tensor]
+    gains_list: list[Tensor]
+    thresholds_list: list[Tensor]
+    left_node_contribs_list: list[Tensor]
+    right_node_contribs_list: list[Tensor]
+
+class _BoostedTreesGetEnsembleStates(NamedTuple):
+    stamp_token: Tensor
+    num_trees: Tensor
+    num_finalized_trees: Tensor
+    num_attempted_layers: Tensor
+    last_layer_nodes_range: Tensor
+
+class _BoostedTreesSerializeEnsemble(NamedTuple):
+    stamp_token: Tensor
+    tree_ensemble_serialized: Tensor
+
+class _BoostedTreesSparseAggregateStats(NamedTuple):
+    stats_summary_indices: Tensor
+    stats_summary_values: Tensor
+    stats_summary_shape: Tensor
+
+class _BoostedTreesSparseCalculateBestFeatureSplit(NamedTuple):
+    node_ids: Tensor
+    gains: Tensor
+    feature_dimensions: Tensor
+    thresholds: Tensor
+    left_node_contribs: Tensor
+    right_node_contribs: Tensor
+    split_with_default_directions: Tensor
+
+class _BoostedTreesTrainingPredict(NamedTuple):
+    partial_logits: Tensor
+    tree_ids: Tensor
+    node_ids: Tensor
 
 class _BroadcastGradientArgs(NamedTuple):
     r0: Tensor
@@ -476,6 +530,10 @@ def AnonymousIterator(
 def AnonymousIteratorV2(
     *, output_types: Sequence[DTypeLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> _AnonymousIteratorV2: ...
+def AnonymousMemoryCache(*, name: str | None = None) -> _AnonymousMemoryCache: ...
+def AnonymousRandomSeedGenerator(
+    *, seed: TensorLike, seed2: TensorLike, name: str | None = None
+) -> _AnonymousRandomSeedGenerator: ...
 def Any(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
 def ApproximateEqual(*, x: TensorLike, y: TensorLike, tolerance: float = 1e-05, name: str | None = None) -> Tensor: ...
 def ArgMax(
@@ -512,6 +570,17 @@ def AudioSummary(
 ) -> Tensor: ...
 def AudioSummaryV2(
     *, tag: TensorLike, tensor: TensorLike, sample_rate: TensorLike, max_outputs: int = 3, name: str | None = None
+) -> Tensor: ...
+def AutoShardDataset(
+    *,
+    input_dataset: TensorLike,
+    num_workers: TensorLike,
+    index: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    auto_shard_policy: int = 0,
+    num_replicas: int = 0,
+    name: str | None = None,
 ) -> Tensor: ...
 def AvgPool(
     *,
@@ -647,10 +716,215 @@ def Bitcast(*, input: TensorLike, type: DTypeLike, name: str | None = None) -> T
 def BitwiseAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseXor(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def BoostedTreesAggregateStats(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    feature: TensorLike,
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesBucketize(
+    *, float_values: Sequence[TensorLike], bucket_boundaries: Sequence[TensorLike], name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesCalculateBestFeatureSplit(
+    *,
+    node_id_range: TensorLike,
+    stats_summary: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    logits_dimension: int,
+    split_type: str | bytes = "inequality",
+    name: str | None = None,
+) -> _BoostedTreesCalculateBestFeatureSplit: ...
+def BoostedTreesCalculateBestGainsPerFeature(
+    *,
+    node_id_range: TensorLike,
+    stats_summary_list: Sequence[TensorLike],
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    max_splits: int,
+    name: str | None = None,
+) -> _BoostedTreesCalculateBestGainsPerFeature: ...
+def BoostedTreesCenterBias(
+    *,
+    tree_ensemble_handle: TensorLike,
+    mean_gradients: TensorLike,
+    mean_hessians: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesCreateEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    stamp_token: TensorLike,
+    tree_ensemble_serialized: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesCreateQuantileStreamResource(
+    *,
+    quantile_stream_resource_handle: TensorLike,
+    epsilon: TensorLike,
+    num_streams: TensorLike,
+    max_elements: int = ...,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesDeserializeEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    stamp_token: TensorLike,
+    tree_ensemble_serialized: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesEnsembleResourceHandleOp(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def BoostedTreesExampleDebugOutputs(
+    *,
+    tree_ensemble_handle: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesFlushQuantileSummaries(
+    *, quantile_stream_resource_handle: TensorLike, num_features: int, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesGetEnsembleStates(
+    *, tree_ensemble_handle: TensorLike, name: str | None = None
+) -> _BoostedTreesGetEnsembleStates: ...
+def BoostedTreesMakeQuantileSummaries(
+    *, float_values: Sequence[TensorLike], example_weights: TensorLike, epsilon: TensorLike, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesMakeStatsSummary(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    bucketized_features_list: Sequence[TensorLike],
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesPredict(
+    *,
+    tree_ensemble_handle: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesQuantileStreamResourceAddSummaries(
+    *, quantile_stream_resource_handle: TensorLike, summaries: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceDeserialize(
+    *, quantile_stream_resource_handle: TensorLike, bucket_boundaries: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceFlush(
+    *,
+    quantile_stream_resource_handle: TensorLike,
+    num_buckets: TensorLike,
+    generate_quantiles: bool = False,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceGetBucketBoundaries(
+    *, quantile_stream_resource_handle: TensorLike, num_features: int, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesQuantileStreamResourceHandleOp(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def BoostedTreesSerializeEnsemble(
+    *, tree_ensemble_handle: TensorLike, name: str | None = None
+) -> _BoostedTreesSerializeEnsemble: ...
+def BoostedTreesSparseAggregateStats(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    feature_indices: TensorLike,
+    feature_values: TensorLike,
+    feature_shape: TensorLike,
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> _BoostedTreesSparseAggregateStats: ...
+def BoostedTreesSparseCalculateBestFeatureSplit(
+    *,
+    node_id_range: TensorLike,
+    stats_summary_indices: TensorLike,
+    stats_summary_values: TensorLike,
+    stats_summary_shape: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    logits_dimension: int,
+    split_type: str | bytes = "inequality",
+    name: str | None = None,
+) -> _BoostedTreesSparseCalculateBestFeatureSplit: ...
+def BoostedTreesTrainingPredict(
+    *,
+    tree_ensemble_handle: TensorLike,
+    cached_tree_ids: TensorLike,
+    cached_node_ids: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> _BoostedTreesTrainingPredict: ...
+def BoostedTreesUpdateEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    feature_ids: TensorLike,
+    node_ids: Sequence[TensorLike],
+    gains: Sequence[TensorLike],
+    thresholds: Sequence[TensorLike],
+    left_node_contribs: Sequence[TensorLike],
+    right_node_contribs: Sequence[TensorLike],
+    max_depth: TensorLike,
+    learning_rate: TensorLike,
+    pruning_mode: int,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesUpdateEnsembleV2(
+    *,
+    tree_ensemble_handle: TensorLike,
+    feature_ids: Sequence[TensorLike],
+    dimension_ids: Sequence[TensorLike],
+    node_ids: Sequence[TensorLike],
+    gains: Sequence[TensorLike],
+    thresholds: Sequence[TensorLike],
+    left_node_contribs: Sequence[TensorLike],
+    right_node_contribs: Sequence[TensorLike],
+    split_types: Sequence[TensorLike],
+    max_depth: TensorLike,
+    learning_rate: TensorLike,
+    pruning_mode: TensorLike,
+    logits_dimension: int = 1,
+    name: str | None = None,
+) -> Operation: ...
 def BroadcastArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> Tensor: ...
 def BroadcastGradientArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> _BroadcastGradientArgs: ...
 def BroadcastTo(*, input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def Bucketize(*, input: TensorLike, boundaries: Sequence[float], name: str | None = None) -> Tensor: ...
+def CSVDataset(
+    *,
+    filenames: TensorLike,
+    compression_type: TensorLike,
+    buffer_size: TensorLike,
+    header: TensorLike,
+    field_delim: TensorLike,
+    use_quote_delim: TensorLike,
+    na_value: TensorLike,
+    select_cols: TensorLike,
+    record_defaults: Sequence[TensorLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def CTCBeamSearchDecoder(
     *,
     inputs: TensorLike,
@@ -687,6 +961,16 @@ def CacheDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def CacheDatasetV2(
+    *,
+    input_dataset: TensorLike,
+    filename: TensorLike,
+    cache: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    metadata: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Case(
     *,
     branch_index: TensorLike,
@@ -700,6 +984,14 @@ def Cast(*, x: TensorLike, DstT: DTypeLike, Truncate: bool = False, name: str | 
 def Ceil(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def CheckNumerics(*, tensor: TensorLike, message: str | bytes, name: str | None = None) -> Tensor: ...
 def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def ChooseFastestDataset(
+    *,
+    input_datasets: Sequence[TensorLike],
+    num_experiments: int,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
@@ -870,6 +1162,9 @@ def DatasetToSingleElement(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> list[Tensor]: ...
+def DatasetToTFRecord(
+    *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
+) -> Operation: ...
 def DecodeAndCropJpeg(
     *,
     contents: TensorLike,
@@ -923,6 +1218,8 @@ def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteMemoryCache(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteRandomSeedGenerator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DenseToDenseSetOperation(
     *,
     set1: TensorLike,
@@ -1118,7 +1415,42 @@ def EuclideanNorm(
 def Exit(*, data: TensorLike, name: str | None = None) -> Tensor: ...
 def Exp(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ExpandDims(*, input: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalAutoShardDataset(
+    *,
+    input_dataset: TensorLike,
+    num_workers: TensorLike,
+    index: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    auto_shard_policy: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalCSVDataset(
+    *,
+    filenames: TensorLike,
+    compression_type: TensorLike,
+    buffer_size: TensorLike,
+    header: TensorLike,
+    field_delim: TensorLike,
+    use_quote_delim: TensorLike,
+    na_value: TensorLike,
+    select_cols: TensorLike,
+    record_defaults: Sequence[TensorLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalChooseFastestDataset(
+    *,
+    input_datasets: Sequence[TensorLike],
+    num_experiments: int,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalDatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalDatasetToTFRecord(
+    *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
+) -> Operation: ...
 def ExperimentalDenseToSparseBatchDataset(
     *,
     input_dataset: TensorLike,
@@ -1132,6 +1464,21 @@ def ExperimentalDirectedInterleaveDataset(
     *,
     selector_input_dataset: TensorLike,
     data_input_datasets: Sequence[TensorLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalGroupByReducerDataset(
+    *,
+    input_dataset: TensorLike,
+    key_func_other_arguments: Sequence[TensorLike],
+    init_func_other_arguments: Sequence[TensorLike],
+    reduce_func_other_arguments: Sequence[TensorLike],
+    finalize_func_other_arguments: Sequence[TensorLike],
+    key_func: FuncAttr | str,
+    init_func: FuncAttr | str,
+    reduce_func: FuncAttr | str,
+    finalize_func: FuncAttr | str,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
@@ -1157,6 +1504,13 @@ def ExperimentalIgnoreErrorsDataset(
     log_warning: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalLMDBDataset(
+    *,
+    filenames: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalMapAndBatchDataset(
     *,
     input_dataset: TensorLike,
@@ -1171,6 +1525,21 @@ def ExperimentalMapAndBatchDataset(
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalMatchingFilesDataset(*, patterns: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalMaxIntraOpParallelismDataset(
+    *,
+    input_dataset: TensorLike,
+    max_intra_op_parallelism: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalNonSerializableDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalParallelInterleaveDataset(
     *,
     input_dataset: TensorLike,
@@ -1185,12 +1554,43 @@ def ExperimentalParallelInterleaveDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalParseExampleDataset(
+    *,
+    input_dataset: TensorLike,
+    num_parallel_calls: TensorLike,
+    dense_defaults: Sequence[TensorLike],
+    sparse_keys: Sequence[str | bytes],
+    dense_keys: Sequence[str | bytes],
+    sparse_types: Sequence[DTypeLike],
+    dense_shapes: Sequence[ShapeLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    sloppy: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalPrivateThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    num_threads: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalRandomDataset(
     *,
     seed: TensorLike,
     seed2: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalRebatchDataset(
+    *,
+    input_dataset: TensorLike,
+    num_replicas: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    use_fallback: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalScanDataset(
@@ -1204,6 +1604,33 @@ def ExperimentalScanDataset(
     preserve_cardinality: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalSleepDataset(
+    *,
+    input_dataset: TensorLike,
+    sleep_microseconds: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalSlidingWindowDataset(
+    *,
+    input_dataset: TensorLike,
+    window_size: TensorLike,
+    window_shift: TensorLike,
+    window_stride: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalSqlDataset(
+    *,
+    driver_name: TensorLike,
+    data_source_name: TensorLike,
+    query: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalTakeWhileDataset(
     *,
     input_dataset: TensorLike,
@@ -1211,6 +1638,23 @@ def ExperimentalTakeWhileDataset(
     predicate: FuncAttr | str,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    thread_pool: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalThreadPoolHandle(
+    *,
+    num_threads: int,
+    display_name: str | bytes,
+    max_intra_op_parallelism: int = 1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalUnbatchDataset(
@@ -1485,6 +1929,21 @@ def GeneratorDataset(
 ) -> Tensor: ...
 def Greater(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def GreaterEqual(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def GroupByReducerDataset(
+    *,
+    input_dataset: TensorLike,
+    key_func_other_arguments: Sequence[TensorLike],
+    init_func_other_arguments: Sequence[TensorLike],
+    reduce_func_other_arguments: Sequence[TensorLike],
+    finalize_func_other_arguments: Sequence[TensorLike],
+    key_func: FuncAttr | str,
+    init_func: FuncAttr | str,
+    reduce_func: FuncAttr | str,
+    finalize_func: FuncAttr | str,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def GroupByWindowDataset(
     *,
     input_dataset: TensorLike,
@@ -1584,6 +2043,10 @@ def Inv(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def InvGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Invert(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def InvertPermutation(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def IsBoostedTreesEnsembleInitialized(*, tree_ensemble_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def IsBoostedTreesQuantileStreamResourceInitialized(
+    *, quantile_stream_resource_handle: TensorLike, name: str | None = None
+) -> Tensor: ...
 def IsFinite(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsInf(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsNan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1640,6 +2103,13 @@ def IteratorV2(
     name: str | None = None,
 ) -> Tensor: ...
 def L2Loss(*, t: TensorLike, name: str | None = None) -> Tensor: ...
+def LMDBDataset(
+    *,
+    filenames: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def LRN(
     *,
     input: TensorLike,
@@ -1877,6 +2347,14 @@ def MatrixTriangularSolve(
     *, matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor: ...
 def Max(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def MaxIntraOpParallelismDataset(
+    *,
+    input_dataset: TensorLike,
+    max_intra_op_parallelism: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def MaxPool(
     *,
     input: TensorLike,
@@ -2136,6 +2614,13 @@ def NonMaxSuppressionWithOverlaps(
     score_threshold: TensorLike,
     name: str | None = None,
 ) -> Tensor: ...
+def NonSerializableDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def NotEqual(
     *, x: TensorLike, y: TensorLike, incompatible_shape_error: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -2349,6 +2834,23 @@ def ParseExample(
     dense_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> _ParseExample: ...
+def ParseExampleDataset(
+    *,
+    input_dataset: TensorLike,
+    num_parallel_calls: TensorLike,
+    dense_defaults: Sequence[TensorLike],
+    sparse_keys: Sequence[str | bytes],
+    dense_keys: Sequence[str | bytes],
+    sparse_types: Sequence[DTypeLike],
+    dense_shapes: Sequence[ShapeLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    sloppy: bool = False,
+    ragged_keys: Sequence[str | bytes] = ...,
+    ragged_value_types: Sequence[DTypeLike] = ...,
+    ragged_split_types: Sequence[DTypeLike] = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def ParseSequenceExample(
     *,
     serialized: TensorLike,
@@ -2436,6 +2938,14 @@ def PriorityQueueV2(
     capacity: int = -1,
     container: str | bytes = "",
     shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def PrivateThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    num_threads: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
 def Prod(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
@@ -2604,6 +3114,15 @@ def ReaderRestoreStateV2(*, reader_handle: TensorLike, state: TensorLike, name: 
 def ReaderSerializeStateV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def Real(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def RealDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def RebatchDataset(
+    *,
+    input_dataset: TensorLike,
+    num_replicas: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    use_fallback: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def Reciprocal(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ReciprocalGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def ReduceDataset(
@@ -3237,6 +3756,16 @@ def SampleDistortedBoundingBoxV2(
     use_image_if_no_bounding_boxes: bool = False,
     name: str | None = None,
 ) -> _SampleDistortedBoundingBoxV2: ...
+def SamplingDataset(
+    *,
+    input_dataset: TensorLike,
+    rate: TensorLike,
+    seed: TensorLike,
+    seed2: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def SaveV2(
     *,
     prefix: TensorLike,
@@ -3350,6 +3879,16 @@ def ShuffleDataset(
     reshuffle_each_iteration: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def ShuffleDatasetV2(
+    *,
+    input_dataset: TensorLike,
+    buffer_size: TensorLike,
+    seed_generator: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    metadata: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Sigmoid(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def SigmoidGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Sign(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -3364,7 +3903,26 @@ def SkipDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def SleepDataset(
+    *,
+    input_dataset: TensorLike,
+    sleep_microseconds: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Slice(*, input: TensorLike, begin: TensorLike, size: TensorLike, name: str | None = None) -> Tensor: ...
+def SlidingWindowDataset(
+    *,
+    input_dataset: TensorLike,
+    window_size: TensorLike,
+    window_shift: TensorLike,
+    window_stride: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    drop_remainder: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def Snapshot(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def Softmax(*, logits: TensorLike, name: str | None = None) -> Tensor: ...
 def SoftmaxCrossEntropyWithLogits(
@@ -3635,6 +4193,15 @@ def Split(*, axis: TensorLike, value: TensorLike, num_split: int, name: str | No
 def SplitV(
     *, value: TensorLike, size_splits: TensorLike, axis: TensorLike, num_split: int, name: str | None = None
 ) -> list[Tensor]: ...
+def SqlDataset(
+    *,
+    driver_name: TensorLike,
+    data_source_name: TensorLike,
+    query: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Sqrt(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def SqrtGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Square(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -4008,6 +4575,23 @@ def TextLineDataset(
 def TextLineReaderV2(
     *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
+def ThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    thread_pool: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ThreadPoolHandle(
+    *,
+    num_threads: int,
+    display_name: str | bytes,
+    max_intra_op_parallelism: int = 1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Tile(*, input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor: ...
 def Timestamp(*, name: str | None = None) -> Tensor: ...
 def ToBool(*, input: TensorLike, name: str | None = None) -> Tensor: ...
@@ -4083,6 +4667,7 @@ def Unstage(
     shared_name: str | bytes = "",
     name: str | None = None,
 ) -> list[Tensor]: ...
+def UnwrapDatasetVariant(*, input_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def UpperBound(
     *, sorted_inputs: TensorLike, values: TensorLike, out_type: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
@@ -4121,6 +4706,7 @@ def WindowDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def WrapDatasetVariant(*, input_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def WriteFile(*, filename: TensorLike, contents: TensorLike, name: str | None = None) -> Operation: ...
 def Xdivy(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def XlaDynamicUpdateSlice(

@@ -46,7 +46,7 @@ def _error(error: sqlite3.Error) -> OpError:
     return kind(None, None, f"SQLite: {error}")
 
 
-class SqlDataset(Elements):
+class SqlRows(Elements):
     """The rows of a query; each column is a scalar.
 
     Args:
@@ -64,7 +64,7 @@ class SqlDataset(Elements):
 
 
 class _SqlIterator(DatasetIterator):
-    def __init__(self, dataset: SqlDataset) -> None:
+    def __init__(self, dataset: SqlRows) -> None:
         self._dataset = dataset
         self._connection: sqlite3.Connection | None = None
         self._rows: sqlite3.Cursor | None = None

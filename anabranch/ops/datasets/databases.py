@@ -12,7 +12,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.graph.building import OpFunction
 from anabranch.ops.datasets.sources import define_dataset, made_by
-from anabranch.state.dataset_sql import SqlDataset as _Sql
+from anabranch.state.dataset_sql import SqlRows
 from anabranch.state.datasets import Elements
 
 _COLUMN_TYPES = ("string", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool", "float64")
@@ -36,7 +36,7 @@ def _sql(
         ctx.check(fits, f"Each element of `output_types` must be one of {list(_COLUMN_TYPES)}, got {dtype.name}")
     for shape in output_shapes:
         ctx.check(shape.rank == 0, f"Each element of `output_shapes` must be a scalar, got {shape}.")
-    return made_by(_Sql(os.fsdecode(data_source_name.item()), query.item().decode(), output_types), ctx)
+    return made_by(SqlRows(os.fsdecode(data_source_name.item()), query.item().decode(), output_types), ctx)
 
 
 def _lmdb(filenames: Array, *, ctx: OperationContext) -> Any:
