@@ -69,6 +69,9 @@ _BY_FILE = {
     """,
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
+    "tests/device/ops/test_memory_regions.py": """
+        ImmutableConst LearnedUnigramCandidateSampler ThreadUnsafeUnigramCandidateSampler
+    """,
     "tests/device/ops/test_queues.py": """
         FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
         QueueEnqueueManyV2 QueueDequeueV2 QueueDequeueManyV2 QueueDequeueUpToV2 QueueSizeV2 QueueIsClosedV2
