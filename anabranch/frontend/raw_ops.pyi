@@ -197,6 +197,11 @@ class _GenerateVocabRemapping(NamedTuple):
     remapping: Tensor
     num_present: Tensor
 
+class _LearnedUnigramCandidateSampler(NamedTuple):
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
+
 class _ListDiff(NamedTuple):
     out: Tensor
     idx: Tensor
@@ -442,6 +447,11 @@ class _TensorListPopBack(NamedTuple):
     output_handle: Tensor
     tensor: Tensor
 
+class _ThreadUnsafeUnigramCandidateSampler(NamedTuple):
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
+
 class _TopK(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -509,6 +519,14 @@ def AddSparseToTensorsMap(
     name: str | None = None,
 ) -> Tensor: ...
 def AddV2(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def AdjustContrast(
+    *,
+    images: TensorLike,
+    contrast_factor: TensorLike,
+    min_value: TensorLike,
+    max_value: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def AdjustContrastv2(*, images: TensorLike, contrast_factor: TensorLike, name: str | None = None) -> Tensor: ...
 def AdjustHue(*, images: TensorLike, delta: TensorLike, name: str | None = None) -> Tensor: ...
 def AdjustSaturation(*, images: TensorLike, scale: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1165,6 +1183,7 @@ def DatasetToSingleElement(
 def DatasetToTFRecord(
     *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
 ) -> Operation: ...
+def DebugGradientIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def DecodeAndCropJpeg(
     *,
     contents: TensorLike,
@@ -1217,6 +1236,7 @@ def DecodePng(
 def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
+def DeepCopy(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DeleteMemoryCache(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DeleteRandomSeedGenerator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
@@ -1374,6 +1394,7 @@ def EditDistance(
 def Einsum(*, inputs: Sequence[TensorLike], equation: str | bytes, name: str | None = None) -> Tensor: ...
 def Elu(*, features: TensorLike, name: str | None = None) -> Tensor: ...
 def EluGrad(*, gradients: TensorLike, outputs: TensorLike, name: str | None = None) -> Tensor: ...
+def Empty(*, shape: TensorLike, dtype: DTypeLike, init: bool = False, name: str | None = None) -> Tensor: ...
 def EmptyTensorList(
     *, element_shape: TensorLike, max_num_elements: TensorLike, element_dtype: DTypeLike, name: str | None = None
 ) -> Tensor: ...
@@ -1504,6 +1525,7 @@ def ExperimentalIgnoreErrorsDataset(
     log_warning: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalIteratorGetDevice(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
 def ExperimentalLMDBDataset(
     *,
     filenames: TensorLike,
@@ -1753,6 +1775,13 @@ def FakeQuantWithMinMaxVarsPerChannelGradient(
     name: str | None = None,
 ) -> _FakeQuantWithMinMaxVarsPerChannelGradient: ...
 def Fill(*, dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor: ...
+def FilterByLastComponentDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def FilterDataset(
     *,
     input_dataset: TensorLike,
@@ -2012,6 +2041,9 @@ def Imag(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -
 def ImageSummary(
     *, tag: TensorLike, tensor: TensorLike, max_images: int = 3, bad_color: TensorLike = ..., name: str | None = None
 ) -> Tensor: ...
+def ImmutableConst(
+    *, dtype: DTypeLike, shape: ShapeLike, memory_region_name: str | bytes, name: str | None = None
+) -> Tensor: ...
 def InTopK(*, predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None) -> Tensor: ...
 def InTopKV2(*, predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor: ...
 def InitializeTableFromTextFileV2(
@@ -2072,6 +2104,7 @@ def IteratorFromStringHandleV2(
     output_shapes: Sequence[ShapeLike] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def IteratorGetDevice(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
 def IteratorGetNext(
     *,
     iterator: TensorLike,
@@ -2134,6 +2167,17 @@ def LeakyRelu(*, features: TensorLike, alpha: float = 0.2, name: str | None = No
 def LeakyReluGrad(
     *, gradients: TensorLike, features: TensorLike, alpha: float = 0.2, name: str | None = None
 ) -> Tensor: ...
+def LearnedUnigramCandidateSampler(
+    *,
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _LearnedUnigramCandidateSampler: ...
 def LeftShift(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def Less(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def LessEqual(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
@@ -2224,6 +2268,16 @@ def MapDataset(
     force_synchronous: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def MapDefun(
+    *,
+    arguments: Sequence[TensorLike],
+    captured_inputs: Sequence[TensorLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    f: FuncAttr | str,
+    max_intra_op_parallelism: int = 1,
+    name: str | None = None,
+) -> list[Tensor]: ...
 def MapIncompleteSize(
     *,
     dtypes: Sequence[DTypeLike],
@@ -3044,6 +3098,9 @@ def RFFT3D(
     *, input: TensorLike, fft_length: TensorLike, Tcomplex: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
 def RGBToHSV(*, images: TensorLike, name: str | None = None) -> Tensor: ...
+def RandomCrop(
+    *, image: TensorLike, size: TensorLike, seed: int = 0, seed2: int = 0, name: str | None = None
+) -> Tensor: ...
 def RandomDataset(
     *,
     seed: TensorLike,
@@ -4558,6 +4615,20 @@ def TensorScatterUpdate(
 def TensorSliceDataset(
     *, components: Sequence[TensorLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> Tensor: ...
+def TensorStridedSliceUpdate(
+    *,
+    input: TensorLike,
+    begin: TensorLike,
+    end: TensorLike,
+    strides: TensorLike,
+    value: TensorLike,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
 def TensorSummary(
     *,
     tensor: TensorLike,
@@ -4592,6 +4663,17 @@ def ThreadPoolHandle(
     shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def ThreadUnsafeUnigramCandidateSampler(
+    *,
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _ThreadUnsafeUnigramCandidateSampler: ...
 def Tile(*, input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor: ...
 def Timestamp(*, name: str | None = None) -> Tensor: ...
 def ToBool(*, input: TensorLike, name: str | None = None) -> Tensor: ...

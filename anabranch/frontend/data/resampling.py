@@ -75,11 +75,11 @@ def _one(like: Tensor) -> Tensor:
 
 def _kept(classes: Dataset, chances: Dataset, dataset: Dataset, seed: int | None) -> Dataset:
     """The elements that are not left out, with their classes."""
-    seeds = dict(zip(("seed", "seed2"), (part or 0 for part in get_seed(seed)), strict=True))
+    seeds = [part or 0 for part in get_seed(seed)]
 
     def keeps(number: Tensor, chance: tuple[Tensor, Tensor], element: Structure) -> Tensor:
         kept = raw.GatherV2(chance[0], number, 0)
-        drawn = raw.RandomUniform(np.zeros(0, np.int32), dtype=kept.dtype, **seeds)
+        drawn = raw.RandomUniform(np.zeros(0, np.int32), dtype=kept.dtype, seed=seeds[0], seed2=seeds[1])
         result: Tensor = raw.Less(drawn, kept)
         result.set_shape([])
         return result

@@ -83,10 +83,10 @@ def _(*, dtype: DType, shape: TensorShape, memory_region_name: bytes, ctx: Opera
     """The first bytes of a file."""
     ctx.check(dtype.name != "string", "a tensor of strings lies in no memory region; use tf.constant")
     ctx.check(shape.is_fully_defined(), f"the shape of an ImmutableConst must be fully known, got {shape}")
-    path, dims = memory_region_name.decode(), tuple(shape.as_list())
+    path, dims = memory_region_name.decode(), shape.sizes()
     with gfile.GFile(path, "rb") as file:
         data = file.read()
-    wanted = int(np.prod(dims, dtype=object)) * dtype.size
+    wanted = (shape.num_elements() or 0) * dtype.size
     if len(data) < wanted:
         message = f"Readonly memory region {path!r} has wrong length ({len(data)}) when allocating {wanted}"
         raise InternalError(None, ctx.op, message)

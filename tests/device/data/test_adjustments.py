@@ -182,3 +182,45 @@ def test_groups_are_reduced(prefix: str) -> None:
         bound |= {name: body.function, f"{name}_other_arguments": body.captured}
     made = apply_op(op_def_of(f"{prefix}GroupByReducerDataset"), bound).outputs[0]
     assert elements(made, INT) == [-(2 + 5 + 8), -(100 + 1 + 4 + 7), -(200 + 0 + 3 + 6 + 9)]
+
+
+# ---------------------------------------------------------------------- functions of rows
+def test_a_function_of_each_row() -> None:
+    """MapDefun: with what it captured; of no rows as well."""
+    body = function(lambda x, y, z: (x + z, x * y), SCALAR, (tf.int64, [None]), SCALAR)
+    rows, vectors = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.int64, [None, 3])
+    bound = {
+        "arguments": [rows, vectors],
+        "captured_inputs": [tf.constant(10, tf.int64)],
+        "f": body.function,
+        "output_types": [tf.int64, tf.int64],
+        "output_shapes": [tf.TensorShape([]), tf.TensorShape([3])],
+    }
+    outputs = apply_op(op_def_of("MapDefun"), bound).outputs
+    assert [t.shape.as_list() for t in outputs] == [[None], [None, 3]]
+    with tf.Session() as session:
+        found = session.run(list(outputs), {rows: [1, 2], vectors: [[1, 2, 3], [4, 5, 6]]})
+        assert [f.tolist() for f in found] == [[11, 12], [[1, 2, 3], [8, 10, 12]]]
+        empty = session.run(list(outputs), {rows: [], vectors: np.zeros((0, 3))})
+        assert [f.shape for f in empty] == [(0,), (0, 3)]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="are not compatible"):
+            session.run(list(outputs), {rows: [1], vectors: [[1, 2, 3], [4, 5, 6]]})
+    with pytest.raises(ValueError, match="rank of 0"):
+        apply_op(op_def_of("MapDefun"), bound | {"arguments": [tf.constant(1, tf.int64), vectors]})
+
+
+def test_elements_that_say_themselves_whether_they_stay() -> None:
+    """FilterByLastComponentDataset."""
+    pairs = raw.TensorSliceDataset(
+        [np.arange(4, dtype=np.int64), np.array([True, False, False, True])], output_shapes=[[], []]
+    )
+    assert elements(raw.FilterByLastComponentDataset(pairs, **INT), INT) == [0, 3]
+
+
+@BOTH
+def test_iterators_are_on_the_host(prefix: str) -> None:
+    """IteratorGetDevice, ExperimentalIteratorGetDevice."""
+    iterator = raw.IteratorV2(shared_name="", container="", **INT)
+    with tf.Session() as session:
+        session.run(raw.MakeIterator(numbers(), iterator))
+        assert session.run(op(prefix, "IteratorGetDevice")(iterator)).endswith(b"/device:CPU:0")
