@@ -546,6 +546,7 @@ from anabranch.frontend.storage.encodings import (
 from anabranch.frontend.storage.parsing import (
     FixedLenFeature as FixedLenFeature,
     FixedLenSequenceFeature as FixedLenSequenceFeature,
+    SparseFeature as SparseFeature,
     VarLenFeature as VarLenFeature,
     decode_csv as decode_csv,
     matching_files as matching_files,

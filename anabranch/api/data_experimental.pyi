@@ -1,4 +1,9 @@
 from anabranch.frontend.data.csv import CsvDataset as CsvDataset, make_csv_dataset as make_csv_dataset
+from anabranch.frontend.data.databases import SqlDataset as SqlDataset
+from anabranch.frontend.data.examples import (
+    DatasetRecordWriter,
+    make_batched_features_dataset as make_batched_features_dataset,
+)
 from anabranch.frontend.data.experimental import (
     AUTOTUNE as AUTOTUNE,
     INFINITE_CARDINALITY as INFINITE_CARDINALITY,
@@ -34,6 +39,7 @@ from anabranch.frontend.data.experimental import (
 from anabranch.frontend.data.optional import Optional as Optional, get_next_as_optional as get_next_as_optional
 from anabranch.frontend.data.options import (
     DistributeOptions as DistributeOptions,
+    MapVectorizationOptions as MapVectorizationOptions,
     OptimizationOptions as OptimizationOptions,
     StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
@@ -49,6 +55,7 @@ from anabranch.frontend.data.specs import (
     tensor_structure,
 )
 from anabranch.frontend.specs import TypeSpec
+from anabranch.frontend.data.resampling import rejection_resample as rejection_resample
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,
     make_saveable_from_iterator as make_saveable_from_iterator,
@@ -61,3 +68,4 @@ SparseTensorStructure = sparse_tensor_structure
 Structure = TypeSpec
 TensorArrayStructure = tensor_array_structure
 TensorStructure = tensor_structure
+TFRecordWriter = DatasetRecordWriter

@@ -36,6 +36,7 @@ from anabranch.frontend.storage.graph_io import write_graph as write_graph
 from anabranch.frontend.storage.parsing import (
     FixedLenFeature as FixedLenFeature,
     FixedLenSequenceFeature as FixedLenSequenceFeature,
+    SparseFeature as SparseFeature,
     VarLenFeature as VarLenFeature,
     decode_csv as decode_csv,
     matching_files as matching_files,

@@ -17,6 +17,7 @@ from anabranch.frontend.framework import get_seed as get_seed, set_random_seed a
 from anabranch.frontend.nn.candidate_sampling import (
     all_candidate_sampler as all_candidate_sampler,
     fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    learned_unigram_candidate_sampler as learned_unigram_candidate_sampler,
     log_uniform_candidate_sampler as log_uniform_candidate_sampler,
     uniform_candidate_sampler as uniform_candidate_sampler,
 )

@@ -40,6 +40,15 @@ def boxed(value: TensorValue) -> np.ndarray[Any, Any]:
     return box
 
 
+def sparse_component(parts: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Indices, values and dense shape of a sparse tensor as one component of an element."""
+    # an assignment place by place: `np.array` of arrays that happen to be alike would look into them
+    out = np.empty(3, np.object_)
+    for i, part in enumerate(parts):
+        out[i] = part if isinstance(part, np.ndarray) else to_array(part)
+    return out
+
+
 def stacked(rows: Sequence[Any], component: int) -> np.ndarray[Any, Any]:
     """One component of several elements as one array.
 
@@ -289,6 +298,80 @@ class _WindowIterator(UnaryIterator):
         super().restore(source)
 
 
+class SlidingWindowDataset(WindowDataset):
+    """The windows of `WindowDataset`, each as one element: its elements stacked."""
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _SlidingWindowIterator(self, self.source.iterator(path))
+
+
+class _SlidingWindowIterator(_WindowIterator):
+    def next(self) -> Element | None:
+        window = super().next()
+        if window is None:
+            return None
+        columns = [[row for (row,) in component.item().elements] for component in window]
+        try:
+            return tuple([stacked(rows, i) for i, rows in enumerate(columns)])
+        except InvalidArgumentError as error:
+            raise self._dataset.attribute(error) from None
+
+
+class RebatchDataset(UnaryDataset):
+    """Each element, which is a batch, in `count` pieces; the last ones may be smaller, or empty."""
+
+    def __init__(self, source: Elements, count: int) -> None:
+        super().__init__(source)
+        if count <= 0:
+            raise InvalidArgumentError(None, None, f"num_replicas must be greater than zero, got {count}.")
+        self.count = count
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _RebatchIterator(self, self.source.iterator(path))
+
+    def cardinality(self) -> int:
+        count = self.source.cardinality()
+        return count if count < 0 else count * self.count
+
+
+class _RebatchIterator(UnaryIterator):
+    def __init__(self, dataset: RebatchDataset, source: DatasetIterator) -> None:
+        super().__init__(source)
+        self._dataset = dataset
+        self._batch: Element | None = None
+        self._piece = 0
+
+    def next(self) -> Element | None:
+        if self._batch is None:
+            self._batch, self._piece = self._following(), 0
+            if self._batch is None:
+                return None
+        count = self._dataset.count
+        size = -(-len(self._batch[0]) // count)
+        piece = slice(self._piece * size, (self._piece + 1) * size)
+        element = tuple([component[piece] for component in self._batch])
+        self._piece += 1
+        if self._piece == count:
+            self._batch = None
+        return element
+
+    def _following(self) -> Element | None:
+        batch = self.source.next()
+        if batch is None or len({c.shape[0] if c.ndim else -1 for c in batch} | {-1}) == 2:
+            return batch
+        shapes = [list(c.shape) for c in batch]
+        message = f"Cannot split elements whose components have different first dimensions; their shapes are {shapes}"
+        raise self._dataset.attribute(InvalidArgumentError(None, None, message))
+
+    def position(self) -> Any:
+        return [self._batch, self._piece, super().position()]
+
+    def restore(self, position: Position) -> None:
+        batch, piece, source = position
+        self._batch, self._piece = None if batch is None else tuple(batch), int(piece)
+        super().restore(source)
+
+
 class DenseToSparseBatchDataset(BatchDataset):
     """Batches of elements of different shapes as one sparse tensor (indices, values, dense shape in one component)."""
 
@@ -321,8 +404,4 @@ class DenseToSparseBatchDataset(BatchDataset):
             values,
             np.array([len(rows), *dense], np.int64),
         )
-        # an assignment place by place: `np.array` of arrays that happen to be alike would look into them
-        out = np.empty(3, np.object_)
-        for i, part in enumerate(parts):
-            out[i] = part if isinstance(part, np.ndarray) else to_array(part)
-        return (out,)
+        return (sparse_component(parts),)

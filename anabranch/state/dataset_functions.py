@@ -380,3 +380,62 @@ class _GroupByWindowIterator(UnaryIterator):
         if self._open is not None:
             self._open.close()
         super().close()
+
+
+class GroupByReducerDataset(UnaryDataset):
+    """One element for each key, in the order of keys: what the elements with that key are reduced to.
+
+    Args:
+        key: element -> int64 scalar.
+        init: key -> first state.
+        reduce: (state, element) -> next state.
+        finalize: last state -> element.
+    """
+
+    def __init__(
+        self,
+        source: Elements,
+        key: ElementFunction,
+        init: ElementFunction,
+        reduce: ElementFunction,
+        finalize: ElementFunction,
+    ) -> None:
+        super().__init__(source)
+        self.key, self.init, self.reduce, self.finalize = key, init, reduce, finalize
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _GroupByReducerIterator(self, self.source.iterator(path))
+
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+
+class _GroupByReducerIterator(UnaryIterator):
+    def __init__(self, dataset: GroupByReducerDataset, source: DatasetIterator) -> None:
+        super().__init__(source)
+        self._dataset = dataset
+        self._states: dict[int, Element] = {}
+        self._ended = False
+
+    def next(self) -> Element | None:
+        dataset = self._dataset
+        while not self._ended:
+            element = self.source.next()
+            if element is None:
+                self._ended = True
+                break
+            key = dataset.key(*element)
+            number = int(key[0])
+            state = self._states[number] if number in self._states else dataset.init(*key)
+            self._states[number] = dataset.reduce(*state, *element)
+        if not self._states:
+            return None
+        return dataset.finalize(*self._states.pop(min(self._states)))
+
+    def position(self) -> Any:
+        return [[[key, state] for key, state in self._states.items()], self._ended, super().position()]
+
+    def restore(self, position: Position) -> None:
+        states, self._ended, source = position
+        self._states = {int(key): tuple(state) for key, state in states}
+        super().restore(source)

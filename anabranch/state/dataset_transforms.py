@@ -372,12 +372,19 @@ class _ShuffleIterator(UnaryIterator):
         super().restore(source)
 
 
+class MemoryCache:
+    """What the first complete pass through a dataset yields; several datasets may share one."""
+
+    def __init__(self) -> None:
+        self.elements: list[Element] | None = None
+
+
 class CacheDataset(UnaryDataset):
     """Keeps in memory what the first complete pass yields, and yields it again in later ones."""
 
-    def __init__(self, source: Elements) -> None:
+    def __init__(self, source: Elements, cache: MemoryCache | None = None) -> None:
         super().__init__(source)
-        self.kept: list[Element] | None = None
+        self.cache = cache or MemoryCache()
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
         return _CacheIterator(self, path)
@@ -387,9 +394,10 @@ class _CacheIterator(DatasetIterator):
     def __init__(self, dataset: CacheDataset, path: Path) -> None:
         self._dataset = dataset
         # a list of its own while it fills it: several passes may run at once, and each has to see all elements itself
-        self._seen = [] if dataset.kept is None else dataset.kept
+        kept = dataset.cache.elements
+        self._seen = [] if kept is None else kept
         self._at = 0
-        self._source = dataset.source.iterator(path) if dataset.kept is None else None
+        self._source = dataset.source.iterator(path) if kept is None else None
 
     def next(self) -> Element | None:
         if self._source is None:
@@ -409,7 +417,7 @@ class _CacheIterator(DatasetIterator):
         if self._source is not None:
             self._source.close()
         # not before the end: a pass that is given up has not seen all elements
-        self._source, self._dataset.kept = None, self._seen
+        self._source, self._dataset.cache.elements = None, self._seen
 
     def position(self) -> Any:
         # with what it has seen, which the passes after a restore are to give again

@@ -37,6 +37,15 @@ LEFT_OUT = {
     "MatchingFiles": "reads files",
     "Assert": "has no output",
     "NoOp": "has no output",
+    "AdjustContrast": "TensorFlow takes it in old graphs only",
+    "BoostedTreesAggregateStats": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesBucketize": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesCalculateBestFeatureSplit": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesCalculateBestGainsPerFeature": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesMakeQuantileSummaries": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesMakeStatsSummary": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesSparseAggregateStats": "TensorFlow 2.21 has no kernel",
+    "BoostedTreesSparseCalculateBestFeatureSplit": "TensorFlow 2.21 has no kernel",
 }
 
 

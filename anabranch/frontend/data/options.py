@@ -53,6 +53,12 @@ class DistributeOptions(_Wishes):
     _names = ("auto_shard", "num_devices", "make_stateless", "auto_shard_policy")
 
 
+class MapVectorizationOptions(_Wishes):
+    """Whether functions of elements are to be applied to batches of them."""
+
+    _names = ("enabled", "use_choose_fastest")
+
+
 class OptimizationOptions(_Wishes):
     """Which rewrites to make."""
 
@@ -74,6 +80,10 @@ class OptimizationOptions(_Wishes):
         "parallel_batch",
         "shuffle_and_repeat_fusion",
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map_vectorization = MapVectorizationOptions()
 
 
 class Options(_Wishes):
@@ -110,13 +120,17 @@ class Options(_Wishes):
             raise ValueError(f"Options can only be merged with Options, got {options!r}")
         merged = Options()
         for source in (self, options):
-            for name, value in source._set().items():
-                if isinstance(value, _Wishes):
-                    for inner, chosen in value._set().items():
-                        _set_once(getattr(merged, name), inner, chosen)
-                else:
-                    _set_once(merged, name, value)
+            _set_all(merged, source)
         return merged
+
+
+def _set_all(target: _Wishes, source: _Wishes) -> None:
+    for name, value in source._set().items():
+        known = getattr(target, name)
+        if isinstance(value, _Wishes) and type(known) is type(value):
+            _set_all(known, value)
+        else:
+            _set_once(target, name, value)
 
 
 def _set_once(options: object, name: str, value: object) -> None:

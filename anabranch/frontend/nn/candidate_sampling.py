@@ -135,6 +135,35 @@ def fixed_unigram_candidate_sampler(
     )
 
 
+def learned_unigram_candidate_sampler(
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draws classes by how often they were true classes in earlier steps of the session.
+
+    At first all are equally likely; each true class of a step counts once in the steps after it. Arguments and results
+    as those of `uniform_candidate_sampler`.
+    """
+    seed1, seed2 = get_seed(seed)
+    return Candidates(
+        *raw.LearnedUnigramCandidateSampler(
+            true_classes,
+            num_true=num_true,
+            num_sampled=num_sampled,
+            unique=unique,
+            range_max=range_max,
+            seed=seed1,
+            seed2=seed2,
+            name=name,
+        )
+    )
+
+
 def all_candidate_sampler(
     true_classes: TensorLike,
     num_true: int,

@@ -11,6 +11,7 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
+from anabranch.frontend.sparse.form import sparse_merge
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -73,8 +74,38 @@ class FixedLenSequenceFeature(NamedTuple):
     default_value: Any = None
 
 
+class SparseFeature(NamedTuple):
+    """A sparse tensor, of which a record has the values in one feature and the places in others.
+
+    Args:
+        index_key: the feature that says where each value stands; or a list of them, one for each dimension: int64.
+        value_key: the feature that has the values.
+        dtype: float32, int64 or string.
+        size: of the dimension; or a list of sizes.
+        already_sorted: whether the values are in row-major order by their places.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> record = tf.train.Example(features=tf.train.Features(feature={
+        ...     "at": tf.train.Feature(int64_list=tf.train.Int64List(value=[5, 2])),
+        ...     "val": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5, 1]))}))
+        >>> feature = tf.io.SparseFeature("at", "val", tf.float32, 10)
+        >>> parsed = tf.parse_single_example(record.SerializeToString(), {"both": feature})
+        >>> sess.run(parsed["both"]).values
+        array([1. , 0.5], dtype=float32)
+    """
+
+    index_key: Any
+    value_key: str
+    dtype: Any
+    size: Any
+    already_sorted: bool = False
+
+
 #: how a feature is parsed
-FeatureSpec: TypeAlias = VarLenFeature | FixedLenFeature | FixedLenSequenceFeature
+FeatureSpec: TypeAlias = VarLenFeature | FixedLenFeature | FixedLenSequenceFeature | SparseFeature
 
 
 class FeatureSet:
@@ -93,11 +124,12 @@ class FeatureSet:
         self.dense_types: list[DType] = []
         self.dense_shapes: list[TensorShape] = []
         self.defaults: list[Any] = []
+        self._wanted = dict(features)
         for key in sorted(features):
             self._add(key, features[key])
 
     def _add(self, key: str, feature: FeatureSpec) -> None:
-        if not isinstance(feature, VarLenFeature | FixedLenFeature | FixedLenSequenceFeature):
+        if not isinstance(feature, FeatureSpec):
             raise ValueError(f"Invalid feature {key}:{feature}.")
         if feature.dtype is None:
             raise ValueError(f"Missing type for feature {key}.")
@@ -105,10 +137,30 @@ class FeatureSet:
         if dtype not in _PARSED_TYPES:
             raise ValueError(f"feature {key!r} cannot be parsed as {dtype.name}; use float32, int64 or string")
         if isinstance(feature, VarLenFeature):
-            self.sparse.append(key)
-            self.sparse_types.append(dtype)
+            self._add_sparse(key, dtype)
+        elif isinstance(feature, SparseFeature):
+            self._add_parts(feature, dtype)
         else:
             self._add_dense(key, feature, dtype)
+
+    def _add_sparse(self, key: str, dtype: DType) -> None:
+        if key not in self.sparse:
+            self.sparse.append(key)
+            self.sparse_types.append(dtype)
+            return
+        known = self.sparse_types[self.sparse.index(key)]
+        if known is not dtype:
+            raise ValueError(f"Conflicting type {known.name} vs {dtype.name} for feature {key}.")
+
+    def _add_parts(self, feature: SparseFeature, dtype: DType) -> None:
+        """The features that a sparse one is made of."""
+        for part in ("index_key", "value_key"):
+            if not getattr(feature, part):
+                raise ValueError(f"Missing {part} for SparseFeature {feature}.")
+        places = [feature.index_key] if isinstance(feature.index_key, str) else sorted(feature.index_key)
+        for place in places:
+            self._add_sparse(place, dtypes.int64)
+        self._add_sparse(feature.value_key, dtype)
 
     def _add_dense(self, key: str, feature: FixedLenFeature | FixedLenSequenceFeature, dtype: DType) -> None:
         shape = TensorShape(feature.shape)
@@ -131,7 +183,16 @@ class FeatureSet:
         tensors.update(
             (k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True)
         )
-        return tensors
+        for key, feature in sorted(self._wanted.items()):
+            if isinstance(feature, SparseFeature):
+                tensors[key] = _merged(feature, tensors)
+        return {key: tensor for key, tensor in tensors.items() if key in self._wanted}
+
+
+def _merged(feature: SparseFeature, tensors: Mapping[str, Any]) -> SparseTensor:
+    at = feature.index_key
+    places = tensors[at] if isinstance(at, str) else [tensors[key] for key in at]
+    return sparse_merge(places, tensors[feature.value_key], feature.size, already_sorted=feature.already_sorted)
 
 
 def _default(value: TensorLike, dtype: DType, shape: TensorShape, key: str) -> Any:
@@ -151,7 +212,7 @@ def parse_example(
 
     Args:
         serialized: string, shape [batch].
-        features: name -> `FixedLenFeature`, `VarLenFeature` or `FixedLenSequenceFeature`.
+        features: name -> `FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature` or `SparseFeature`.
         example_names: names of the records for error messages; string, shape [batch].
 
     Returns:

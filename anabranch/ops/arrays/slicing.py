@@ -496,13 +496,58 @@ ResourceStridedSliceAssign.not_differentiable()
 def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Array, *, ctx: GraphContext) -> None:
     old = ctx.read(ref)
     region = _region(ctx, old.shape, begin, end, strides)
-    new = jnp.reshape(jnp.broadcast_to(value, region.shape), region.sizes)
+    ctx.write(ref, _with_part(old, region, jnp.broadcast_to(value, region.shape)))
+
+
+def _with_part(whole: Array, region: _Region, part: Array) -> Any:
+    """A tensor with another slice."""
+    new = jnp.reshape(part, region.sizes)
     if all(r.step == 1 for r in region.ranges):
         starts = [region.traced.get(axis, r.start) for axis, r in enumerate(region.ranges)]
-        ctx.write(ref, lax.dynamic_update_slice(old, new, _one_type(starts)))
-        return
+        return lax.dynamic_update_slice(whole, new, _one_type(starts))
     positions = [
         jnp.reshape(region.traced[axis], 1) if axis in region.traced else np.array(r, np.int64)
         for axis, r in enumerate(region.ranges)
     ]
-    ctx.write(ref, old.at[jnp.ix_(*positions)].set(new))
+    return whole.at[jnp.ix_(*positions)].set(new)
+
+
+TensorStridedSliceUpdate = define_op(
+    "TensorStridedSliceUpdate",
+    "input: T, begin: Index, end: Index, strides: Index, value: T -> output: T",
+    _STRIDED_ATTRS,
+    static=_BOUNDS,
+    late_ranks=dict.fromkeys(_BOUNDS, 1),
+)
+TensorStridedSliceUpdate.static_when(_static_bounds)
+
+
+@TensorStridedSliceUpdate.late_shape
+def _(
+    input: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, value: TensorShape
+) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
+    return input
+
+
+@TensorStridedSliceUpdate.kernel
+def _(
+    input: Array, begin: Array, end: Array, strides: Array, value: Array, *, ctx: GraphContext, xp: ArrayLibrary
+) -> Any:
+    region = _region(ctx, np.shape(input), begin, end, strides)
+    if xp is np and not region.traced:
+        changed = np.array(input)
+        changed[tuple(map(_as_slice, region.ranges))] = np.broadcast_to(value, region.shape).reshape(region.sizes)
+        return changed
+    return _with_part(jnp.asarray(input), region, jnp.broadcast_to(value, region.shape))
+
+
+@TensorStridedSliceUpdate.gradient
+def _(op: Operation, grad: Tensor) -> Any:
+    _, begin, end, strides, value = op.inputs
+    mask = _mask_attrs(op)
+    kept = raw.TensorStridedSliceUpdate(grad, begin, end, strides, raw.Cast(0, DstT=grad.dtype), **mask)
+    part = StridedSlice(grad, begin, end, strides, **mask)
+    # where the value was broadcast, each of its elements has a part in several
+    axes = raw.BroadcastGradientArgs(raw.Shape(value), raw.Shape(part))[0]
+    return kept, None, None, None, raw.Reshape(raw.Sum(part, axes), raw.Shape(value))

@@ -6,17 +6,21 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from anabranch.core.arrays import Array
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.kernel_contexts import StepHostContext
+from anabranch.ops import shape_rules
 from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, function_of, made_by
 from anabranch.ops.datasets.threads import ThreadBackground
 from anabranch.state import dataset_background as background, dataset_functions as functions
-from anabranch.state.dataset_batches import BatchDataset
+from anabranch.state.dataset_batches import BatchDataset, stacked
 from anabranch.state.datasets import ElementFunction, Elements
 
 #: what a user writes to leave a size or a degree of parallelism to the system
@@ -105,6 +109,20 @@ FilterDataset = define_dataset("FilterDataset", _INPUT, f"predicate: func, Targu
 def _(input_dataset: Array, other_arguments: list[Any], *, predicate: FuncAttr, ctx: StepHostContext) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
+
+
+FilterByLastComponentDataset = define_op(
+    "FilterByLastComponentDataset", "input_dataset: variant -> output: variant", TYPED
+)
+FilterByLastComponentDataset.shape(lambda input_dataset: shape_rules.SCALAR)
+FilterByLastComponentDataset.not_differentiable()
+
+
+@FilterByLastComponentDataset.host_kernel
+def _(input_dataset: Array, *, ctx: StepHostContext) -> Elements:
+    """The elements whose last component is true, without it."""
+    kept = functions.FilterDataset(dataset_of(input_dataset, ctx), lambda *element: element[-1:])
+    return made_by(functions.MapDataset(kept, lambda *element: element[:-1]), ctx)
 
 
 def _take_while(
@@ -294,6 +312,48 @@ def _(
     finally:
         iterator.close()
     return list(state)
+
+
+MapDefun = define_op(
+    "MapDefun",
+    "arguments: Targuments, captured_inputs: Tcaptured -> output: output_types",
+    "Targuments: list(type) >= 1, Tcaptured: list(type) >= 0 = [], output_types: list(type) >= 1, "
+    "output_shapes: list(shape) >= 1, f: func, max_intra_op_parallelism: int = 1",
+    defers_bodies=True,
+    repeats_bodies=True,
+)
+MapDefun.not_differentiable()
+
+
+@MapDefun.shape
+def _(
+    arguments: list[TensorShape], captured_inputs: list[TensorShape], *, output_shapes: list[TensorShape]
+) -> list[TensorShape]:
+    rows = TensorShape([None])
+    for i, shape in enumerate(arguments):
+        if shape.rank == 0:
+            raise ValueError(f"All inputs must have rank at least 1. Input {i} has a rank of 0.")
+        if shape.rank is not None:
+            rows = rows.merge_with(shape[:1])
+    return [rows.concatenate(shape) for shape in output_shapes]
+
+
+@MapDefun.host_kernel
+def _(
+    arguments: list[Any],
+    captured_inputs: list[Any],
+    *,
+    f: FuncAttr,
+    output_types: list[DType],
+    output_shapes: list[TensorShape],
+    ctx: StepHostContext,
+) -> list[Any]:
+    function = function_of(ctx, f, captured_inputs)
+    rows = [function(*(argument[i, ...] for argument in arguments)) for i in range(len(arguments[0]))]
+    if rows:
+        return [stacked(column, i) for i, column in enumerate(zip(*rows, strict=True))]
+    dims = [[0, *(d or 0 for d in shape.as_list())] if shape.rank is not None else [0] for shape in output_shapes]
+    return [np.zeros(d, dtype.as_numpy_dtype) for d, dtype in zip(dims, output_types, strict=True)]
 
 
 # ---------------------------------------------------------------------- ahead of time

@@ -193,6 +193,19 @@ for _name in ("IteratorFromStringHandle", "IteratorFromStringHandleV2"):
     _op.host_kernel(_from_string)
     _op.not_differentiable()
 
+
+def _device(resource: ResourceHandle, *, ctx: StepHostContext) -> bytes:
+    """Iterators are in the memory of the host."""
+    _resource(resource, ctx)
+    return f"{resource.task or '/job:localhost/replica:0/task:0'}/device:CPU:0".encode()
+
+
+for _name in ("IteratorGetDevice", "ExperimentalIteratorGetDevice"):
+    _op = define_op(_name, "resource: resource -> device: string", stateful=True)
+    _op.shape(shape_rules.scalar)
+    _op.host_kernel(_device)
+    _op.not_differentiable()
+
 # ---------------------------------------------------------------------- positions
 SerializeIterator = define_op(
     "SerializeIterator",

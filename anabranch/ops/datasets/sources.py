@@ -178,7 +178,8 @@ FixedLengthRecordDatasetV2 = define_dataset(
 )
 
 
-def _compression(value: TensorValue, ctx: OperationContext) -> str:
+def compression_of(value: TensorValue, ctx: OperationContext) -> str:
+    """How files are compressed, by the name that a tensor holds."""
     compression: str = value.item().decode()
     if compression not in ("", "GZIP", "ZLIB"):
         raise InvalidArgumentError(
@@ -189,7 +190,7 @@ def _compression(value: TensorValue, ctx: OperationContext) -> str:
 
 @TextLineDataset.host_kernel
 def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: OperationContext) -> Elements:
-    names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
+    names, compression = dataset_files.file_names(filenames), compression_of(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
 
 
@@ -197,13 +198,13 @@ def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: Ope
 def _(
     filenames: Array, compression_type: Array, buffer_size: Array, *, field_delim: bytes, ctx: OperationContext
 ) -> Elements:
-    names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
+    names, compression = dataset_files.file_names(filenames), compression_of(compression_type, ctx)
     return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel
 def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: OperationContext) -> Elements:
-    names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
+    names, compression = dataset_files.file_names(filenames), compression_of(compression_type, ctx)
     return made_by(dataset_files.record_dataset(names, compression, int(buffer_size)), ctx)
 
 
@@ -250,7 +251,7 @@ def _(
     *,
     ctx: OperationContext,
 ) -> Any:
-    compression = _compression(compression_type, ctx)
+    compression = compression_of(compression_type, ctx)
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, compression, ctx)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, RandomSource
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
-from anabranch.errors import InvalidArgumentError
+from anabranch.errors import FailedPreconditionError, InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
@@ -188,6 +188,57 @@ def _(op: Operation, grad: Tensor) -> Any:
     factor = raw.Cast(op.inputs[1], DstT=grad.dtype)
     mean = raw.Mean(grad, np.array([-3, -2], np.int32), keep_dims=True)
     return raw.Add(raw.Mul(raw.Sub(grad, mean), factor), mean), None
+
+
+_REAL = "{uint8, int8, int16, int32, int64, float, double}"
+AdjustContrast = define_op(
+    "AdjustContrast",
+    "images: T, contrast_factor: float32, min_value: float32, max_value: float32 -> output: float32",
+    f"T: {_REAL}",
+)
+AdjustContrast.not_differentiable()
+
+
+@AdjustContrast.shape
+def _(images: TensorShape, contrast_factor: TensorShape, min_value: TensorShape, max_value: TensorShape) -> TensorShape:
+    for name, shape in (("contrast_factor", contrast_factor), ("min_value", min_value), ("max_value", max_value)):
+        shape_rules.with_rank(shape, 0, name)
+    return images.with_rank_at_least(3)
+
+
+@AdjustContrast.kernel
+def _(images: Array, contrast_factor: Array, min_value: Array, max_value: Array, *, xp: ArrayLibrary) -> Any:
+    x = xp.asarray(images).astype(np.float32)
+    mean = xp.mean(x, axis=(-3, -2), keepdims=True)
+    return xp.clip((x - mean) * contrast_factor + mean, min_value, max_value).astype(np.float32)
+
+
+RandomCrop = define_op(
+    "RandomCrop",
+    "image: T, size: int64 -> output: T",
+    f"T: {_REAL}, seed: int = 0, seed2: int = 0",
+    stateful=True,
+    ranks={"image": 3, "size": 1},
+)
+RandomCrop.not_differentiable()
+
+
+@RandomCrop.shape
+def _(image: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    shape_rules.merged(size, TensorShape([2]))
+    cropped: TensorShape = ctx.constant_as_shape("size")
+    return cropped.merge_with([None, None]).concatenate(image.with_rank(3)[2:])
+
+
+@RandomCrop.host_kernel
+def _(image: Array, size: Array, *, rng: RandomSource, ctx: OperationContext) -> Any:
+    height, width = (int(n) for n in size)
+    rows, columns = image.shape[0] - height, image.shape[1] - width
+    if min(rows, columns, height, width) < 0:
+        message = f"a crop of {height} rows and {width} columns does not lie within an image of shape {image.shape}"
+        raise FailedPreconditionError(None, ctx.op, message)
+    top, left = int(rng.integers(0, rows + 1)), int(rng.integers(0, columns + 1))
+    return image[top : top + height, left : left + width]
 
 
 # ---------------------------------------------------------------------- PNG files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 
 from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import OperationContext
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 
 Array = np.ndarray[Any, Any]
@@ -28,6 +31,45 @@ _COUNTS = "num_true: int >= 1, num_sampled: int >= 1, unique: bool"
 #: after so many draws without enough different classes a sampler gives up
 _MAX_DRAWS = 1 << 24
 _SEEDS = "seed: int = 0, seed2: int = 0"
+#: what the weights of a learned distribution may come to
+_MOST_WEIGHT = 2**31 - 1
+
+
+class UnigramCounts:
+    """How often classes were seen; each counts once before. Its methods are called under `lock`."""
+
+    def __init__(self, classes: int) -> None:
+        self.lock = threading.Lock()
+        self._classes = classes
+        # only those that were seen: there may be very many classes
+        self._seen, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._total = classes
+
+    def draw(self, rng: RandomSource, count: int) -> Array:
+        """Classes by their weights: of all alike where the first of them is meant, else of what was seen."""
+        places = rng.integers(0, self._total, count)
+        if not self._seen.size:
+            return places  # type: ignore[no-any-return]
+        at = np.searchsorted(np.cumsum(self._counts), places - self._classes, side="right")
+        found: Array = np.where(places < self._classes, places, self._seen[np.minimum(at, len(self._seen) - 1)])
+        return found
+
+    def probability(self, classes: Array) -> Array:
+        """The part of all weight that each class has."""
+        weights = np.ones(classes.shape)
+        if self._seen.size:
+            at = np.minimum(np.searchsorted(self._seen, classes), len(self._seen) - 1)
+            weights += np.where(self._seen[at] == classes, self._counts[at], 0)
+        return weights / self._total
+
+    def add(self, classes: Array) -> None:
+        """Counts classes, until the weights come to the most that they may."""
+        classes = classes[: max(0, _MOST_WEIGHT - self._total)]
+        both = np.concatenate([self._seen, classes])
+        seen, at = np.unique(both, return_inverse=True)
+        counts = np.zeros(seen.size, np.int64)
+        np.add.at(counts, at, np.concatenate([self._counts, np.ones(classes.size, np.int64)]))
+        self._seen, self._counts, self._total = seen, counts, self._total + classes.size
 
 
 def _sampler(name: str, attrs: str) -> OpFunction:
@@ -179,6 +221,27 @@ def _vocabulary_counts(path: str, ctx: OperationContext) -> Array:
     except ValueError as error:
         raise InvalidArgumentError(None, ctx.op, f"{path}: each line must end in a number: {error}") from error
 
+
+def _learned(
+    true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: RandomSource, ctx: StepHostContext
+) -> Any:
+    """How often each class was among the true ones of earlier runs, and once more: that is its weight."""
+    ctx.check(range_max < _MOST_WEIGHT, f"range_max must be less than {_MOST_WEIGHT}, got {range_max}")
+    handle = ResourceHandle("", ctx.private_name, "unigram counts", task=ctx.task)
+    counts: UnigramCounts = ctx.containers.object(handle, lambda: UnigramCounts(range_max))
+    with counts.lock:
+        drawn = _sampled(
+            true_classes, num_sampled, unique, range_max, lambda n: counts.draw(rng, n), counts.probability, ctx
+        )
+        counts.add(true_classes.reshape(-1))
+    return drawn
+
+
+_LEARNED = f"{_COUNTS}, range_max: int >= 1, {_SEEDS}"
+LearnedUnigramCandidateSampler = _sampler("LearnedUnigramCandidateSampler", _LEARNED)
+ThreadUnsafeUnigramCandidateSampler = _sampler("ThreadUnsafeUnigramCandidateSampler", _LEARNED)
+LearnedUnigramCandidateSampler.host_kernel(_learned)
+ThreadUnsafeUnigramCandidateSampler.host_kernel(_learned)
 
 AllCandidateSampler = _sampler("AllCandidateSampler", f"{_COUNTS}, {_SEEDS}")
 

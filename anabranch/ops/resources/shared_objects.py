@@ -79,6 +79,41 @@ class _Entry:
             closing()
 
 
+def named_handle(ctx: StepHostContext, kind: str) -> ResourceHandle:
+    """The handle that the operation of `ctx` gives out of an object that another operation makes (`make_object`)."""
+    attrs = ctx.op.attrs
+    return ResourceHandle(
+        attrs["container"].decode(), attrs["shared_name"].decode() or ctx.private_name, kind, task=ctx.task
+    )
+
+
+def make_object(ctx: StepHostContext, handle: TensorValue, kind: str, make: Callable[[], Any]) -> None:
+    """Makes the object of a handle, if it is not there yet.
+
+    Raises:
+        InvalidArgumentError: the handle is of another kind.
+    """
+    ctx.containers.object(_checked(ctx, handle, kind), lambda: _Entry(make(), {}))
+
+
+def is_made(ctx: StepHostContext, handle: TensorValue, kind: str) -> bool:
+    """Whether there is an object behind a handle.
+
+    Raises:
+        InvalidArgumentError: the handle is of another kind.
+    """
+    return ctx.containers.find_object(_checked(ctx, handle, kind)) is not None
+
+
+def _checked(ctx: StepHostContext, handle: TensorValue, kind: str) -> ResourceHandle:
+    if not isinstance(handle, ResourceHandle) or handle.kind != kind:
+        got = handle if isinstance(handle, ResourceHandle) else type(handle).__name__
+        raise InvalidArgumentError(
+            None, ctx.op, f"{ctx.op.type} {ctx.op.name!r} needs the handle of a {kind}, got {got}"
+        )
+    return handle
+
+
 def object_behind(ctx: StepHostContext, handle: TensorValue, kind: str) -> Any:
     """The object behind a handle.
 
@@ -87,11 +122,7 @@ def object_behind(ctx: StepHostContext, handle: TensorValue, kind: str) -> Any:
         NotFoundError: there is none (any more).
         CancelledError: the session was closed meanwhile.
     """
-    if not isinstance(handle, ResourceHandle) or handle.kind != kind:
-        got = handle if isinstance(handle, ResourceHandle) else type(handle).__name__
-        raise InvalidArgumentError(
-            None, ctx.op, f"{ctx.op.type} {ctx.op.name!r} needs the handle of a {kind}, got {got}"
-        )
+    handle = _checked(ctx, handle, kind)
     entry = ctx.containers.find_object(handle)
     if entry is None and ctx.containers.is_closed:
         raise CancelledError(None, ctx.op, f"{ctx.op.name!r} found the {handle} gone: the session was closed meanwhile")

@@ -107,7 +107,7 @@ def _(
         if names.size
         else [f"record {i}" for i in range(len(serialized))]
     )
-    features = [_features(data, label, ctx) for data, label in zip(serialized.tolist(), labels, strict=True)]
+    features = [features_of(data, label, ctx) for data, label in zip(serialized.tolist(), labels, strict=True)]
     keys = [feature_name(key.item()) for key in sparse_keys]
     sparse = [sparse_column(features, key, dtype, labels, ctx) for key, dtype in zip(keys, sparse_types, strict=True)]
     dense = []
@@ -129,7 +129,7 @@ def _(
     ctx: OperationContext,
 ) -> Any:
     labels = ["the record"]
-    features = [_features(serialized.item(), labels[0], ctx)]
+    features = [features_of(serialized.item(), labels[0], ctx)]
     sparse = [
         sparse_column(features, feature_name(key), dtype, labels, ctx)
         for key, dtype in zip(sparse_keys, sparse_types, strict=True)
@@ -141,7 +141,8 @@ def _(
     return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
 
 
-def _features(data: bytes, label: str, ctx: OperationContext) -> Any:
+def features_of(data: bytes, label: str, ctx: OperationContext) -> Any:
+    """The features of a serialized example, by name."""
     try:
         return Example.FromString(data).features.feature
     except DecodeError as error:
@@ -294,7 +295,7 @@ def _(
     ctx: OperationContext,
 ) -> list[Any]:
     rows = [
-        _fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
+        csv_fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
     ]
     columns: list[list[Any]] = [[] for _ in OUT_TYPE]
     missing = na_value.decode("utf-8", "surrogateescape")
@@ -307,11 +308,12 @@ def _(
                 f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}",
             )
         for i, field in enumerate(chosen):
-            columns[i].append(_field(field, OUT_TYPE[i], record_defaults[i], missing, i, number, ctx))
+            columns[i].append(csv_value(field, OUT_TYPE[i], record_defaults[i], missing, i, number, ctx))
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
-def _fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext) -> list[str]:
+def csv_fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext) -> list[str]:
+    """The fields of a row; none for an empty one."""
     try:
         return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted)
     except ValueError as error:
@@ -322,9 +324,10 @@ _PARSERS: dict[DType, Callable[[bytes], Any]] = {float32: float, float64: float}
 _C_NAMES = {float32: "float", float64: "double"}
 
 
-def _field(
+def csv_value(
     text: str, dtype: DType, default: Array, missing: str, place: int, record: int, ctx: OperationContext
 ) -> Any:
+    """What a field says: a number, or bytes."""
     if text == "" or text == missing:
         if default.size == 0:
             raise InvalidArgumentError(None, ctx.op, f"Field {place} is required but missing in record {record}!")

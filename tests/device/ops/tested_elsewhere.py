@@ -13,6 +13,21 @@ _BY_FILE = {
     "tests/cluster/test_elastic.py": """
         _Lease _AskForLease _RangeLeases _AskForRange _ExportRanges _ImportRanges _Membership _RenewMembership
     """,
+    "tests/device/data/test_adjustments.py": """
+        AnonymousMemoryCache AnonymousRandomSeedGenerator AutoShardDataset CacheDatasetV2 ChooseFastestDataset
+        ExperimentalIteratorGetDevice FilterByLastComponentDataset IteratorGetDevice MapDefun
+        DeleteMemoryCache DeleteRandomSeedGenerator ExperimentalAutoShardDataset ExperimentalChooseFastestDataset
+        ExperimentalGroupByReducerDataset ExperimentalMaxIntraOpParallelismDataset
+        ExperimentalNonSerializableDataset ExperimentalPrivateThreadPoolDataset ExperimentalRebatchDataset
+        ExperimentalSleepDataset ExperimentalSlidingWindowDataset ExperimentalThreadPoolDataset
+        ExperimentalThreadPoolHandle GroupByReducerDataset MaxIntraOpParallelismDataset NonSerializableDataset
+        PrivateThreadPoolDataset RebatchDataset SamplingDataset ShuffleDatasetV2 SleepDataset
+        SlidingWindowDataset ThreadPoolDataset ThreadPoolHandle UnwrapDatasetVariant WrapDatasetVariant
+    """,
+    "tests/device/data/test_record_datasets.py": """
+        CSVDataset DatasetToTFRecord ExperimentalCSVDataset ExperimentalDatasetToTFRecord ExperimentalLMDBDataset
+        ExperimentalParseExampleDataset ExperimentalSqlDataset LMDBDataset ParseExampleDataset SqlDataset
+    """,
     "tests/device/data/test_dataset_ops.py": """
         TensorDataset TensorSliceDataset SparseTensorSliceDataset RangeDataset RandomDataset
         ExperimentalRandomDataset GeneratorDataset TextLineDataset _CSVRowDataset TFRecordDataset
@@ -44,8 +59,21 @@ _BY_FILE = {
     """,
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
+    "tests/device/ops/test_boosted_trees.py": """
+        BoostedTreesCenterBias BoostedTreesCreateEnsemble BoostedTreesCreateQuantileStreamResource
+        BoostedTreesDeserializeEnsemble BoostedTreesEnsembleResourceHandleOp BoostedTreesExampleDebugOutputs
+        BoostedTreesFlushQuantileSummaries BoostedTreesGetEnsembleStates BoostedTreesPredict
+        BoostedTreesQuantileStreamResourceAddSummaries BoostedTreesQuantileStreamResourceDeserialize
+        BoostedTreesQuantileStreamResourceFlush BoostedTreesQuantileStreamResourceGetBucketBoundaries
+        BoostedTreesQuantileStreamResourceHandleOp BoostedTreesSerializeEnsemble BoostedTreesTrainingPredict
+        BoostedTreesUpdateEnsemble BoostedTreesUpdateEnsembleV2 IsBoostedTreesEnsembleInitialized
+        IsBoostedTreesQuantileStreamResourceInitialized
+    """,
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
+    "tests/device/ops/test_memory_regions.py": """
+        ImmutableConst LearnedUnigramCandidateSampler ThreadUnsafeUnigramCandidateSampler
+    """,
     "tests/device/ops/test_queues.py": """
         FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
         QueueEnqueueManyV2 QueueDequeueV2 QueueDequeueManyV2 QueueDequeueUpToV2 QueueSizeV2 QueueIsClosedV2
