@@ -116,6 +116,12 @@ from anabranch.frontend.nn.pool import (
     max_pool_with_argmax as max_pool_with_argmax,
     pool as pool,
 )
+from anabranch.frontend.nn.quantized import (
+    quantized_avg_pool as quantized_avg_pool,
+    quantized_conv2d as quantized_conv2d,
+    quantized_max_pool as quantized_max_pool,
+    quantized_relu_x as quantized_relu_x,
+)
 from anabranch.frontend.nn.rnn import (
     bidirectional_dynamic_rnn as bidirectional_dynamic_rnn,
     dynamic_rnn as dynamic_rnn,

@@ -226,10 +226,190 @@ class _Qr(NamedTuple):
     q: Tensor
     r: Tensor
 
+class _QuantizeDownAndShrinkRange(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
 class _QuantizeV2(NamedTuple):
     output: Tensor
     output_min: Tensor
     output_max: Tensor
+
+class _QuantizedAdd(NamedTuple):
+    z: Tensor
+    min_z: Tensor
+    max_z: Tensor
+
+class _QuantizedAvgPool(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedBatchNormWithGlobalNormalization(NamedTuple):
+    result: Tensor
+    result_min: Tensor
+    result_max: Tensor
+
+class _QuantizedBiasAdd(NamedTuple):
+    output: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedConcat(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedConcatV2(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedConv2D(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DPerChannel(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBias(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSumAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSumAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2D(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBias(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBiasAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedInstanceNorm(NamedTuple):
+    y: Tensor
+    y_min: Tensor
+    y_max: Tensor
+
+class _QuantizedMatMul(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBias(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndRelu(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndReluAndRequantize(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndRequantize(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMaxPool(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedMul(NamedTuple):
+    z: Tensor
+    min_z: Tensor
+    max_z: Tensor
+
+class _QuantizedRelu(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedRelu6(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedReluX(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedReshape(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedResizeBilinear(NamedTuple):
+    resized_images: Tensor
+    out_min: Tensor
+    out_max: Tensor
 
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
@@ -246,6 +426,24 @@ class _RefMerge(NamedTuple):
 class _RefSwitch(NamedTuple):
     output_false: Tensor
     output_true: Tensor
+
+class _RequantizationRange(NamedTuple):
+    output_min: Tensor
+    output_max: Tensor
+
+class _RequantizationRangePerChannel(NamedTuple):
+    output_min: Tensor
+    output_max: Tensor
+
+class _Requantize(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _RequantizePerChannel(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
 
 class _SampleDistortedBoundingBox(NamedTuple):
     begin: Tensor
@@ -2481,6 +2679,9 @@ def QuantizeAndDequantizeV3(
     axis: int = -1,
     name: str | None = None,
 ) -> Tensor: ...
+def QuantizeDownAndShrinkRange(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, out_type: DTypeLike, name: str | None = None
+) -> _QuantizeDownAndShrinkRange: ...
 def QuantizeV2(
     *,
     input: TensorLike,
@@ -2494,6 +2695,492 @@ def QuantizeV2(
     ensure_minimum_range: float = 0.01,
     name: str | None = None,
 ) -> _QuantizeV2: ...
+def QuantizedAdd(
+    *,
+    x: TensorLike,
+    y: TensorLike,
+    min_x: TensorLike,
+    max_x: TensorLike,
+    min_y: TensorLike,
+    max_y: TensorLike,
+    Toutput: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedAdd: ...
+def QuantizedAvgPool(
+    *,
+    input: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> _QuantizedAvgPool: ...
+def QuantizedBatchNormWithGlobalNormalization(
+    *,
+    t: TensorLike,
+    t_min: TensorLike,
+    t_max: TensorLike,
+    m: TensorLike,
+    m_min: TensorLike,
+    m_max: TensorLike,
+    v: TensorLike,
+    v_min: TensorLike,
+    v_max: TensorLike,
+    beta: TensorLike,
+    beta_min: TensorLike,
+    beta_max: TensorLike,
+    gamma: TensorLike,
+    gamma_min: TensorLike,
+    gamma_max: TensorLike,
+    out_type: DTypeLike,
+    variance_epsilon: float,
+    scale_after_normalization: bool,
+    name: str | None = None,
+) -> _QuantizedBatchNormWithGlobalNormalization: ...
+def QuantizedBiasAdd(
+    *,
+    input: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_bias: TensorLike,
+    max_bias: TensorLike,
+    out_type: DTypeLike,
+    name: str | None = None,
+) -> _QuantizedBiasAdd: ...
+def QuantizedConcat(
+    *,
+    concat_dim: TensorLike,
+    values: Sequence[TensorLike],
+    input_mins: Sequence[TensorLike],
+    input_maxes: Sequence[TensorLike],
+    name: str | None = None,
+) -> _QuantizedConcat: ...
+def QuantizedConcatV2(
+    *,
+    values: Sequence[TensorLike],
+    axis: TensorLike,
+    input_mins: Sequence[TensorLike],
+    input_maxes: Sequence[TensorLike],
+    name: str | None = None,
+) -> _QuantizedConcatV2: ...
+def QuantizedConv2D(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2D: ...
+def QuantizedConv2DAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndRelu: ...
+def QuantizedConv2DAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndReluAndRequantize: ...
+def QuantizedConv2DAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndRequantize: ...
+def QuantizedConv2DPerChannel(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DPerChannel: ...
+def QuantizedConv2DWithBias(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBias: ...
+def QuantizedConv2DWithBiasAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndRelu: ...
+def QuantizedConv2DWithBiasAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndReluAndRequantize: ...
+def QuantizedConv2DWithBiasAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndRequantize: ...
+def QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    summand: TensorLike,
+    min_summand: TensorLike,
+    max_summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize: ...
+def QuantizedConv2DWithBiasSumAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSumAndRelu: ...
+def QuantizedConv2DWithBiasSumAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    summand: TensorLike,
+    min_summand: TensorLike,
+    max_summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSumAndReluAndRequantize: ...
+def QuantizedDepthwiseConv2D(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2D: ...
+def QuantizedDepthwiseConv2DWithBias(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBias: ...
+def QuantizedDepthwiseConv2DWithBiasAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBiasAndRelu: ...
+def QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize: ...
+def QuantizedInstanceNorm(
+    *,
+    x: TensorLike,
+    x_min: TensorLike,
+    x_max: TensorLike,
+    output_range_given: bool = False,
+    given_y_min: float = 0.0,
+    given_y_max: float = 0.0,
+    variance_epsilon: float = 1e-05,
+    min_separation: float = 0.001,
+    name: str | None = None,
+) -> _QuantizedInstanceNorm: ...
+def QuantizedMatMul(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    Tactivation: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedMatMul: ...
+def QuantizedMatMulWithBias(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBias: ...
+def QuantizedMatMulWithBiasAndRelu(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndRelu: ...
+def QuantizedMatMulWithBiasAndReluAndRequantize(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndReluAndRequantize: ...
+def QuantizedMatMulWithBiasAndRequantize(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndRequantize: ...
+def QuantizedMaxPool(
+    *,
+    input: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> _QuantizedMaxPool: ...
+def QuantizedMul(
+    *,
+    x: TensorLike,
+    y: TensorLike,
+    min_x: TensorLike,
+    max_x: TensorLike,
+    min_y: TensorLike,
+    max_y: TensorLike,
+    Toutput: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedMul: ...
+def QuantizedRelu(
+    *,
+    features: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedRelu: ...
+def QuantizedRelu6(
+    *,
+    features: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedRelu6: ...
+def QuantizedReluX(
+    *,
+    features: TensorLike,
+    max_value: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedReluX: ...
+def QuantizedReshape(
+    *, tensor: TensorLike, shape: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
+) -> _QuantizedReshape: ...
+def QuantizedResizeBilinear(
+    *,
+    images: TensorLike,
+    size: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+    name: str | None = None,
+) -> _QuantizedResizeBilinear: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Operation: ...
@@ -2653,6 +3340,32 @@ def RepeatDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def RequantizationRange(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
+) -> _RequantizationRange: ...
+def RequantizationRangePerChannel(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, clip_value_max: float, name: str | None = None
+) -> _RequantizationRangePerChannel: ...
+def Requantize(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    requested_output_min: TensorLike,
+    requested_output_max: TensorLike,
+    out_type: DTypeLike,
+    name: str | None = None,
+) -> _Requantize: ...
+def RequantizePerChannel(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    requested_output_min: TensorLike,
+    requested_output_max: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _RequantizePerChannel: ...
 def Reshape(*, tensor: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def ResizeArea(
     *, images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None

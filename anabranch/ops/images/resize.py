@@ -52,7 +52,7 @@ def _scale(length: int, wanted: int, align_corners: bool) -> np.float32:
     return np.float32(length / np.float32(max(1, wanted)))
 
 
-def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
+def coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
     """Where each output element stands among the input's, float32."""
     at = np.arange(wanted, dtype=np.float32)
     scale = _scale(length, wanted, align_corners)
@@ -60,7 +60,7 @@ def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_cente
 
 
 def bilinear_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
-    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    at = coordinates(length, wanted, align_corners, half_pixel_centers)
     floor = np.floor(at)
     lower, upper = np.maximum(floor, 0), np.minimum(np.ceil(at), length - 1)
     share = at - floor
@@ -79,7 +79,7 @@ def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_cen
 
 def bicubic_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
     """Cubic convolution with a = -0.75, or with half-pixel centres Keys' a = -0.5, renormalized at the borders."""
-    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    at = coordinates(length, wanted, align_corners, half_pixel_centers)
     floor = np.floor(at)
     step = np.rint((at - floor) * _CUBIC_STEPS) / _CUBIC_STEPS
     distances = np.abs(np.stack([step + 1, step, 1 - step, 2 - step], axis=1))

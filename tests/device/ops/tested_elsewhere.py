@@ -44,6 +44,20 @@ _BY_FILE = {
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
+    "tests/device/ops/test_quantised.py": """
+        QuantizeDownAndShrinkRange QuantizedAdd QuantizedAvgPool QuantizedBatchNormWithGlobalNormalization
+        QuantizedBiasAdd QuantizedConcat QuantizedConcatV2 QuantizedConv2D QuantizedConv2DAndRelu
+        QuantizedConv2DAndReluAndRequantize QuantizedConv2DAndRequantize QuantizedConv2DPerChannel
+        QuantizedConv2DWithBias QuantizedConv2DWithBiasAndRelu QuantizedConv2DWithBiasAndReluAndRequantize
+        QuantizedConv2DWithBiasAndRequantize QuantizedConv2DWithBiasSignedSumAndReluAndRequantize
+        QuantizedConv2DWithBiasSumAndRelu QuantizedConv2DWithBiasSumAndReluAndRequantize
+        QuantizedDepthwiseConv2D QuantizedDepthwiseConv2DWithBias QuantizedDepthwiseConv2DWithBiasAndRelu
+        QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize QuantizedInstanceNorm QuantizedMatMul
+        QuantizedMatMulWithBias QuantizedMatMulWithBiasAndRelu QuantizedMatMulWithBiasAndReluAndRequantize
+        QuantizedMatMulWithBiasAndRequantize QuantizedMaxPool QuantizedMul QuantizedRelu QuantizedRelu6
+        QuantizedReluX QuantizedReshape QuantizedResizeBilinear RequantizationRange
+        RequantizationRangePerChannel Requantize RequantizePerChannel
+    """,
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
     "tests/device/ops/test_queues.py": """
         FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
