@@ -85,23 +85,17 @@ def _(
     check_bytes(ctx, T1, T2)
     steps.check_range(float(min_a), float(max_a), "a", ctx)
     steps.check_range(float(min_b), float(max_b), "b", ctx)
-    x = _from_zero(a, float(min_a), float(max_a), T1)
-    y = _from_zero(b, float(min_b), float(max_b), T2)
+    x = steps.from_zero(a, float(min_a), float(max_a), T1)
+    y = steps.from_zero(b, float(min_b), float(max_b), T2)
     x, y = x.T if transpose_a else x, y.T if transpose_b else y
     check_matrices(x, y, ctx)
     least, most = steps.product_range((float(min_a), float(max_a), T1), (float(min_b), float(max_b), T2), Toutput)
     return steps.saturated(wide_product(x, y), Toutput), least, most
 
 
-def _from_zero(x: Array, least: float, most: float, dtype: DType) -> HostArray:
-    """The steps between zero and each number: int64."""
-    zero = steps.wrapped(steps.steps_of(0.0, least, most, dtype)).astype(np.int64)
-    return steps.integers_of(x).astype(np.int64) - zero
-
-
 def wide_product(x: HostArray, y: HostArray) -> HostArray:
     """The matrix product of integers as int32; zero may be far outside a range, which makes them large."""
-    if np.abs(x).max(initial=0) <= 255 and np.abs(y).max(initial=0) <= 255:
+    if all(v.min(initial=0) >= -255 and v.max(initial=0) <= 255 for v in (x, y)):
         return steps.product_of(x, y)
     return steps.wrapped(x.astype(np.int64) @ y.astype(np.int64))
 
@@ -192,7 +186,7 @@ def _(
 ) -> Any:
     ranges = float(min_x), float(max_x), float(min_y), float(max_y)
     _check_operands(x, y, ranges, ctx)
-    product = _from_zero(x, *ranges[:2], T1) * _from_zero(y, *ranges[2:], T2)
+    product = steps.from_zero(x, *ranges[:2], T1).astype(np.int64) * steps.from_zero(y, *ranges[2:], T2)
     least, most = steps.product_range((*ranges[:2], T1), (*ranges[2:], T2), Toutput)
     return steps.quantised(product, Toutput), least, most
 
@@ -238,8 +232,9 @@ def _(
         )
     ranges = float(min_input), float(max_input), float(min_bias), float(max_bias)
     most = np.float32(max(ranges[1], -ranges[0], ranges[3], -ranges[2]) * (1 << 17))
-    x = steps.quick_steps_of(steps.quick_floats_of(steps.integers_of(input), *ranges[:2], T1), -most, most, out_type)
-    b = steps.quick_steps_of(steps.quick_floats_of(steps.integers_of(bias), *ranges[2:], T2), -most, most, out_type)
+    wide = -most, most, out_type
+    x = steps.moved(steps.integers_of(input), (*ranges[:2], T1), wide)
+    b = steps.moved(steps.integers_of(bias), (*ranges[2:], T2), wide)
     zero = steps.step_of(0.0, float(-most), float(most), out_type)
     return steps.quantised(x + b + zero, out_type), -most, most
 

@@ -26,8 +26,7 @@ def _moved(x: Array, range_in: tuple[float, float], range_out: tuple[float, floa
     integers = steps.integers_of(x)
     if types[0].name == "qint32" and types[1] is quint8:
         return steps.quantised(_bytes_of(integers, range_in, range_out), quint8)
-    floats = steps.quick_floats_of(integers, *range_in, types[0])
-    return steps.quantised(steps.quick_steps_of(floats, *range_out, types[1]), types[1])
+    return steps.quantised(steps.moved(integers, (*range_in, types[0]), (*range_out, types[1])), types[1])
 
 
 def _bytes_of(integers: HostArray, range_in: tuple[float, float], range_out: tuple[float, float]) -> HostArray:

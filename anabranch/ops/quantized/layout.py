@@ -45,16 +45,10 @@ def _joined(
         most = max(abs(least), abs(most))
         least = -most
     parts = [
-        integers if end == (least, most) else _moved(integers, end, (least, most), dtype)
+        integers if end == (least, most) else steps.moved(integers, (*end, dtype), (least, most, dtype))
         for integers, end in zip(map(steps.integers_of, values), ends, strict=True)
     ]
     return steps.quantised(np.concatenate(parts, axis=at), dtype), least, most
-
-
-def _moved(
-    x: HostArray, given: tuple[steps.End, steps.End], wanted: tuple[steps.End, steps.End], dtype: DType
-) -> HostArray:
-    return steps.quick_steps_of(steps.quick_floats_of(x, *given, dtype), *wanted, dtype)
 
 
 def _check_scalars(*shapes: Sequence[TensorShape]) -> None:

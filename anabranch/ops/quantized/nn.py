@@ -142,8 +142,7 @@ def _(
         )
     ranges = (float(min_input), float(max_input), Tinput), (float(min_filter), float(max_filter), Tfilter)
     # outside the images are zeros, whichever step stands for zero
-    x = steps.integers_of(input).astype(np.int64) - steps.steps_of(0.0, *ranges[0])
-    w = steps.integers_of(filter).astype(np.int64) - steps.steps_of(0.0, *ranges[1])
+    x, w = steps.from_zero(input, *ranges[0]), steps.from_zero(filter, *ranges[1])
     size, stride = (w.shape[0], w.shape[1]), strides[1]
     pads = _centred_pads(x.shape[1], size[0], stride, padding), _centred_pads(x.shape[2], size[1], stride, padding)
     out = convolved(patches(x, size, (stride, stride), pads, [1, 1]), w)

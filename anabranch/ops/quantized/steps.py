@@ -122,6 +122,25 @@ def quick_steps_of(x: HostArray, least: End, most: End, dtype: DType) -> HostArr
     return np.asarray(np.clip(steps, np.float32(first), highest)).astype(np.int64)
 
 
+def moved(integers: HostArray, given: tuple[End, End, DType], wanted: tuple[End, End, DType]) -> HostArray:
+    """The integers of one range and dtype as those of another, computed in float32 throughout: int64."""
+    first, last = limits(given[2])
+    if last - first + 1 < integers.size:
+        # each of a byte's numbers is moved once
+        table = moved(np.arange(first, last + 1), given, wanted)
+        return np.asarray(table[integers.astype(np.intp) - first])
+    return quick_steps_of(quick_floats_of(integers, *given), *wanted)
+
+
+def from_zero(x: Array, least: End, most: End, dtype: DType) -> HostArray:
+    """The steps between zero and each number, as int16 where that holds them."""
+    zero = int(wrapped(steps_of(0.0, least, most, dtype)))
+    integers = integers_of(x)
+    small = integers.dtype.itemsize == 1 and abs(zero) < 2**14
+    kind = np.dtype(np.int16 if small else np.int64)
+    return np.asarray(np.subtract(integers.astype(kind), zero, dtype=kind))
+
+
 # ---------------------------------------------------------------------- ranges
 def product_range(a: tuple[End, End, DType], b: tuple[End, End, DType], product: DType) -> tuple[Any, Any]:
     """The range of sums of products of two tensors' steps: (least, most, dtype) of each."""
