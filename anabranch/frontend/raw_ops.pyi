@@ -30,6 +30,44 @@ class _BatchNormWithGlobalNormalizationGrad(NamedTuple):
     db: Tensor
     dg: Tensor
 
+class _BlockLSTM(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
+class _BlockLSTMGrad(NamedTuple):
+    x_grad: Tensor
+    cs_prev_grad: Tensor
+    h_prev_grad: Tensor
+    w_grad: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
+    b_grad: Tensor
+
+class _BlockLSTMGradV2(NamedTuple):
+    x_grad: Tensor
+    cs_prev_grad: Tensor
+    h_prev_grad: Tensor
+    w_grad: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
+    b_grad: Tensor
+
+class _BlockLSTMV2(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
 class _BroadcastGradientArgs(NamedTuple):
     r0: Tensor
     r1: Tensor
@@ -139,9 +177,37 @@ class _FusedBatchNormV3(NamedTuple):
     reserve_space_2: Tensor
     reserve_space_3: Tensor
 
+class _GRUBlockCell(NamedTuple):
+    r: Tensor
+    u: Tensor
+    c: Tensor
+    h: Tensor
+
+class _GRUBlockCellGrad(NamedTuple):
+    d_x: Tensor
+    d_h_prev: Tensor
+    d_c_bar: Tensor
+    d_r_bar_u_bar: Tensor
+
 class _GenerateVocabRemapping(NamedTuple):
     remapping: Tensor
     num_present: Tensor
+
+class _LSTMBlockCell(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
+class _LSTMBlockCellGrad(NamedTuple):
+    cs_prev_grad: Tensor
+    dicfo: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
 
 class _ListDiff(NamedTuple):
     out: Tensor
@@ -845,6 +911,83 @@ def Bitcast(*, input: TensorLike, type: DTypeLike, name: str | None = None) -> T
 def BitwiseAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseXor(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def BlockLSTM(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _BlockLSTM: ...
+def BlockLSTMGrad(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _BlockLSTMGrad: ...
+def BlockLSTMGradV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _BlockLSTMGradV2: ...
+def BlockLSTMV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    cell_clip: float = 0.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _BlockLSTMV2: ...
 def BroadcastArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> Tensor: ...
 def BroadcastGradientArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> _BroadcastGradientArgs: ...
 def BroadcastTo(*, input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1651,6 +1794,30 @@ def FusedBatchNormV3(
     is_training: bool = True,
     name: str | None = None,
 ) -> _FusedBatchNormV3: ...
+def GRUBlockCell(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    name: str | None = None,
+) -> _GRUBlockCell: ...
+def GRUBlockCellGrad(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    r: TensorLike,
+    u: TensorLike,
+    c: TensorLike,
+    d_h: TensorLike,
+    name: str | None = None,
+) -> _GRUBlockCellGrad: ...
 def Gather(
     *, params: TensorLike, indices: TensorLike, validate_indices: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -1858,6 +2025,42 @@ def LRNGrad(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor: ...
+def LSTMBlockCell(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _LSTMBlockCell: ...
+def LSTMBlockCellGrad(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _LSTMBlockCellGrad: ...
 def LeakyRelu(*, features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor: ...
 def LeakyReluGrad(
     *, gradients: TensorLike, features: TensorLike, alpha: float = 0.2, name: str | None = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from anabranch.graph.graph import Graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.ops.quantized import steps
-from anabranch.proto.graph_pb2 import DT_FLOAT, DT_QINT32, DT_QUINT8, AttrValue, GraphDef, NodeDef
+from anabranch.proto.graph_pb2 import DT_FLOAT, DT_QINT32, DT_QUINT8, AttrValue, DataType, GraphDef, NodeDef
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 from anabranch.session import Session
 
@@ -76,7 +76,7 @@ def quantize_graph(
             "tf.enable_control_flow_v2 keeps these whole"
         )
     plan = _Plan.of(needed)
-    return _Rewriting(plan, _measured(needed, plan.to_measure(), samples), output_node_names).run()
+    return _QuantizedNodes(plan, _measured(needed, plan.to_measure(), samples), output_node_names).run()
 
 
 def _node_of(text: str) -> str:
@@ -233,7 +233,7 @@ class _Bytes:
     high: str
 
 
-class _Rewriting:
+class _QuantizedNodes:
     """One rewriting of a plan's nodes into a new GraphDef."""
 
     def __init__(self, plan: _Plan, ranges: dict[str, Range], outputs: Sequence[str]) -> None:
@@ -372,9 +372,9 @@ def _outputs_of(node: NodeDef) -> _Bytes:
     return _Bytes(node.name, f"{node.name}:1", f"{node.name}:2")
 
 
-def _types(node: NodeDef, **types: Any) -> None:
+def _types(node: NodeDef, **types: int) -> None:
     for key, value in types.items():
-        node.attr[key].type = value
+        node.attr[key].type = cast("DataType", value)
 
 
 def _copy_attrs(source: NodeDef, target: NodeDef, *keys: str) -> None:

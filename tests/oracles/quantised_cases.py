@@ -1,4 +1,4 @@
-"""Uses of operations that compute with quantised tensors, for `make_quantised_fixture.py` and for the tests beside it.
+"""Uses of operations that compute with quantised tensors, for `make_kernel_fixtures.py` and for the tests beside it.
 
 Each case is a function of the module (`anabranch`, or genuine TensorFlow's `compat.v1`) and of a generator of random
 inputs that returns what to fetch. `CASES` are computed by TensorFlow's own kernels, `FUSED` by those of oneDNN.

@@ -58,6 +58,10 @@ _BY_FILE = {
         QuantizedReluX QuantizedReshape QuantizedResizeBilinear RequantizationRange
         RequantizationRangePerChannel Requantize RequantizePerChannel
     """,
+    "tests/device/ops/test_recorded_nn.py": """
+        BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 GRUBlockCell GRUBlockCellGrad LSTMBlockCell
+        LSTMBlockCellGrad
+    """,
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
     "tests/device/ops/test_queues.py": """
         FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
