@@ -87,6 +87,10 @@ from anabranch.frontend.nn.embedding import (
     embedding_lookup_sparse as embedding_lookup_sparse,
     safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
 )
+from anabranch.frontend.nn.fractional_pool import (
+    fractional_avg_pool as fractional_avg_pool,
+    fractional_max_pool as fractional_max_pool,
+)
 from anabranch.frontend.nn.morphology import (
     dilation2d as dilation2d,
     erosion2d as erosion2d,

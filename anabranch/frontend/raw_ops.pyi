@@ -134,6 +134,16 @@ class _FixedUnigramCandidateSampler(NamedTuple):
     true_expected_count: Tensor
     sampled_expected_count: Tensor
 
+class _FractionalAvgPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
+class _FractionalMaxPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
 class _FusedBatchNorm(NamedTuple):
     y: Tensor
     batch_mean: Tensor
@@ -1140,6 +1150,16 @@ def Conv3D(
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def Conv3DBackpropFilter(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    out_backprop: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def Conv3DBackpropFilterV2(
     *,
     input: TensorLike,
@@ -1148,6 +1168,16 @@ def Conv3DBackpropFilterV2(
     strides: Sequence[int],
     padding: str | bytes,
     data_format: str | bytes = "NDHWC",
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def Conv3DBackpropInput(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    out_backprop: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
@@ -1202,6 +1232,12 @@ def Cumsum(
 ) -> Tensor: ...
 def CumulativeLogsumexp(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor: ...
+def DataFormatDimMap(
+    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
+) -> Tensor: ...
+def DataFormatVecPermute(
+    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
 ) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
 def DatasetToSingleElement(
@@ -1718,6 +1754,47 @@ def FlatMapDataset(
 def Floor(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def FractionalAvgPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalAvgPool: ...
+def FractionalAvgPoolGrad(
+    *,
+    orig_input_tensor_shape: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FractionalMaxPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalMaxPool: ...
+def FractionalMaxPoolGrad(
+    *,
+    orig_input: TensorLike,
+    orig_output: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def FusedBatchNorm(
     *,
     x: TensorLike,
@@ -1794,6 +1871,28 @@ def FusedBatchNormV3(
     is_training: bool = True,
     name: str | None = None,
 ) -> _FusedBatchNormV3: ...
+def FusedPadConv2D(
+    *,
+    input: TensorLike,
+    paddings: TensorLike,
+    filter: TensorLike,
+    mode: str | bytes,
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> Tensor: ...
+def FusedResizeAndPadConv2D(
+    *,
+    input: TensorLike,
+    size: TensorLike,
+    paddings: TensorLike,
+    filter: TensorLike,
+    mode: str | bytes,
+    strides: Sequence[int],
+    padding: str | bytes,
+    resize_align_corners: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def GRUBlockCell(
     *,
     x: TensorLike,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -372,9 +372,9 @@ def _outputs_of(node: NodeDef) -> _Bytes:
     return _Bytes(node.name, f"{node.name}:1", f"{node.name}:2")
 
 
-def _types(node: NodeDef, **types: int) -> None:
+def _types(node: NodeDef, **types: DataType.ValueType) -> None:
     for key, value in types.items():
-        node.attr[key].type = cast("DataType", value)
+        node.attr[key].type = value
 
 
 def _copy_attrs(source: NodeDef, target: NodeDef, *keys: str) -> None:

@@ -95,3 +95,64 @@ def gradients_through_a_sequence(tf: Any, r: Inputs) -> Any:
 def sequences_in_half_precision(tf: Any, r: Inputs) -> Any:
     given = of_an_lstm(r, np.float16) | {"x": numbers(r, 2, BATCH, WIDTH, dtype=np.float16)}
     return list(tf.raw_ops.BlockLSTM(seq_len_max=np.int64(2), **given))
+
+
+# ---------------------------------------------------------------------- pooling by fractions
+def pooled_by_fractions(tf: Any, r: Inputs, name: str) -> Any:
+    """The gradients, whose regions are given; which regions are drawn is not TensorFlow's."""
+    fetched = []
+    rows, columns = np.array([0, 2, 3, 5, 7], np.int64), np.array([0, 1, 3, 5], np.int64)
+    for dtype in (np.float32, np.float64, np.int32, np.int64):
+        for overlapping in (False, True):
+            # few different numbers, so that some regions have their largest twice
+            x, grad = r.randint(-3, 4, (2, 7, 5, 3)).astype(dtype), (r.randn(2, 4, 3, 3) * 9).astype(dtype)
+            given = {"row_pooling_sequence": rows, "col_pooling_sequence": columns, "overlapping": overlapping}
+            if name == "Max":
+                given |= {"orig_input": x, "orig_output": grad}
+            else:
+                given["orig_input_tensor_shape"] = np.array(x.shape, np.int64)
+            fetched.append(getattr(tf.raw_ops, f"Fractional{name}PoolGrad")(out_backprop=grad, **given))
+    return fetched
+
+
+@case
+def gradients_of_largest_numbers(tf: Any, r: Inputs) -> Any:
+    return pooled_by_fractions(tf, r, "Max")
+
+
+@case
+def gradients_of_means(tf: Any, r: Inputs) -> Any:
+    return pooled_by_fractions(tf, r, "Avg")
+
+
+# ---------------------------------------------------------------------- convolutions
+@case
+def padded_convolutions(tf: Any, r: Inputs) -> Any:
+    fetched = []
+    pads = np.array([[0, 0], [2, 1], [0, 3], [0, 0]], np.int32)
+    for dtype in (np.float32, np.float64):
+        for mode in ("REFLECT", "SYMMETRIC"):
+            for stride, padding in ((1, "SAME"), (2, "VALID")):
+                # one image: of several, TensorFlow convolves rows of the first with those of the next
+                given = {"input": numbers(r, 1, 5, 6, 3, dtype=dtype), "filter": numbers(r, 3, 2, 3, 4, dtype=dtype)}
+                given |= {"paddings": pads, "mode": mode, "strides": [1, stride, stride, 1], "padding": padding}
+                fetched.append(tf.raw_ops.FusedPadConv2D(**given))
+                for corners in (False, True):
+                    given |= {"size": np.array([7, 4], np.int32), "resize_align_corners": corners}
+                    fetched.append(tf.raw_ops.FusedResizeAndPadConv2D(**given))
+    return fetched
+
+
+# ---------------------------------------------------------------------- layouts
+@case
+def layouts(tf: Any, r: Inputs) -> Any:
+    fetched = []
+    for dtype in (np.int32, np.int64):
+        for source, target in (("NHWC", "NCHW"), ("NCHW", "NHWC"), ("HWNC", "NHWC"), ("NDHWC", "NCDHW")):
+            count, formats = len(source), {"src_format": source, "dst_format": target}
+            axes = tf.constant(np.arange(-count, count).astype(dtype).reshape(2, count))
+            fetched.append(tf.raw_ops.DataFormatDimMap(x=axes, **formats))
+            for shape in ((count,), (count, 2), (count - 2,), (count - 2, 2)):
+                x = tf.constant(r.randint(0, 99, shape).astype(dtype))
+                fetched.append(tf.raw_ops.DataFormatVecPermute(x=x, **formats))
+    return fetched

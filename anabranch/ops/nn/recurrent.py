@@ -127,8 +127,10 @@ def _(x: TensorShape, cs_prev: TensorShape, *_: TensorShape) -> list[TensorShape
 
 @LSTMBlockCell.kernel
 def _(*inputs: Array, ctx: OperationContext) -> Any:
-    _check_cell(inputs[0].shape, inputs[1].shape, inputs[2].shape, Weights(*inputs[3:]), ctx)
-    return tuple(_forward(*inputs[:3], Weights(*inputs[3:]), ctx.op.attrs, forget_first=False))
+    x, cs_prev, h_prev = inputs[:3]
+    weights = Weights(*inputs[3:])
+    _check_cell(x.shape, cs_prev.shape, h_prev.shape, weights, ctx)
+    return tuple(_forward(x, cs_prev, h_prev, weights, ctx.op.attrs, forget_first=False))
 
 
 def _check_cell(
@@ -185,8 +187,9 @@ def _(*inputs: Array, use_peephole: bool, ctx: OperationContext) -> Any:
     x, cs_prev, h_prev = inputs[:3]
     weights = Weights(*inputs[3:8])
     _check_cell(x.shape, cs_prev.shape, h_prev.shape, weights, ctx)
-    gates = Gates(*inputs[8:14], h_prev)
-    return tuple(_backward(cs_prev, weights, gates, *inputs[14:], peephole=use_peephole, forget_first=False))
+    i, cs, f, o, ci, co, cs_grad, h_grad = inputs[8:]
+    gates = Gates(i, cs, f, o, ci, co, h_prev)
+    return tuple(_backward(cs_prev, weights, gates, cs_grad, h_grad, use_peephole, forget_first=False))
 
 
 # ---------------------------------------------------------------------- all steps

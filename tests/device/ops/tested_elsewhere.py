@@ -60,7 +60,11 @@ _BY_FILE = {
     """,
     "tests/device/ops/test_recorded_nn.py": """
         BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 GRUBlockCell GRUBlockCellGrad LSTMBlockCell
-        LSTMBlockCellGrad
+        LSTMBlockCellGrad DataFormatDimMap DataFormatVecPermute FractionalAvgPoolGrad FractionalMaxPoolGrad
+        FusedPadConv2D FusedResizeAndPadConv2D
+    """,
+    "tests/device/ops/test_fractional_pool.py": """
+        Conv3DBackpropFilter Conv3DBackpropInput FractionalAvgPool FractionalMaxPool
     """,
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
     "tests/device/ops/test_queues.py": """
