@@ -180,6 +180,23 @@ def test_shapes_that_nobody_knows() -> None:
     np.testing.assert_array_equal(run(hidden, feeds)[0], wanted[0])
 
 
+def test_in_conditionals_and_loops_and_from_what_is_fed() -> None:
+    fed, chosen = tf.placeholder(tf.uint8, [3, 4]), tf.placeholder(tf.bool)
+    a = tf.transpose(tf.identity(tf.bitcast(fed, tf.quint8)))
+
+    def product() -> Any:
+        spans = {"min_a": 0.0, "max_a": 2.0, "min_b": -1.0, "max_b": 1.0}
+        return tf.bitcast(tf.raw_ops.QuantizedMatMul(a=a, b=a, transpose_a=True, **spans)[0], tf.int32)
+
+    alone, zeros = product(), tf.zeros([3, 3], tf.int32)
+    either = tf.cond(chosen, product, lambda: zeros)
+    _, total = tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + product()), [0, zeros])
+    feeds = {fed: np.random.RandomState(11).randint(0, 256, (3, 4)), chosen: True}
+    one, same, three = run([alone, either, total], feeds)
+    np.testing.assert_array_equal(one, same)
+    np.testing.assert_array_equal(3 * one, three)
+
+
 def test_nothing_is_a_tensor_too() -> None:
     nothing = tf.bitcast(np.zeros((0, 3), np.uint8), tf.quint8)
     three = tf.bitcast(np.ones((3, 2), np.uint8), tf.quint8)
