@@ -218,6 +218,7 @@ from anabranch.frontend.arithmetic.quantization import (
     fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,
     quantize as quantize,
     quantize_v2 as quantize_v2,
+    quantized_concat as quantized_concat,
 )
 from anabranch.frontend.arithmetic.random import (
     multinomial as multinomial,

@@ -44,6 +44,7 @@ from anabranch.frontend.data.options import (
     StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
 )
+from anabranch.frontend.data.resampling import rejection_resample as rejection_resample
 from anabranch.frontend.data.specs import (
     DatasetSpec,
     OptionalSpec,
@@ -55,7 +56,6 @@ from anabranch.frontend.data.specs import (
     tensor_structure,
 )
 from anabranch.frontend.specs import TypeSpec
-from anabranch.frontend.data.resampling import rejection_resample as rejection_resample
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,
     make_saveable_from_iterator as make_saveable_from_iterator,

@@ -6,3 +6,4 @@ from anabranch.frontend.storage.graph_util import (
     tensor_shape_from_node_def_name as tensor_shape_from_node_def_name,
 )
 from anabranch.graph.graphdef_import import import_graph_def as import_graph_def
+from anabranch.serving.quantizing import quantize_graph as quantize_graph

@@ -88,6 +88,10 @@ from anabranch.frontend.nn.embedding import (
     embedding_lookup_sparse as embedding_lookup_sparse,
     safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
 )
+from anabranch.frontend.nn.fractional_pool import (
+    fractional_avg_pool as fractional_avg_pool,
+    fractional_max_pool as fractional_max_pool,
+)
 from anabranch.frontend.nn.morphology import (
     dilation2d as dilation2d,
     erosion2d as erosion2d,
@@ -109,8 +113,6 @@ from anabranch.frontend.nn.pool import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
     avg_pool_v2 as avg_pool_v2,
-    fractional_avg_pool as fractional_avg_pool,
-    fractional_max_pool as fractional_max_pool,
     max_pool as max_pool,
     max_pool1d as max_pool1d,
     max_pool2d as max_pool2d,
@@ -118,6 +120,12 @@ from anabranch.frontend.nn.pool import (
     max_pool_v2 as max_pool_v2,
     max_pool_with_argmax as max_pool_with_argmax,
     pool as pool,
+)
+from anabranch.frontend.nn.quantized import (
+    quantized_avg_pool as quantized_avg_pool,
+    quantized_conv2d as quantized_conv2d,
+    quantized_max_pool as quantized_max_pool,
+    quantized_relu_x as quantized_relu_x,
 )
 from anabranch.frontend.nn.rnn import (
     bidirectional_dynamic_rnn as bidirectional_dynamic_rnn,

@@ -8,4 +8,5 @@ from anabranch.frontend.arithmetic.quantization import (
     fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,
     quantize as quantize,
     quantize_and_dequantize as quantize_and_dequantize,
+    quantized_concat as quantized_concat,
 )

@@ -1,4 +1,5 @@
 from anabranch.contrib.rnn_cells import (
+    GRUBlockCell as GRUBlockCell,
     GRUBlockCellV2 as GRUBlockCellV2,
     LSTMBlockFusedCell as LSTMBlockFusedCell,
     NASCell as NASCell,

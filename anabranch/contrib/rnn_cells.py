@@ -109,7 +109,7 @@ class UGRNNCell(tf.nn.rnn_cell.RNNCell):
 
 
 class GRUBlockCellV2(tf.nn.rnn_cell.GRUCell):
-    """A GRU that TensorFlow computes with one operation; here `GRUCell`, of which a step is compiled as a whole.
+    """A GRU whose step is one operation, where its dtype is float32; in others it is `GRUCell`.
 
     Args:
         num_units: size of the state.
@@ -132,6 +132,35 @@ class GRUBlockCellV2(tf.nn.rnn_cell.GRUCell):
         if size is None or cell_size not in (None, size):
             raise ValueError(f"say either num_units or cell_size, got {num_units} and {cell_size}")
         super().__init__(size, reuse=reuse, name=name)
+
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
+        if inputs.dtype.base_dtype != tf.float32:
+            return super().call(inputs, state)
+        *_, new = tf.raw_ops.GRUBlockCell(
+            x=inputs,
+            h_prev=state,
+            w_ru=self._gate_kernel,
+            w_c=self._candidate_kernel,
+            b_ru=self._gate_bias,
+            b_c=self._candidate_bias,
+        )
+        return new, new
+
+
+class GRUBlockCell(GRUBlockCellV2):
+    """The same as `GRUBlockCellV2`, with variables of older names: w_ru, b_ru, w_c and b_c.
+
+    Args, and errors, are those of `GRUBlockCellV2`.
+    """
+
+    def build(self, input_shape: PassedOn) -> None:
+        units, rows = self._num_units, self._depth(input_shape) + self._num_units
+        ones, zeros = tf.ones_initializer(), tf.zeros_initializer()
+        self._gate_kernel = self.add_weight("w_ru", [rows, 2 * units])
+        self._gate_bias = self.add_weight("b_ru", [2 * units], initializer=ones)
+        self._candidate_kernel = self.add_weight("w_c", [rows, units])
+        self._candidate_bias = self.add_weight("b_c", [units], initializer=zeros)
+        self.built = True
 
 
 class LSTMBlockFusedCell:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anabranch as tf
-from anabranch.contrib.arguments import DTypeLike, ScopeLike, TensorLike
+from anabranch.contrib.arguments import DTypeLike, PassedOn, ScopeLike, TensorLike
 
 
 class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
@@ -198,7 +198,9 @@ def transpose_batch_time(x: TensorLike) -> tf.nest.Structure:
 
 
 class LSTMBlockCell(tf.nn.rnn_cell.LSTMCell):
-    """An LSTM that TensorFlow computes with one operation; here `LSTMCell`, of which a step is compiled as a whole.
+    """An LSTM whose step is one operation, where its dtype is float32 or float16; in others it is `LSTMCell`.
+
+    The gradient of the operation is TensorFlow's: it flows as if `cell_clip` cut nothing off.
 
     Args:
         num_units: size of c and h.
@@ -235,3 +237,23 @@ class LSTMBlockCell(tf.nn.rnn_cell.LSTMCell):
             name=name,
             dtype=dtype,
         )
+
+    def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
+        if inputs.dtype.base_dtype not in (tf.float32, tf.float16):
+            return super().call(inputs, state)
+        zeros = tf.zeros([self._num_units], inputs.dtype)
+        forget, entry, output = self._peepholes if self._use_peepholes else (zeros, zeros, zeros)
+        gates = tf.raw_ops.LSTMBlockCell(
+            x=inputs,
+            cs_prev=state[0],
+            h_prev=state[1],
+            w=self._kernel,
+            wci=entry,
+            wcf=forget,
+            wco=output,
+            b=self._bias,
+            forget_bias=self._forget_bias,
+            cell_clip=self._cell_clip or -1.0,
+            use_peephole=self._use_peepholes,
+        )
+        return gates[6], tf.nn.rnn_cell.LSTMStateTuple(gates[1], gates[6])

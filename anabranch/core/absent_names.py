@@ -25,7 +25,6 @@ _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spe
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 _SESSION_TENSORS: Final = "keep what is to outlive a step in a tf.Variable (or fetch it, and feed it again)"
 _MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
-_QUANTISED: Final = "tf.quantization.dequantize gives floats to compute with"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
@@ -70,12 +69,9 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "linalg.tridiagonal": "tf.linalg.LinearOperatorToeplitz has constant diagonals, tf.linalg.solve any",
     "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
     "matrix_square_root": _MATRIX_FUNCTIONS,
-    "nn.quantized": _QUANTISED,
     "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
     "tf.profiler.profile counts parameters and float_ops",
-    "quantization.quantized_concat": _QUANTISED,
-    "quantized_concat": _QUANTISED,
     "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",

@@ -200,7 +200,8 @@ def functional_host_work(step: StepGraph, on_host: frozenset[str] = frozenset())
 
 
 def runs_on_host(op: StepNode) -> bool:
-    """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is.
+    """Whether an operation is host work: it has no compiled kernel, handles strings or quantised numbers, or calls
+    a body that is.
 
     So is one that gets handles or lists of tensors in arrays of objects.
 
@@ -236,7 +237,8 @@ def _takes_unknown_handle(op: StepNode) -> bool:
 
 
 def _host_dtype(tensor: StepTensor) -> bool:
-    return tensor.dtype is dtypes.string
+    """Whether no accelerator knows the dtype: strings, and quantised numbers."""
+    return tensor.dtype is dtypes.string or tensor.dtype.is_quantized
 
 
 @remembered

@@ -48,6 +48,15 @@ def test_linear_regression(tmp_path: Path) -> None:
     assert losses[-1] < 0.02 < 1 < losses[0]
 
 
+def test_quantised_digits(tmp_path: Path) -> None:
+    output = run("quantised_digits", tmp_path)
+    floats, integers = percentages(output)
+    assert floats > 95
+    assert integers > floats - 2
+    large, small = (int(found) for found in re.findall(r"(\d+) bytes", output))
+    assert small < large / 3
+
+
 def test_custom_gradient(tmp_path: Path) -> None:
     output = run("custom_gradient", tmp_path)
     assert "0 of 2 variables" in output

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import TensorLike
@@ -272,4 +274,31 @@ def dequantize(
     """
     return raw.Dequantize(  # type: ignore[no-any-return]
         input, min_range, max_range, mode=mode, dtype=dtypes.float32, name=name
+    )
+
+
+def quantized_concat(
+    concat_dim: TensorLike,
+    values: Sequence[TensorLike],
+    input_mins: Sequence[TensorLike],
+    input_maxes: Sequence[TensorLike],
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Joins quantised tensors along an axis, in a range that has all of theirs, and zero, in it.
+
+    Args:
+        concat_dim: int32 scalar, 0 or more: the axis.
+        values: two tensors or more of one quantised dtype, whose shapes are equal besides the axis.
+        input_mins, input_maxes: for each, its range: float32 scalars.
+        name: of the operation.
+
+    Returns:
+        `output`, of the dtype of `values`, and its range: `output_min`, `output_max`, float32 scalars. That of a
+        signed dtype reaches as far below zero as above.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    return raw.QuantizedConcat(  # type: ignore[no-any-return]
+        concat_dim, values, input_mins, input_maxes, name=name
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -283,82 +283,6 @@ def max_pool_with_argmax(
             include_batch_in_index=include_batch_in_index,
             name=name,
             **how,
-        )
-    )
-
-
-# ---------------------------------------------------------------------- regions of two sizes
-class PooledRegions(NamedTuple):
-    """The values of regions, and the borders of these: rows and columns of the value that was pooled."""
-
-    output: Tensor
-    row_pooling_sequence: Tensor
-    col_pooling_sequence: Tensor
-
-
-def fractional_max_pool(
-    value: TensorLike,
-    pooling_ratio: Sequence[float],
-    pseudo_random: bool = False,
-    overlapping: bool = False,
-    deterministic: bool = False,
-    seed: int = 0,
-    seed2: int = 0,
-    name: str | None = None,
-) -> PooledRegions:
-    """The maxima of regions whose number is the size divided by a ratio, which need not be whole.
-
-    A region is as long as the whole part of the ratio, or longer by one; which are the longer ones is drawn in each
-    step.
-
-    Args:
-        value: [batch, height, width, channels], float32, float64, int32 or int64.
-        pooling_ratio: four numbers, 1 or greater; the first and the last are 1.
-        pseudo_random: the longer regions are spread evenly, from a start that is drawn.
-        overlapping: a region has the first element of the next one, too.
-        deterministic: the regions are those of the first step; `seed` and `seed2` choose them.
-
-    Returns:
-        A named tuple: `output`, and the borders `row_pooling_sequence` and `col_pooling_sequence`, int64.
-
-    Raises:
-        ValueError: `pooling_ratio` is not four numbers of 1 or greater, or the value has not four dimensions.
-    """
-    return PooledRegions(
-        *raw.FractionalMaxPool(
-            value,
-            pooling_ratio=pooling_ratio,
-            pseudo_random=pseudo_random,
-            overlapping=overlapping,
-            deterministic=deterministic,
-            seed=seed,
-            seed2=seed2,
-            name=name,
-        )
-    )
-
-
-def fractional_avg_pool(
-    value: TensorLike,
-    pooling_ratio: Sequence[float],
-    pseudo_random: bool = False,
-    overlapping: bool = False,
-    deterministic: bool = False,
-    seed: int = 0,
-    seed2: int = 0,
-    name: str | None = None,
-) -> PooledRegions:
-    """The means of the regions that `fractional_max_pool` has the maxima of; the arguments are the same."""
-    return PooledRegions(
-        *raw.FractionalAvgPool(
-            value,
-            pooling_ratio=pooling_ratio,
-            pseudo_random=pseudo_random,
-            overlapping=overlapping,
-            deterministic=deterministic,
-            seed=seed,
-            seed2=seed2,
-            name=name,
         )
     )
 

@@ -125,7 +125,7 @@ def _(values: list[Any], *, xp: ArrayLibrary) -> Any:
 
 
 # ---------------------------------------------------------------------- along an axis that exists
-def _concat_shape(values: list[TensorShape], axis: HostArray | None) -> TensorShape:
+def concat_shape(values: list[TensorShape], axis: HostArray | None) -> TensorShape:
     rank = next((v.ndims for v in values if v.ndims is not None), None)
     values = [v.with_rank(rank) for v in values]
     if rank == 0:
@@ -172,7 +172,7 @@ Concat = define_op(
 
 @Concat.shape
 def _(concat_dim: TensorShape, values: list[TensorShape], *, ctx: ShapeContext) -> TensorShape:
-    return _concat_shape(values, ctx.constant("concat_dim"))
+    return concat_shape(values, ctx.constant("concat_dim"))
 
 
 @Concat.kernel
@@ -196,7 +196,7 @@ ConcatV2 = define_op(
 
 @ConcatV2.shape
 def _(values: list[TensorShape], axis: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _concat_shape(values, ctx.constant("axis"))
+    return concat_shape(values, ctx.constant("axis"))
 
 
 @ConcatV2.partial_value

@@ -116,7 +116,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 _MIRROR_ATTRS = f"{_PAD_ATTRS}, mode: {{'REFLECT', 'SYMMETRIC'}}"
 
 
-def _check_mirror(dims: Sequence[int | None], pairs: Pairs, mode: bytes) -> None:
+def check_mirror(dims: Sequence[int | None], pairs: Pairs, mode: bytes) -> None:
     """Raises ValueError where there is less to mirror than the padding asks for."""
     edge = 1 if mode == b"REFLECT" else 0
     for axis, (dim, pair) in enumerate(zip(dims, pairs, strict=True)):
@@ -127,17 +127,25 @@ def _check_mirror(dims: Sequence[int | None], pairs: Pairs, mode: bytes) -> None
 MirrorPad = define_op("MirrorPad", "input: T, paddings: Tpaddings -> output: T", _MIRROR_ATTRS, static=("paddings",))
 
 
+def mirrored_shape(input: TensorShape, paddings: TensorShape, amounts: HostArray | None, mode: bytes) -> TensorShape:
+    """That of a tensor padded by its mirror image; `amounts`: the value of `paddings`, where it is known.
+
+    Raises:
+        ValueError: there is less to mirror than the padding asks for.
+    """
+    if amounts is not None and input.dims_tuple is not None and len(amounts) == len(input.dims_tuple):
+        check_mirror(input.dims_tuple, _pairs(amounts), mode)
+    return _padded_shape(input, paddings, amounts)
+
+
 @MirrorPad.shape
 def _(input: TensorShape, paddings: TensorShape, *, mode: bytes, ctx: ShapeContext) -> TensorShape:
-    amounts = ctx.constant("paddings")
-    if amounts is not None and input.dims_tuple is not None and len(amounts) == len(input.dims_tuple):
-        _check_mirror(input.dims_tuple, _pairs(amounts), mode)
-    return _padded_shape(input, paddings, amounts)
+    return mirrored_shape(input, paddings, ctx.constant("paddings"), mode)
 
 
 @MirrorPad.kernel
 def _(input: Array, paddings: Array, *, mode: bytes, xp: ArrayLibrary) -> Any:
-    _check_mirror(np.shape(input), _pairs(paddings), mode)
+    check_mirror(np.shape(input), _pairs(paddings), mode)
     if np.ndim(input) == 0:  # which NumPy does not mirror
         return input
     pairs = _pairs(paddings)

@@ -22,6 +22,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.nn.sliding import wide
 
 _RESIZABLE = "{int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}"
 _CROPPED = "{uint8, uint16, int8, int16, int32, int64, half, float, double}"
@@ -52,7 +53,7 @@ def _scale(length: int, wanted: int, align_corners: bool) -> np.float32:
     return np.float32(length / np.float32(max(1, wanted)))
 
 
-def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
+def coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
     """Where each output element stands among the input's, float32."""
     at = np.arange(wanted, dtype=np.float32)
     scale = _scale(length, wanted, align_corners)
@@ -60,7 +61,7 @@ def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_cente
 
 
 def bilinear_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
-    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    at = coordinates(length, wanted, align_corners, half_pixel_centers)
     floor = np.floor(at)
     lower, upper = np.maximum(floor, 0), np.minimum(np.ceil(at), length - 1)
     share = at - floor
@@ -79,7 +80,7 @@ def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_cen
 
 def bicubic_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
     """Cubic convolution with a = -0.75, or with half-pixel centres Keys' a = -0.5, renormalized at the borders."""
-    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    at = coordinates(length, wanted, align_corners, half_pixel_centers)
     floor = np.floor(at)
     step = np.rint((at - floor) * _CUBIC_STEPS) / _CUBIC_STEPS
     distances = np.abs(np.stack([step + 1, step, 1 - step, 2 - step], axis=1))
@@ -133,7 +134,7 @@ def _by_matrices(images: Array, rows: Array, columns: Array) -> Any:
 
 
 # ---------------------------------------------------------------------- shapes
-def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+def resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     images = shape_rules.with_rank(images, 4, "images")
     shape_rules.merged(size, _TWO)
     wanted = ctx.constant("size")
@@ -163,6 +164,13 @@ def _centers(align_corners: bool, half_pixel_centers: bool) -> tuple[bool, bool]
 
 
 # ---------------------------------------------------------------------- bilinear and bicubic
+def bilinear(images: Array, size: Array, align_corners: bool) -> Any:
+    """Images of that size, in float32 at least."""
+    old, new = _sized(images, size)
+    rows, columns = (bilinear_taps(n, wanted, align_corners, False) for n, wanted in zip(old, new, strict=True))
+    return _by_taps(wide(images), rows, columns)
+
+
 TapsFunction = Callable[[int, int, bool, bool], Taps]
 
 
@@ -174,7 +182,7 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         f"T: {_RESIZABLE}, {_CENTERS}",
         static=("size",),
     )
-    forward.shape(_resized_shape)
+    forward.shape(resized_shape)
     backward = define_op(
         f"{name}Grad", "grads: float32, original_image: T -> output: T", f"T: {grad_types}, {_CENTERS}"
     )
@@ -226,7 +234,7 @@ ResizeNearestNeighbor = define_op(
     f"T: {_RESIZABLE}, {_CENTERS}",
     static=("size",),
 )
-ResizeNearestNeighbor.shape(_resized_shape)
+ResizeNearestNeighbor.shape(resized_shape)
 
 
 @ResizeNearestNeighbor.kernel
@@ -251,7 +259,7 @@ ResizeNearestNeighborGrad = define_op(
     f"T: {{uint8, int8, int32, half, float, double, bfloat16}}, {_CENTERS}",
     static=("size",),
 )
-ResizeNearestNeighborGrad.shape(_resized_shape)
+ResizeNearestNeighborGrad.shape(resized_shape)
 
 
 @ResizeNearestNeighborGrad.kernel
@@ -278,7 +286,7 @@ ResizeArea = define_op(
     f"T: {_RESIZABLE}, align_corners: bool = False",
     static=("size",),
 )
-ResizeArea.shape(_resized_shape)
+ResizeArea.shape(resized_shape)
 ResizeArea.not_differentiable()
 
 

@@ -388,3 +388,37 @@ Conv3D, Conv3DBackpropInputV2, Conv3DBackpropFilterV2 = _convolution(
     f"T: floating, {_ATTRS_3D}",
     sizes="Tshape",
 )
+
+
+# ---------------------------------------------------------------------- gradients whose sizes are those of tensors
+_OLD_3D = (
+    "T: {half, float, double}, strides: list(int) >= 5, padding: {'SAME', 'VALID'}, "
+    "dilations: list(int) = [1, 1, 1, 1, 1]"
+)
+
+
+def _old_gradient(name: str, sized: str) -> OpFunction:
+    """A gradient of `Conv3D` with respect to an input, whose shape is that of the input."""
+    op = define_op(name, "input: T, filter: T, out_backprop: T -> output: T", _OLD_3D)
+    op.not_differentiable()
+
+    @op.shape
+    def _(input: TensorShape, filter: TensorShape, out_backprop: TensorShape) -> TensorShape:
+        shape_rules.with_rank(out_backprop, 5, "out_backprop")
+        wanted = {"input": input, "filter": filter}
+        return [shape_rules.with_rank(shape, 5, what) for what, shape in wanted.items()][sized == "filter"]
+
+    @op.kernel
+    def _(input: Array, filter: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
+        geometry = Geometry({**ctx.op.attrs, "data_format": b"NDHWC"}, input.shape, filter.shape, depthwise=False)
+        _check_grad(out_backprop, geometry, ctx)
+        if sized == "input":
+            return geometry.convolve_to_input(filter, out_backprop)
+        return geometry.convolve_to_filter(input, out_backprop)
+
+    op.flops(_flops)
+    return op
+
+
+Conv3DBackpropInput = _old_gradient("Conv3DBackpropInput", "input")
+Conv3DBackpropFilter = _old_gradient("Conv3DBackpropFilter", "filter")

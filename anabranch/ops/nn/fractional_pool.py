@@ -1,18 +1,20 @@
-"""Pooling by a ratio that need not be whole (Graham, arXiv:1412.6071): regions of two sizes, in an order of chance.
+"""Pooling by regions of different sizes, drawn at random, so that images shrink by a fraction (Graham 2014).
 
-The borders of the regions along an axis are a *sequence*: region i is from `sequence[i]` to before `sequence[i + 1]`,
-or, if regions overlap, to that element. Which sequence is drawn is an output; the gradients know the regions from it.
+An axis of n elements becomes one of m: regions of n // m elements and of one more, in an order that is drawn in each
+run, or, where it is `deterministic`, once for each operation. Regions that overlap share the element between them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from jax import numpy as jnp
 
-from anabranch.core.arrays import HostArray, RandomSource
+from anabranch.core.arrays import Array, RandomSource
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -21,226 +23,216 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 
 _TYPES = "T: {float, double, int32, int64}"
+_ATTRS = (
+    "pooling_ratio: list(float) >= 4, pseudo_random: bool = False, overlapping: bool = False, "
+    f"deterministic: bool = False, seed: int = 0, seed2: int = 0, {_TYPES}"
+)
+_SEQUENCES = "row_pooling_sequence: int64, col_pooling_sequence: int64"
 
 
 # ---------------------------------------------------------------------- regions
-def _sequence(length: int, parts: int, pseudo_random: bool, rng: Any) -> HostArray:
-    """The borders of so many regions, each as long as the quotient, or by one longer."""
-    if pseudo_random:
-        ratio, least = length / parts, length // parts
-        # The first and the last region, too, must not be longer or shorter than that.
-        limit = min((least + 2) / ratio - 1, (length + 1 - least) / ratio - (parts - 1))
-        inner = np.ceil(ratio * (np.arange(1, parts) + rng.uniform() * limit)).astype(np.int64) - 1
-        return np.concatenate([[0], inner, [length]])
-    lengths = np.full(parts, length // parts, np.int64)
-    lengths[: length % parts] += 1
-    return np.concatenate([[0], np.cumsum(rng.permutation(lengths))])
+def _pooled_length(length: int, ratio: float) -> int:
+    return int(np.floor(np.float32(length) / np.float32(ratio)))
 
 
-def _regions(sequence: HostArray, length: int, overlapping: bool) -> Iterator[tuple[int, slice]]:
-    """The number of each region that has elements, and its elements."""
-    for number, (first, after) in enumerate(itertools.pairwise(sequence)):
-        end = min(int(after) + overlapping, length)
-        if end > first:
-            yield number, slice(int(first), end)
+def _pooled_shape(data: TensorShape, ratios: Sequence[float]) -> TensorShape:
+    data = shape_rules.with_rank(data, 4, "the input of fractional pooling")
+    if len(ratios) != 4 or min(ratios) < 1 or ratios[0] != 1 or ratios[3] != 1:
+        raise ValueError(
+            f"pooling_ratio must be [1, rows, columns, 1], with numbers of 1 or more, got {[float(r) for r in ratios]}"
+        )
+    dims = data.dims_tuple or (None,) * 4
+    for length, ratio in zip(dims, ratios, strict=True):
+        if length is not None and length < ratio:
+            raise ValueError(f"a pooling ratio of {ratio} is higher than the {length} elements of its axis")
+    return TensorShape([None if d is None else _pooled_length(d, r) for d, r in zip(dims, ratios, strict=True)])
 
 
-def _checked(sequence: HostArray, length: int, parts: int, ctx: OperationContext) -> HostArray:
-    """Borders that came as an input."""
-    fits = sequence.shape == (parts + 1,) and sequence.min() >= 0 and sequence.max() <= length
-    ctx.check(
-        bool(fits) and bool((np.diff(sequence) >= 0).all()),
-        f"a pooling sequence must have {parts + 1} borders, in order, from 0 to {length}; got {sequence.tolist()}",
-    )
-    return sequence
+def _sequence(length: int, count: int, pseudo_random: bool, rng: RandomSource) -> Any:
+    """Where each of `count` regions begins, and where the last one ends: int64."""
+    small = length // count
+    if not pseudo_random:
+        sizes = np.array([small + (i < length % count) for i in range(count)], np.int64)
+        return jnp.concatenate([jnp.zeros(1, jnp.int64), jnp.cumsum(jax.random.permutation(rng, sizes))])
+    alpha = length / count
+    highest = min((small + 2) / alpha - 1, (length + 1 - small) / alpha - (count - 1))
+    u = jax.random.uniform(rng, dtype=jnp.float64) * highest
+    inner = jnp.ceil(alpha * (np.arange(1, count) + u)).astype(jnp.int64) - 1
+    return jnp.concatenate([jnp.zeros(1, jnp.int64), inner, jnp.full(1, length, jnp.int64)])
 
 
-# ---------------------------------------------------------------------- pools
-def _pooled_shape(value: TensorShape, *, pooling_ratio: Sequence[float]) -> list[TensorShape]:
-    value = shape_rules.with_rank(value, 4, "value")
-    if len(pooling_ratio) != 4:
-        raise ValueError(f"pooling_ratio must have 4 elements, one for each dimension; got {list(pooling_ratio)}")
-    if min(pooling_ratio) < 1:
-        raise ValueError(f"pooling_ratio must be 1 or greater; got {list(pooling_ratio)}")
-    sizes = [None if n is None else int(n / ratio) for n, ratio in zip(value.as_list(), pooling_ratio, strict=True)]
-    borders = [TensorShape([None if n is None else n + 1]) for n in sizes[1:3]]
-    return [TensorShape(sizes), *borders]
-
-
-def _draws(attrs: dict[str, Any], rng: RandomSource, ctx: OperationContext) -> Any:
-    """What the regions are drawn with: the same in every step if the pool is deterministic."""
-    seeds = (int(attrs["seed"]), int(attrs["seed2"]))
-    ctx.check(
-        bool(attrs["deterministic"]) or seeds == (0, 0),
-        f"seed and seed2 must be 0 unless deterministic is set; got {seeds}",
-    )
-    if attrs["deterministic"] and any(seeds):
-        return np.random.default_rng([n % (1 << 64) for n in seeds])
-    return rng
-
-
-def _pool(
-    value: HostArray, reduce: Callable[[HostArray], HostArray], rng: RandomSource, ctx: OperationContext
-) -> tuple[HostArray, HostArray, HostArray]:
+def _sequences(shape: Sequence[int], rng: RandomSource, ctx: OperationContext) -> tuple[Any, Any]:
+    """Those of rows and of columns."""
     attrs = ctx.op.attrs
-    ratio = attrs["pooling_ratio"]
-    ctx.check(ratio[0] == 1 and ratio[3] == 1, f"the batch and the channels cannot be pooled; pooling_ratio is {ratio}")
+    seeds = attrs["seed"], attrs["seed2"]
+    if attrs["deterministic"]:
+        words = (*seeds, zlib.crc32(ctx.op.name.encode()) if seeds == (0, 0) else 0)
+        rng = jax.random.key(0)
+        for word in words:
+            rng = jax.random.fold_in(rng, word % 2**32)
+    keys = jax.random.split(rng)
+    ratios = attrs["pooling_ratio"]
+    rows, columns = (
+        _sequence(shape[a], _pooled_length(shape[a], ratios[a]), attrs["pseudo_random"], keys[a - 1]) for a in (1, 2)
+    )
+    return rows, columns
+
+
+def _places(sequence: Array, length: int, overlapping: bool, ctx: OperationContext) -> tuple[Any, Any]:
+    """The elements of each region, [regions, longest], and which of them are in it."""
+    count = sequence.shape[0] - 1
+    longest = min(length, length // max(1, count) + 1 + overlapping)
+    start, end = sequence[:-1, None], jnp.minimum(sequence[1:, None] + overlapping, length)
+    sizes = end - start
     ctx.check(
-        all(n >= r for n, r in zip(value.shape, ratio, strict=True)),
-        f"pooling_ratio {ratio} is greater than the value's shape {value.shape}",
+        (start >= 0) & (sizes > 0) & (sizes <= longest),
+        f"a region of a sequence over {length} elements must have 1 to {longest} of them, got {{0}}",
+        sizes,
     )
-    draws = _draws(attrs, rng, ctx)
-    sizes = [int(n / r) for n, r in zip(value.shape, ratio, strict=True)]
-    rows, columns = (_sequence(value.shape[i], sizes[i], attrs["pseudo_random"], draws) for i in (1, 2))
-    result = np.empty(sizes, value.dtype)
-    for i, row in _regions(rows, value.shape[1], attrs["overlapping"]):
-        for j, column in _regions(columns, value.shape[2], attrs["overlapping"]):
-            result[:, i, j] = reduce(value[:, row, column])
-    return result, rows, columns
+    at = start + np.arange(longest)
+    return jnp.minimum(at, length - 1), at < end
 
 
-def _mean(window: HostArray) -> HostArray:
-    total = window.sum((1, 2), dtype=window.dtype)
-    count = window.shape[1] * window.shape[2]
-    if window.dtype.kind == "f":
-        return np.asarray(total / window.dtype.type(count))
-    return np.asarray(np.sign(total) * (np.abs(total) // count))  # Cut off towards zero.
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _define(name: str) -> OpFunction:
-    op = define_op(
-        name,
-        "value: T -> output: T, row_pooling_sequence: int64, col_pooling_sequence: int64",
-        "pooling_ratio: list(float) >= 4, pseudo_random: bool = False, overlapping: bool = False, "
-        f"deterministic: bool = False, seed: int = 0, seed2: int = 0, {_TYPES}",
-        stateful=True,
-    )
-    op.shape(_pooled_shape)
+def _region_values(x: Array, rows: tuple[Any, Any], columns: tuple[Any, Any], fill: Array) -> Any:
+    """What each region has, [batch, rows, columns, channels, in a row of the region times in a column]."""
+    (at_row, in_row), (at_column, in_column) = rows, columns
+    seen = jnp.asarray(x)[:, at_row][:, :, :, at_column]
+    inside = in_row[None, :, :, None, None, None] & in_column[None, None, None, :, :, None]
+    seen = jnp.where(inside, seen, np.array(fill, x.dtype)).transpose(0, 1, 3, 5, 2, 4)
+    return seen.reshape(*seen.shape[:4], seen.shape[4] * seen.shape[5])
+
+
+# ---------------------------------------------------------------------- the operations
+def _pooling(name: str) -> OpFunction:
+    op = define_op(name, f"value: T -> output: T, {_SEQUENCES}", _ATTRS, stateful=True)
+
+    @op.shape
+    def _(value: TensorShape, *, pooling_ratio: list[float], deterministic: bool, seed: int, seed2: int) -> Any:
+        if not deterministic and (seed or seed2):
+            raise ValueError("both seed and seed2 must be 0 if deterministic is False; set deterministic=True")
+        pooled = _pooled_shape(value, pooling_ratio)
+        ends = [TensorShape([None if (d := pooled[a].value) is None else d + 1]) for a in (1, 2)]
+        return [pooled, *ends]
+
     return op
 
 
-FractionalMaxPool = _define("FractionalMaxPool")
+FractionalMaxPool = _pooling("FractionalMaxPool")
 
 
-@FractionalMaxPool.host_kernel
-def _(value: HostArray, *, rng: RandomSource, ctx: OperationContext) -> Any:
-    return _pool(value, lambda window: np.asarray(window.max((1, 2))), rng, ctx)
+@FractionalMaxPool.kernel
+def _(value: Array, *, overlapping: bool, rng: RandomSource, ctx: OperationContext) -> Any:
+    rows, columns = _sequences(value.shape, rng, ctx)
+    at = [_places(s, value.shape[a], overlapping, ctx) for s, a in ((rows, 1), (columns, 2))]
+    return _region_values(value, at[0], at[1], _lowest(value.dtype)).max(-1), rows, columns
 
 
 @FractionalMaxPool.gradient
-def _(op: Operation, grad: Tensor, *_: Any) -> Any:
+def _(op: Operation, grad: Tensor, *_: Tensor) -> Any:
     output, rows, columns = op.outputs
-    return raw.FractionalMaxPoolGrad(op.inputs[0], output, grad, rows, columns, overlapping=op.attrs["overlapping"])
+    return FractionalMaxPoolGrad(op.inputs[0], output, grad, rows, columns, overlapping=op.attrs["overlapping"])
 
 
 FractionalMaxPoolGrad = define_op(
     "FractionalMaxPoolGrad",
-    "orig_input: T, orig_output: T, out_backprop: T, row_pooling_sequence: int64, col_pooling_sequence: int64 "
-    "-> output: T",
+    f"orig_input: T, orig_output: T, out_backprop: T, {_SEQUENCES} -> output: T",
     f"overlapping: bool = False, {_TYPES}",
 )
 FractionalMaxPoolGrad.not_differentiable()
 
 
 @FractionalMaxPoolGrad.shape
-def _(
-    orig_input: TensorShape,
-    orig_output: TensorShape,
-    out_backprop: TensorShape,
-    row_pooling_sequence: TensorShape,
-    col_pooling_sequence: TensorShape,
-) -> TensorShape:
-    return shape_rules.with_rank(orig_input, 4, "orig_input")
+def _(orig_input: TensorShape, *_: TensorShape) -> TensorShape:
+    return shape_rules.with_rank(orig_input, 4, "the input of fractional pooling")
 
 
-@FractionalMaxPoolGrad.host_kernel
+@FractionalMaxPoolGrad.kernel
 def _(
-    orig_input: HostArray,
-    orig_output: HostArray,
-    out_backprop: HostArray,
-    row_pooling_sequence: HostArray,
-    col_pooling_sequence: HostArray,
+    orig_input: Array,
+    orig_output: Array,
+    out_backprop: Array,
+    row_pooling_sequence: Array,
+    col_pooling_sequence: Array,
     *,
     overlapping: bool,
     ctx: OperationContext,
 ) -> Any:
-    """A gradient goes to the first of the greatest elements of its region."""
-    sizes = orig_input.shape
+    x = orig_input
+    _check_pooled(out_backprop, row_pooling_sequence, col_pooling_sequence, ctx)
+    rows = _places(row_pooling_sequence, x.shape[1], overlapping, ctx)
+    columns = _places(col_pooling_sequence, x.shape[2], overlapping, ctx)
+    first = _region_values(x, rows, columns, _lowest(x.dtype)).argmax(-1)
+    wide = columns[0].shape[1]
+    batch, down, across, channel = jnp.meshgrid(*(np.arange(n) for n in first.shape), indexing="ij")
+    at = batch, rows[0][down, first // wide], columns[0][across, first % wide], channel
+    return jnp.zeros(x.shape, x.dtype).at[at].add(out_backprop)
+
+
+def _check_pooled(grad: Array, rows: Array, columns: Array, ctx: OperationContext) -> None:
     ctx.check(
-        orig_output.ndim == 4 and out_backprop.shape == orig_output.shape,
-        f"out_backprop must have the shape of orig_output, {orig_output.shape}, and has {out_backprop.shape}",
+        grad.ndim == 4 and grad.shape[1:3] == (rows.shape[0] - 1, columns.shape[0] - 1),
+        f"out_backprop has shape {grad.shape}, but the sequences are those of {rows.shape[0] - 1} rows and "
+        f"{columns.shape[0] - 1} columns",
     )
-    rows = _checked(row_pooling_sequence, sizes[1], out_backprop.shape[1], ctx)
-    columns = _checked(col_pooling_sequence, sizes[2], out_backprop.shape[2], ctx)
-    result = np.zeros(sizes, orig_input.dtype)
-    batch, depth = np.arange(sizes[0])[:, None], np.arange(sizes[3])
-    for i, row in _regions(rows, sizes[1], overlapping):
-        for j, column in _regions(columns, sizes[2], overlapping):
-            window = orig_input[:, row, column]
-            best = window.reshape(sizes[0], -1, sizes[3]).argmax(1)
-            down, right = np.divmod(best, window.shape[2])
-            np.add.at(result, (batch, row.start + down, column.start + right, depth), out_backprop[:, i, j])
-    return result
 
 
-FractionalAvgPool = _define("FractionalAvgPool")
+FractionalAvgPool = _pooling("FractionalAvgPool")
 
 
-@FractionalAvgPool.host_kernel
-def _(value: HostArray, *, rng: RandomSource, ctx: OperationContext) -> Any:
-    return _pool(value, _mean, rng, ctx)
+@FractionalAvgPool.kernel
+def _(value: Array, *, overlapping: bool, rng: RandomSource, ctx: OperationContext) -> Any:
+    rows, columns = _sequences(value.shape, rng, ctx)
+    at = [_places(s, value.shape[a], overlapping, ctx) for s, a in ((rows, 1), (columns, 2))]
+    total = _region_values(value, at[0], at[1], 0).sum(-1)
+    count = (at[0][1].sum(-1)[:, None] * at[1][1].sum(-1))[None, :, :, None].astype(value.dtype)
+    mean = total / count if value.dtype.kind == "f" else jnp.sign(total) * (jnp.abs(total) // count)
+    return mean.astype(value.dtype), rows, columns
 
 
 @FractionalAvgPool.gradient
-def _(op: Operation, grad: Tensor, *_: Any) -> Any:
+def _(op: Operation, grad: Tensor, *_: Tensor) -> Any:
     rows, columns = op.outputs[1:]
     shape = raw.Shape(op.inputs[0], out_type="int64")
-    return raw.FractionalAvgPoolGrad(shape, grad, rows, columns, overlapping=op.attrs["overlapping"])
+    return FractionalAvgPoolGrad(shape, grad, rows, columns, overlapping=op.attrs["overlapping"])
 
 
 FractionalAvgPoolGrad = define_op(
     "FractionalAvgPoolGrad",
-    "orig_input_tensor_shape: int64, out_backprop: T, row_pooling_sequence: int64, col_pooling_sequence: int64 "
-    "-> output: T",
+    f"orig_input_tensor_shape: int64, out_backprop: T, {_SEQUENCES} -> output: T",
     f"overlapping: bool = False, {_TYPES}",
+    static=("orig_input_tensor_shape",),
     ranks={"orig_input_tensor_shape": 1},
 )
 FractionalAvgPoolGrad.not_differentiable()
 
 
 @FractionalAvgPoolGrad.shape
-def _(
-    orig_input_tensor_shape: TensorShape,
-    out_backprop: TensorShape,
-    row_pooling_sequence: TensorShape,
-    col_pooling_sequence: TensorShape,
-    *,
-    ctx: ShapeContext,
-) -> TensorShape:
-    return shape_rules.with_rank(ctx.constant_as_shape("orig_input_tensor_shape"), 4, "orig_input_tensor_shape")
+def _(orig_input_tensor_shape: TensorShape, *_: TensorShape, ctx: ShapeContext) -> TensorShape:
+    wanted: TensorShape = ctx.constant_as_shape("orig_input_tensor_shape")
+    return wanted.with_rank(4)
 
 
-@FractionalAvgPoolGrad.host_kernel
+@FractionalAvgPoolGrad.kernel
 def _(
-    orig_input_tensor_shape: HostArray,
-    out_backprop: HostArray,
-    row_pooling_sequence: HostArray,
-    col_pooling_sequence: HostArray,
+    orig_input_tensor_shape: Array,
+    out_backprop: Array,
+    row_pooling_sequence: Array,
+    col_pooling_sequence: Array,
     *,
     overlapping: bool,
     ctx: OperationContext,
 ) -> Any:
-    """A gradient is shared by the elements of its region."""
-    sizes = tuple(int(n) for n in orig_input_tensor_shape)
-    ctx.check(
-        len(sizes) == 4 and out_backprop.ndim == 4 and (sizes[0], sizes[3]) == out_backprop.shape[::3],
-        f"out_backprop of shape {out_backprop.shape} is no gradient of a pool of the shape {sizes}",
-    )
-    rows = _checked(row_pooling_sequence, sizes[1], out_backprop.shape[1], ctx)
-    columns = _checked(col_pooling_sequence, sizes[2], out_backprop.shape[2], ctx)
-    total = np.zeros(sizes, np.float64)
-    for i, row in _regions(rows, sizes[1], overlapping):
-        for j, column in _regions(columns, sizes[2], overlapping):
-            count = (row.stop - row.start) * (column.stop - column.start)
-            total[:, row, column] += (out_backprop[:, i, j].astype(np.float64) / count)[:, None, None]
-    return total.astype(out_backprop.dtype)
+    shape = [int(d) for d in orig_input_tensor_shape]
+    _check_pooled(out_backprop, row_pooling_sequence, col_pooling_sequence, ctx)
+    spread = []
+    for axis, sequence in ((1, row_pooling_sequence), (2, col_pooling_sequence)):
+        at, inside = _places(sequence, shape[axis], overlapping, ctx)
+        part = jnp.where(inside, 1 / inside.sum(-1, keepdims=True), 0.0)
+        regions = np.arange(at.shape[0])[:, None]
+        spread.append(jnp.zeros((at.shape[0], shape[axis])).at[regions, at].add(part))
+    grad = jnp.einsum("nrcd,rh,cw->nhwd", out_backprop.astype(jnp.float64), *spread)
+    return grad.astype(out_backprop.dtype)

@@ -70,6 +70,28 @@ _BY_FILE = {
         IsBoostedTreesQuantileStreamResourceInitialized
     """,
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
+    "tests/device/ops/test_quantised.py": """
+        QuantizeDownAndShrinkRange QuantizedAdd QuantizedAvgPool QuantizedBatchNormWithGlobalNormalization
+        QuantizedBiasAdd QuantizedConcat QuantizedConcatV2 QuantizedConv2D QuantizedConv2DAndRelu
+        QuantizedConv2DAndReluAndRequantize QuantizedConv2DAndRequantize QuantizedConv2DPerChannel
+        QuantizedConv2DWithBias QuantizedConv2DWithBiasAndRelu QuantizedConv2DWithBiasAndReluAndRequantize
+        QuantizedConv2DWithBiasAndRequantize QuantizedConv2DWithBiasSignedSumAndReluAndRequantize
+        QuantizedConv2DWithBiasSumAndRelu QuantizedConv2DWithBiasSumAndReluAndRequantize
+        QuantizedDepthwiseConv2D QuantizedDepthwiseConv2DWithBias QuantizedDepthwiseConv2DWithBiasAndRelu
+        QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize QuantizedInstanceNorm QuantizedMatMul
+        QuantizedMatMulWithBias QuantizedMatMulWithBiasAndRelu QuantizedMatMulWithBiasAndReluAndRequantize
+        QuantizedMatMulWithBiasAndRequantize QuantizedMaxPool QuantizedMul QuantizedRelu QuantizedRelu6
+        QuantizedReluX QuantizedReshape QuantizedResizeBilinear RequantizationRange
+        RequantizationRangePerChannel Requantize RequantizePerChannel
+    """,
+    "tests/device/ops/test_recorded_nn.py": """
+        BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 GRUBlockCell GRUBlockCellGrad LSTMBlockCell
+        LSTMBlockCellGrad DataFormatDimMap DataFormatVecPermute FractionalAvgPoolGrad FractionalMaxPoolGrad
+        FusedPadConv2D FusedResizeAndPadConv2D
+    """,
+    "tests/device/ops/test_fractional_pool.py": """
+        Conv3DBackpropFilter Conv3DBackpropInput FractionalAvgPool FractionalMaxPool
+    """,
     "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
     "tests/device/ops/test_memory_regions.py": """
         ImmutableConst LearnedUnigramCandidateSampler ThreadUnsafeUnigramCandidateSampler

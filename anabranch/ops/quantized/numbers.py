@@ -14,32 +14,18 @@ from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
+from anabranch.ops.quantized import steps
+from anabranch.ops.quantized.steps import half_away, integers_of, limits, quantised
 
-_TYPES: Final = "{qint8, quint8, qint32, qint16, quint16}"
 _MODE: Final = "mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'"
-
-
-def _plain(dtype: DType) -> np.dtype[Any]:
-    """The integers that a quantised dtype holds."""
-    return np.dtype(dtype.name[1:])
-
-
-def _limits(dtype: DType) -> tuple[int, int]:
-    info = np.iinfo(_plain(dtype))
-    return int(info.min), int(info.max)
-
-
-def _half_away(x: TensorValue) -> Any:
-    return np.trunc(x + np.copysign(0.5, x))
 
 
 def _scaled_step(least: float, most: float, dtype: DType, narrow_range: bool) -> tuple[float, float, float]:
     """In the mode SCALED: steps per unit, and the range that all numbers of the dtype cover."""
-    first, last = _limits(dtype)
+    first, last = limits(dtype)
     first += narrow_range and first < 0
     huge = float(np.finfo(np.float32).max)
     per_unit = min(first / least if first * least > 0 else huge, last / most if last * most > 0 else huge)
@@ -49,7 +35,7 @@ def _scaled_step(least: float, most: float, dtype: DType, narrow_range: bool) ->
 QuantizeV2 = define_op(
     "QuantizeV2",
     "input: float, min_range: float, max_range: float -> output: T, output_min: float, output_max: float",
-    f"T: {_TYPES}, {_MODE}, round_mode: {{'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}} = 'HALF_AWAY_FROM_ZERO', "
+    f"T: {steps.TYPES}, {_MODE}, round_mode: {{'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}} = 'HALF_AWAY_FROM_ZERO', "
     "narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01",
 )
 QuantizeV2.not_differentiable()
@@ -104,23 +90,22 @@ def _(
 ) -> Any:
     if round_mode == b"HALF_TO_EVEN" and mode != b"SCALED":
         raise InvalidArgumentError(None, ctx.op, "Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED'")
-    first, last = _limits(T)
+    first, last = limits(T)
 
     def quantized(x: Array, least: float, most: float) -> Any:
         least, most = _widened(least, most, ensure_minimum_range, ctx)
+        if mode == b"MIN_FIRST":
+            output = quantised(steps.quick_steps_of(x, least, most, T), T)
+            return output, np.float32(least), np.float32(most)
         x = x.astype(np.float64)
         if mode == b"MIN_COMBINED":
             half = (last - first + 1) / 2 if first < 0 else 0
-            steps = _half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
-        elif mode == b"MIN_FIRST":
-            per_unit = (last - first) / (most - least)
-            steps = _half_away(x * per_unit) - _half_away(np.float64(least * per_unit)) + first
+            numbers = half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
         else:
             per_unit, least, most = _scaled_step(least, most, T, narrow_range)
-            steps = np.clip(x, least, most) * per_unit
-            steps = np.rint(steps) if round_mode == b"HALF_TO_EVEN" else _half_away(steps)
-        output = np.clip(steps, first, last).astype(_plain(T)).view(T.as_numpy_dtype)
-        return output, np.float32(least), np.float32(most)
+            numbers = np.clip(x, least, most) * per_unit
+            numbers = np.rint(numbers) if round_mode == b"HALF_TO_EVEN" else half_away(numbers)
+        return steps.saturated(numbers, T), np.float32(least), np.float32(most)
 
     return _along(axis, quantized, input, min_range, max_range)
 
@@ -138,7 +123,7 @@ def _widened(least: float, most: float, minimum: float, ctx: OperationContext) -
 Dequantize = define_op(
     "Dequantize",
     "input: T, min_range: float, max_range: float -> output: dtype",
-    f"T: {_TYPES}, {_MODE}, narrow_range: bool = False, axis: int = -1, dtype: {{bfloat16, float}} = float32",
+    f"T: {steps.TYPES}, {_MODE}, narrow_range: bool = False, axis: int = -1, dtype: {{bfloat16, float}} = float32",
 )
 Dequantize.not_differentiable()
 
@@ -161,20 +146,18 @@ def _(
     axis: int,
     dtype: DType,
 ) -> Any:
-    first, last = _limits(T)
+    first, last = limits(T)
 
     def dequantized(x: Array, least: float, most: float) -> Any:
-        steps = np.ascontiguousarray(x).view(_plain(T)).astype(np.float64)
+        if mode == b"MIN_FIRST":
+            return (steps.quick_floats_of(integers_of(x), least, most, T).astype(dtype.as_numpy_dtype),)
+        numbers = integers_of(x).astype(np.float64)
         if mode == b"MIN_COMBINED":
             half = (last - first + 1) / 2 if first < 0 else 0
-            values = (steps + half) * ((most - least) / (last - first)) + least
-        elif mode == b"MIN_FIRST":
-            step = (most - least) / (last - first)
-            rounded = least if step == 0 else float(_half_away(np.float64(least / step))) * step
-            values = rounded + (steps - first) * step
+            values = (numbers + half) * ((most - least) / (last - first)) + least
         else:
             lowest = first + (narrow_range and first < 0)
-            values = steps * (max(least / lowest, most / last) if lowest < 0 else most / last)
+            values = numbers * (max(least / lowest, most / last) if lowest < 0 else most / last)
         return (values.astype(dtype.as_numpy_dtype),)
 
     return _along(axis, dequantized, input, min_range, max_range)[0]

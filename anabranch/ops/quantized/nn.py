@@ -1,0 +1,338 @@
+"""Convolutions, pooling and normalization of quantised images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.arrays import Array, HostArray
+from anabranch.core.dtypes import DType, quint8
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.ops import shape_rules
+from anabranch.ops.nn import windows
+from anabranch.ops.quantized import steps
+from anabranch.ops.quantized.arithmetic import check_bytes, wide_product
+
+_T = steps.TYPES
+_NHWC = b"NHWC"
+Pads = tuple[tuple[int, int], tuple[int, int]]
+
+
+# ---------------------------------------------------------------------- convolution
+def patches(
+    x: HostArray, size: tuple[int, int], strides: tuple[int, int], pads: Pads, dilations: list[int]
+) -> HostArray:
+    """What a window sees at each place of images: [batch, rows, columns, *size, channels], zeros outside of them.
+
+    A view, which must not be written to. A padding below 0 cuts something off.
+    """
+    grown = np.pad(x, ((0, 0), *((max(0, a), max(0, b)) for a, b in pads), (0, 0)))
+    rows, columns = (slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pads, grown.shape[1:3], strict=True))
+    seen = grown[:, rows, columns]
+    reach = [(k - 1) * d + 1 for k, d in zip(size, dilations, strict=True)]
+    counts = [(n - r) // s + 1 for n, r, s in zip(seen.shape[1:3], reach, strides, strict=True)]
+    batch, down, across, channel = seen.strides
+    return np.lib.stride_tricks.as_strided(
+        seen,
+        (seen.shape[0], *(max(0, n) for n in counts), *size, seen.shape[3]),
+        (batch, down * strides[0], across * strides[1], down * dilations[0], across * dilations[1], channel),
+        writeable=False,
+    )
+
+
+def convolved(seen: HostArray, filter: HostArray) -> HostArray:
+    """The sums of products of patches and a filter [*size, channels, outputs]: int32."""
+    depth = int(np.prod(filter.shape[:3]))
+    count = int(np.prod(seen.shape[:3]))
+    product = wide_product(seen.reshape(count, depth), filter.reshape(depth, filter.shape[3]))
+    return np.asarray(product.reshape(*seen.shape[:3], filter.shape[3]))
+
+
+def convolved_per_channel(seen: HostArray, filter: HostArray) -> HostArray:
+    """The same of a filter [*size, channels, multiplier] each of whose channels is applied to that of the patches."""
+    total = np.einsum("nrcijk,ijkm->nrckm", seen.astype(np.int32), filter.astype(np.int32))
+    return np.asarray(total.reshape(*total.shape[:3], total.shape[3] * total.shape[4]))
+
+
+def convolution_shape(
+    input: TensorShape,
+    filter: TensorShape,
+    strides: list[int],
+    padding: bytes,
+    dilations: list[int],
+    explicit: list[int] | None = None,
+    depthwise: bool = False,
+) -> TensorShape:
+    """That of a convolution of images [batch, rows, columns, channels].
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    layout = windows.layout_of(_NHWC)
+    data = shape_rules.with_rank(input, 4, "the input of a convolution")
+    kernel = shape_rules.with_rank(filter, 4, "the filter")
+    shape_rules.merged(data[3:], kernel[2:3])
+    steps_of, spread = (windows.per_axis(v, layout, w) for v, w in ((strides, "strides"), (dilations, "dilations")))
+    if min(steps_of) < 1 or min(spread) < 1:
+        raise ValueError(f"strides and dilations must be positive, got {strides} and {dilations}")
+    pads = layout.pick_pairs(explicit or ())
+    dims, size = data.dims_tuple or (None,) * 4, kernel.dims_tuple or (None,) * 4
+    mode = b"EXPLICIT" if explicit else padding
+    lengths = [
+        windows.output_length(dims[a], size[a - 1], steps_of[a], mode, spread[a], pads[a - 1]) for a in layout.spatial
+    ]
+    channels = dims[3] if dims[3] is not None else size[2]
+    outputs = size[3]
+    if depthwise:
+        outputs = None if channels is None or size[3] is None else channels * size[3]
+    return layout.shape(dims[0], outputs, lengths)
+
+
+QuantizedConv2D = define_op(
+    "QuantizedConv2D",
+    "input: Tinput, filter: Tfilter, min_input: float, max_input: float, min_filter: float, max_filter: float -> "
+    "output: out_type, min_output: float, max_output: float",
+    f"Tinput: {_T}, Tfilter: {_T}, out_type: {_T} = qint32, strides: list(int), padding: {{'SAME', 'VALID'}}, "
+    "dilations: list(int) = [1, 1, 1, 1]",
+    ranks={"input": 4, "filter": 4, "min_input": 0, "max_input": 0, "min_filter": 0, "max_filter": 0},
+)
+QuantizedConv2D.not_differentiable()
+
+
+@QuantizedConv2D.shape
+def _(
+    input: TensorShape,
+    filter: TensorShape,
+    *_: TensorShape,
+    strides: list[int],
+    padding: bytes,
+    dilations: list[int],
+) -> list[TensorShape]:
+    return steps.with_scalars(convolution_shape(input, filter, strides, padding, dilations))
+
+
+@QuantizedConv2D.host_kernel
+def _(
+    input: Array,
+    filter: Array,
+    min_input: Array,
+    max_input: Array,
+    min_filter: Array,
+    max_filter: Array,
+    *,
+    Tinput: DType,
+    Tfilter: DType,
+    out_type: DType,
+    strides: list[int],
+    padding: bytes,
+    dilations: list[int],
+    ctx: OperationContext,
+) -> Any:
+    check_bytes(ctx, Tinput, Tfilter)
+    if strides[0] != 1 or strides[3] != 1 or strides[1] != strides[2] or dilations != [1, 1, 1, 1]:
+        raise InvalidArgumentError(
+            None,
+            ctx.op,
+            "a quantised convolution has equal strides for rows and columns, 1 for the others, and no dilation, got "
+            f"strides {strides} and dilations {dilations}",
+        )
+    ranges = (float(min_input), float(max_input), Tinput), (float(min_filter), float(max_filter), Tfilter)
+    # outside the images are zeros, whichever step stands for zero
+    x, w = steps.from_zero(input, *ranges[0]), steps.from_zero(filter, *ranges[1])
+    size, stride = (w.shape[0], w.shape[1]), strides[1]
+    pads = _centred_pads(x.shape[1], size[0], stride, padding), _centred_pads(x.shape[2], size[1], stride, padding)
+    out = convolved(patches(x, size, (stride, stride), pads, [1, 1]), w)
+    return steps.saturated(out, out_type), *steps.product_range(*ranges, out_type)
+
+
+def _centred_pads(length: int, window: int, stride: int, padding: bytes) -> tuple[int, int]:
+    """Padding by which all windows together lie in the middle of an axis, as this operation alone has it.
+
+    It differs from that of other convolutions where a stride leaves 3 elements or more over.
+    """
+    count = windows.positions(length, window, stride, padding) or 0
+    reach = (count - 1) * stride + window
+    before = int((reach - length + (padding == b"VALID")) / 2)
+    return before, reach - length - before
+
+
+# ---------------------------------------------------------------------- pooling
+def _pooling(name: str) -> OpFunction:
+    op = define_op(
+        name,
+        "input: T, min_input: float, max_input: float -> output: T, min_output: float, max_output: float",
+        f"T: {_T}, ksize: list(int), strides: list(int), padding: {{'SAME', 'VALID'}}",
+        ranks={"min_input": 0, "max_input": 0},
+    )
+    op.not_differentiable()
+
+    @op.shape
+    def _(
+        input: TensorShape, *_: TensorShape, ksize: list[int], strides: list[int], padding: bytes
+    ) -> list[TensorShape]:
+        return steps.with_scalars(windows.pooled_shape(input, ksize, strides, padding, _NHWC))
+
+    return op
+
+
+def _pooled_patches(
+    x: HostArray, ksize: list[int], strides: list[int], padding: bytes, fill: int, ctx: OperationContext
+) -> HostArray:
+    """What the window sees: [batch, rows, columns, *size, channels], `fill` outside of the images."""
+    if ksize[0] != 1 or ksize[3] != 1 or strides[0] != 1 or strides[3] != 1:
+        raise InvalidArgumentError(
+            None, ctx.op, f"quantised pooling is along rows and columns, got ksize {ksize} and strides {strides}"
+        )
+    pads = [windows.pad_amounts(x.shape[a], ksize[a], strides[a], padding) for a in (1, 2)]
+    grown = np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
+    return patches(grown, (ksize[1], ksize[2]), (strides[1], strides[2]), ((0, 0), (0, 0)), [1, 1])
+
+
+QuantizedMaxPool = _pooling("QuantizedMaxPool")
+
+
+@QuantizedMaxPool.host_kernel
+def _(
+    input: Array,
+    min_input: Array,
+    max_input: Array,
+    *,
+    T: DType,
+    ksize: list[int],
+    strides: list[int],
+    padding: bytes,
+    ctx: OperationContext,
+) -> Any:
+    first, _ = steps.limits(T)
+    seen = _pooled_patches(steps.integers_of(input), ksize, strides, padding, first, ctx)
+    return steps.quantised(seen.max(axis=(3, 4)), T), min_input, max_input
+
+
+QuantizedAvgPool = _pooling("QuantizedAvgPool")
+
+
+@QuantizedAvgPool.host_kernel
+def _(
+    input: Array,
+    min_input: Array,
+    max_input: Array,
+    *,
+    T: DType,
+    ksize: list[int],
+    strides: list[int],
+    padding: bytes,
+    ctx: OperationContext,
+) -> Any:
+    x = steps.integers_of(input).astype(np.int64)
+    total = _pooled_patches(x, ksize, strides, padding, 0, ctx).sum(axis=(3, 4))
+    ones = np.ones((1, *x.shape[1:3], 1), np.int64)
+    count = _pooled_patches(ones, ksize, strides, padding, 0, ctx).sum(axis=(3, 4))
+    # integer division as processors do it, towards zero
+    return steps.quantised(np.sign(total) * (np.abs(total) // count), T), min_input, max_input
+
+
+# ---------------------------------------------------------------------- normalization
+_MOMENTS = ("m", "v", "beta", "gamma")
+
+QuantizedBatchNormWithGlobalNormalization = define_op(
+    "QuantizedBatchNormWithGlobalNormalization",
+    "t: Tinput, t_min: float, t_max: float, "
+    + ", ".join(f"{n}: Tinput, {n}_min: float, {n}_max: float" for n in _MOMENTS)
+    + " -> result: out_type, result_min: float, result_max: float",
+    f"Tinput: {_T}, out_type: {_T}, variance_epsilon: float, scale_after_normalization: bool",
+    ranks={"t": 4, **dict.fromkeys(_MOMENTS, 1), **{f"{n}_{e}": 0 for n in ("t", *_MOMENTS) for e in ("min", "max")}},
+)
+QuantizedBatchNormWithGlobalNormalization.not_differentiable()
+
+
+@QuantizedBatchNormWithGlobalNormalization.shape
+def _(t: TensorShape, *rest: TensorShape) -> list[TensorShape]:
+    channels = shape_rules.merged(t[-1:] if t.ndims is not None else TensorShape([None]), *rest[2::3])
+    known = t if t.ndims is None else t[:-1].concatenate(channels)
+    return steps.with_scalars(known)
+
+
+@QuantizedBatchNormWithGlobalNormalization.host_kernel
+def _(
+    *inputs: Array,
+    Tinput: DType,
+    out_type: DType,
+    variance_epsilon: float,
+    scale_after_normalization: bool,
+    ctx: OperationContext,
+) -> Any:
+    if inputs[0].ndim != 4 or any(x.shape != inputs[0].shape[-1:] for x in inputs[3::3]):
+        raise InvalidArgumentError(
+            None, ctx.op, f"the moments must have a number for each channel of {[x.shape for x in inputs[::3]]}"
+        )
+    given = [
+        (steps.integers_of(x), float(a), float(b)) for x, a, b in zip(*(inputs[i::3] for i in range(3)), strict=True)
+    ]
+    mean, variance, beta, gamma = (steps.floats_of(x, a, b, Tinput) for x, a, b in given[1:])
+    # a range in which usual values have ten bits after the point, and do not overflow
+    most = float(1 << 20)
+    scale = np.float32(1) / np.sqrt(variance + np.float32(variance_epsilon))
+    if scale_after_normalization:
+        scale = scale * gamma
+    scales, offsets, moved = (
+        np.clip(steps.steps_of(x, -most, most, out_type), *steps.limits(out_type))
+        for x in (scale, -mean * scale + beta, steps.floats_of(*given[0], Tinput))
+    )
+    one = steps.step_of(1.0, -most, most, out_type)
+    product = steps.wrapped(moved * scales).astype(np.int64)
+    result = np.sign(product) * (np.abs(product) // one) + offsets
+    return steps.quantised(result, out_type), np.float32(-most), np.float32(most)
+
+
+QuantizedInstanceNorm = define_op(
+    "QuantizedInstanceNorm",
+    "x: T, x_min: float, x_max: float -> y: T, y_min: float, y_max: float",
+    f"T: {_T}, output_range_given: bool = False, given_y_min: float = 0.0, given_y_max: float = 0.0, "
+    "variance_epsilon: float = 1e-5, min_separation: float = 1e-3",
+    ranks={"x": 4, "x_min": 0, "x_max": 0},
+)
+QuantizedInstanceNorm.not_differentiable()
+
+
+@QuantizedInstanceNorm.shape
+def _(x: TensorShape, *_: TensorShape) -> list[TensorShape]:
+    return steps.with_scalars(x)
+
+
+@QuantizedInstanceNorm.host_kernel
+def _(
+    x: Array,
+    x_min: Array,
+    x_max: Array,
+    *,
+    T: DType,
+    output_range_given: bool,
+    given_y_min: float,
+    given_y_max: float,
+    variance_epsilon: float,
+    min_separation: float,
+    ctx: OperationContext,
+) -> Any:
+    if T is not quint8:
+        raise InvalidArgumentError(None, ctx.op, f"instances are normalized as quint8, not as {T.name}")
+    steps.check_range(float(x_min), float(x_max), "x", ctx)
+    if output_range_given and not given_y_min < given_y_max:
+        raise InvalidArgumentError(
+            None, ctx.op, f"given_y_min must be less than given_y_max: {given_y_min} >= {given_y_max}"
+        )
+    scale = (np.float32(x_max) - np.float32(x_min)) / np.float32(255)
+    numbers = steps.integers_of(x).astype(np.float32)
+    centred = numbers - numbers.mean(axis=(1, 2), keepdims=True, dtype=np.float32)
+    variance = np.square(scale * centred).mean(axis=(1, 2), keepdims=True, dtype=np.float32)
+    normed = scale * centred * (np.float32(1) / np.sqrt(variance + np.float32(variance_epsilon)))
+    least, most = np.float32(given_y_min), np.float32(given_y_max)
+    if not output_range_given:
+        highest = np.finfo(np.float32).max
+        least, most = normed.min(initial=highest), normed.max(initial=-highest)
+    if most - least < np.float32(min_separation):
+        most = least + np.float32(min_separation)
+    return steps.quantised(steps.quick_steps_of(normed, least, most, T), T), least, most
