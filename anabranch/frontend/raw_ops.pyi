@@ -156,6 +156,10 @@ class _LogUniformCandidateSampler(NamedTuple):
     true_expected_count: Tensor
     sampled_expected_count: Tensor
 
+class _LookupTableExport(NamedTuple):
+    keys: Tensor
+    values: Tensor
+
 class _LookupTableExportV2(NamedTuple):
     keys: Tensor
     values: Tensor
@@ -230,6 +234,14 @@ class _QuantizeV2(NamedTuple):
     output: Tensor
     output_min: Tensor
     output_max: Tensor
+
+class _ReaderRead(NamedTuple):
+    key: Tensor
+    value: Tensor
+
+class _ReaderReadUpTo(NamedTuple):
+    keys: Tensor
+    values: Tensor
 
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
@@ -368,11 +380,23 @@ class _TakeManySparseFromTensorsMap(NamedTuple):
     sparse_values: Tensor
     sparse_shape: Tensor
 
+class _TensorArrayConcat(NamedTuple):
+    value: Tensor
+    lengths: Tensor
+
+class _TensorArrayConcatV2(NamedTuple):
+    value: Tensor
+    lengths: Tensor
+
 class _TensorArrayConcatV3(NamedTuple):
     value: Tensor
     lengths: Tensor
 
 class _TensorArrayGradV3(NamedTuple):
+    grad_handle: Tensor
+    flow_out: Tensor
+
+class _TensorArrayGradWithShape(NamedTuple):
     grad_handle: Tensor
     flow_out: Tensor
 
@@ -477,6 +501,197 @@ def AnonymousIteratorV2(
     *, output_types: Sequence[DTypeLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> _AnonymousIteratorV2: ...
 def Any(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def ApplyAdaMax(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    v: TensorLike,
+    beta1_power: TensorLike,
+    lr: TensorLike,
+    beta1: TensorLike,
+    beta2: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdadelta(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    accum_update: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagradDA(
+    *,
+    var: TensorLike,
+    gradient_accumulator: TensorLike,
+    gradient_squared_accumulator: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    global_step: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagradV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdam(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    v: TensorLike,
+    beta1_power: TensorLike,
+    beta2_power: TensorLike,
+    lr: TensorLike,
+    beta1: TensorLike,
+    beta2: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAddSign(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    lr: TensorLike,
+    alpha: TensorLike,
+    sign_decay: TensorLike,
+    beta: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyCenteredRMSProp(
+    *,
+    var: TensorLike,
+    mg: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyFtrl(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyFtrlV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    l2_shrinkage: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyGradientDescent(
+    *, var: TensorLike, alpha: TensorLike, delta: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ApplyMomentum(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    momentum: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyPowerSign(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    lr: TensorLike,
+    logbase: TensorLike,
+    sign_decay: TensorLike,
+    beta: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyProximalAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyProximalGradientDescent(
+    *,
+    var: TensorLike,
+    alpha: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    delta: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyRMSProp(
+    *,
+    var: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def ApproximateEqual(*, x: TensorLike, y: TensorLike, tolerance: float = 1e-05, name: str | None = None) -> Tensor: ...
 def ArgMax(
     *, input: TensorLike, dimension: TensorLike, output_type: DTypeLike = ..., name: str | None = None
@@ -499,7 +714,17 @@ def Asinh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Assert(
     *, condition: TensorLike, data: Sequence[TensorLike], summarize: int = 3, name: str | None = None
 ) -> Operation: ...
+def Assign(
+    *,
+    ref: TensorLike,
+    value: TensorLike,
+    validate_shape: bool = True,
+    use_locking: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def AssignAdd(*, ref: TensorLike, value: TensorLike, use_locking: bool = False, name: str | None = None) -> Tensor: ...
 def AssignAddVariableOp(*, resource: TensorLike, value: TensorLike, name: str | None = None) -> Operation: ...
+def AssignSub(*, ref: TensorLike, value: TensorLike, use_locking: bool = False, name: str | None = None) -> Tensor: ...
 def AssignSubVariableOp(*, resource: TensorLike, value: TensorLike, name: str | None = None) -> Operation: ...
 def AssignVariableOp(
     *, resource: TensorLike, value: TensorLike, validate_shape: bool = False, name: str | None = None
@@ -823,6 +1048,7 @@ def Conv3DBackpropInputV2(
 ) -> Tensor: ...
 def Cos(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Cosh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def CountUpTo(*, ref: TensorLike, limit: int, name: str | None = None) -> Tensor: ...
 def CropAndResize(
     *,
     image: TensorLike,
@@ -1011,6 +1237,7 @@ def DeserializeSparse(
 def DestroyResourceOp(
     *, resource: TensorLike, ignore_lookup_error: bool = True, name: str | None = None
 ) -> Operation: ...
+def DestroyTemporaryVariable(*, ref: TensorLike, var_name: str | bytes, name: str | None = None) -> Tensor: ...
 def Diag(*, diagonal: TensorLike, name: str | None = None) -> Tensor: ...
 def DiagPart(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def Digamma(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1241,6 +1468,15 @@ def ExtractJpegShape(*, contents: TensorLike, output_type: DTypeLike = ..., name
 def FFT(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT2D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT3D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def FIFOQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def FIFOQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -1335,6 +1571,16 @@ def FixedLengthRecordDatasetV2(
     footer_bytes: TensorLike,
     buffer_size: TensorLike,
     compression_type: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
+def FixedLengthRecordReader(
+    *,
+    record_bytes: int,
+    header_bytes: int = 0,
+    footer_bytes: int = 0,
+    hop_bytes: int = 0,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
 def FixedLengthRecordReaderV2(
@@ -1500,6 +1746,15 @@ def GroupByWindowDataset(
 ) -> Tensor: ...
 def GuaranteeConst(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def HSVToRGB(*, images: TensorLike, name: str | None = None) -> Tensor: ...
+def HashTable(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def HashTableV2(
     *,
     key_dtype: DTypeLike,
@@ -1525,6 +1780,9 @@ def IRFFT3D(
 ) -> Tensor: ...
 def Identity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def IdentityN(*, input: Sequence[TensorLike], name: str | None = None) -> list[Tensor]: ...
+def IdentityReader(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def IdentityReaderV2(
     *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
@@ -1555,6 +1813,20 @@ def ImageSummary(
 ) -> Tensor: ...
 def InTopK(*, predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None) -> Tensor: ...
 def InTopKV2(*, predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor: ...
+def InitializeTable(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def InitializeTableFromTextFile(
+    *,
+    table_handle: TensorLike,
+    filename: TensorLike,
+    key_index: int,
+    value_index: int,
+    vocab_size: int = -1,
+    delimiter: str | bytes = "\t",
+    offset: int = 0,
+    name: str | None = None,
+) -> Operation: ...
 def InitializeTableFromTextFileV2(
     *,
     table_handle: TensorLike,
@@ -1587,6 +1859,7 @@ def InvertPermutation(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsFinite(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsInf(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsNan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def IsVariableInitialized(*, ref: TensorLike, name: str | None = None) -> Tensor: ...
 def Iterator(
     *,
     shared_name: str | bytes,
@@ -1700,19 +1973,32 @@ def LogUniformCandidateSampler(
 def LogicalAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def LogicalNot(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def LogicalOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def LookupTableExport(
+    *, table_handle: TensorLike, Tkeys: DTypeLike, Tvalues: DTypeLike, name: str | None = None
+) -> _LookupTableExport: ...
 def LookupTableExportV2(
     *, table_handle: TensorLike, Tkeys: DTypeLike, Tvalues: DTypeLike, name: str | None = None
 ) -> _LookupTableExportV2: ...
+def LookupTableFind(
+    *, table_handle: TensorLike, keys: TensorLike, default_value: TensorLike, name: str | None = None
+) -> Tensor: ...
 def LookupTableFindV2(
     *, table_handle: TensorLike, keys: TensorLike, default_value: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def LookupTableImport(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
 def LookupTableImportV2(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def LookupTableInsert(
     *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
 ) -> Operation: ...
 def LookupTableInsertV2(
     *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
 ) -> Operation: ...
 def LookupTableRemoveV2(*, table_handle: TensorLike, keys: TensorLike, name: str | None = None) -> Operation: ...
+def LookupTableSize(*, table_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def LookupTableSizeV2(*, table_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def LoopCond(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def LowerBound(
@@ -2042,6 +2328,18 @@ def Multinomial(
     output_dtype: DTypeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def MutableDenseHashTable(
+    *,
+    empty_key: TensorLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    value_shape: ShapeLike = ...,
+    initial_num_buckets: int = 131072,
+    max_load_factor: float = 0.8,
+    name: str | None = None,
+) -> Tensor: ...
 def MutableDenseHashTableV2(
     *,
     empty_key: TensorLike,
@@ -2053,6 +2351,25 @@ def MutableDenseHashTableV2(
     value_shape: ShapeLike = ...,
     initial_num_buckets: int = 131072,
     max_load_factor: float = 0.8,
+    name: str | None = None,
+) -> Tensor: ...
+def MutableHashTable(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def MutableHashTableOfTensors(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    value_shape: ShapeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
 def MutableHashTableOfTensorsV2(
@@ -2274,6 +2591,15 @@ def PaddedBatchDatasetV2(
     parallel_copy: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def PaddingFIFOQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def PaddingFIFOQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -2429,6 +2755,15 @@ def Print(
 def PrintV2(
     *, input: TensorLike, output_stream: str | bytes = "stderr", end: str | bytes = "\n", name: str | None = None
 ) -> Operation: ...
+def PriorityQueue(
+    *,
+    shapes: Sequence[ShapeLike],
+    component_types: Sequence[DTypeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def PriorityQueueV2(
     *,
     shapes: Sequence[ShapeLike],
@@ -2494,10 +2829,30 @@ def QuantizeV2(
     ensure_minimum_range: float = 0.01,
     name: str | None = None,
 ) -> _QuantizeV2: ...
+def QueueClose(*, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Operation: ...
+def QueueDequeue(
+    *, handle: TensorLike, component_types: Sequence[DTypeLike], timeout_ms: int = -1, name: str | None = None
+) -> list[Tensor]: ...
+def QueueDequeueMany(
+    *,
+    handle: TensorLike,
+    n: TensorLike,
+    component_types: Sequence[DTypeLike],
+    timeout_ms: int = -1,
+    name: str | None = None,
+) -> list[Tensor]: ...
 def QueueDequeueManyV2(
+    *,
+    handle: TensorLike,
+    n: TensorLike,
+    component_types: Sequence[DTypeLike],
+    timeout_ms: int = -1,
+    name: str | None = None,
+) -> list[Tensor]: ...
+def QueueDequeueUpTo(
     *,
     handle: TensorLike,
     n: TensorLike,
@@ -2516,13 +2871,21 @@ def QueueDequeueUpToV2(
 def QueueDequeueV2(
     *, handle: TensorLike, component_types: Sequence[DTypeLike], timeout_ms: int = -1, name: str | None = None
 ) -> list[Tensor]: ...
+def QueueEnqueue(
+    *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
+) -> Operation: ...
+def QueueEnqueueMany(
+    *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
+) -> Operation: ...
 def QueueEnqueueManyV2(
     *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
 ) -> Operation: ...
 def QueueEnqueueV2(
     *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
 ) -> Operation: ...
+def QueueIsClosed(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def QueueIsClosedV2(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
+def QueueSize(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def QueueSizeV2(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def RFFT(
     *, input: TensorLike, fft_length: TensorLike, Tcomplex: DTypeLike = ..., name: str | None = None
@@ -2559,6 +2922,18 @@ def RandomPoissonV2(
     name: str | None = None,
 ) -> Tensor: ...
 def RandomShuffle(*, value: TensorLike, seed: int = 0, seed2: int = 0, name: str | None = None) -> Tensor: ...
+def RandomShuffleQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    min_after_dequeue: int = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def RandomShuffleQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -2593,14 +2968,23 @@ def RangeDataset(
 def Rank(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ReadFile(*, filename: TensorLike, name: str | None = None) -> Tensor: ...
 def ReadVariableOp(*, resource: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
+def ReaderNumRecordsProduced(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderNumRecordsProducedV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def ReaderNumWorkUnitsCompleted(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderNumWorkUnitsCompletedV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def ReaderRead(*, reader_handle: TensorLike, queue_handle: TensorLike, name: str | None = None) -> _ReaderRead: ...
+def ReaderReadUpTo(
+    *, reader_handle: TensorLike, queue_handle: TensorLike, num_records: TensorLike, name: str | None = None
+) -> _ReaderReadUpTo: ...
 def ReaderReadUpToV2(
     *, reader_handle: TensorLike, queue_handle: TensorLike, num_records: TensorLike, name: str | None = None
 ) -> _ReaderReadUpToV2: ...
 def ReaderReadV2(*, reader_handle: TensorLike, queue_handle: TensorLike, name: str | None = None) -> _ReaderReadV2: ...
+def ReaderReset(*, reader_handle: TensorLike, name: str | None = None) -> Operation: ...
 def ReaderResetV2(*, reader_handle: TensorLike, name: str | None = None) -> Operation: ...
+def ReaderRestoreState(*, reader_handle: TensorLike, state: TensorLike, name: str | None = None) -> Operation: ...
 def ReaderRestoreStateV2(*, reader_handle: TensorLike, state: TensorLike, name: str | None = None) -> Operation: ...
+def ReaderSerializeState(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderSerializeStateV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def Real(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def RealDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
@@ -2634,8 +3018,10 @@ def RefEnter(
     name: str | None = None,
 ) -> Tensor: ...
 def RefExit(*, data: TensorLike, name: str | None = None) -> Tensor: ...
+def RefIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def RefMerge(*, inputs: Sequence[TensorLike], name: str | None = None) -> _RefMerge: ...
 def RefNextIteration(*, data: TensorLike, name: str | None = None) -> Tensor: ...
+def RefSelect(*, index: TensorLike, inputs: Sequence[TensorLike], name: str | None = None) -> Tensor: ...
 def RefSwitch(*, data: TensorLike, pred: TensorLike, name: str | None = None) -> _RefSwitch: ...
 def RegexFullMatch(*, input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor: ...
 def RegexReplace(
@@ -3258,11 +3644,53 @@ def ScanDataset(
     use_default_device: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def ScatterAdd(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterDiv(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMax(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMin(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMul(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
 def ScatterNd(
     *,
     indices: TensorLike,
     updates: TensorLike,
     shape: TensorLike,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdAdd(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdMax(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdMin(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
     bad_indices_policy: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
@@ -3273,6 +3701,30 @@ def ScatterNdNonAliasingAdd(
     updates: TensorLike,
     bad_indices_policy: str | bytes = "",
     name: str | None = None,
+) -> Tensor: ...
+def ScatterNdSub(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdUpdate(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = True,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterSub(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterUpdate(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = True, name: str | None = None
 ) -> Tensor: ...
 def SegmentMax(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
 def SegmentMean(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
@@ -3413,6 +3865,151 @@ def SparseAddGrad(
     sum_indices: TensorLike,
     name: str | None = None,
 ) -> _SparseAddGrad: ...
+def SparseApplyAdadelta(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    accum_update: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagradDA(
+    *,
+    var: TensorLike,
+    gradient_accumulator: TensorLike,
+    gradient_squared_accumulator: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    global_step: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagradV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyCenteredRMSProp(
+    *,
+    var: TensorLike,
+    mg: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyFtrl(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyFtrlV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    l2_shrinkage: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyMomentum(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    momentum: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyProximalAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyProximalGradientDescent(
+    *,
+    var: TensorLike,
+    alpha: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyRMSProp(
+    *,
+    var: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def SparseConcat(
     *,
     indices: Sequence[TensorLike],
@@ -3765,6 +4362,20 @@ def StridedSlice(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Tensor: ...
+def StridedSliceAssign(
+    *,
+    ref: TensorLike,
+    begin: TensorLike,
+    end: TensorLike,
+    strides: TensorLike,
+    value: TensorLike,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
 def StridedSliceGrad(
     *,
     shape: TensorLike,
@@ -3816,6 +4427,13 @@ def Switch(*, data: TensorLike, pred: TensorLike, name: str | None = None) -> _S
 def TFRecordDataset(
     *, filenames: TensorLike, compression_type: TensorLike, buffer_size: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def TFRecordReader(
+    *,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    compression_type: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def TFRecordReaderV2(
     *,
     container: str | bytes = "",
@@ -3851,7 +4469,38 @@ def TakeWhileDataset(
 def Tan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Tanh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def TanhGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
+def TemporaryVariable(
+    *, shape: ShapeLike, dtype: DTypeLike, var_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def TensorArray(
+    *,
+    size: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    dynamic_size: bool = False,
+    clear_after_read: bool = True,
+    tensor_array_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayClose(*, handle: TensorLike, name: str | None = None) -> Operation: ...
+def TensorArrayCloseV2(*, handle: TensorLike, name: str | None = None) -> Operation: ...
 def TensorArrayCloseV3(*, handle: TensorLike, name: str | None = None) -> Operation: ...
+def TensorArrayConcat(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape_except0: ShapeLike = ...,
+    name: str | None = None,
+) -> _TensorArrayConcat: ...
+def TensorArrayConcatV2(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape_except0: ShapeLike = ...,
+    name: str | None = None,
+) -> _TensorArrayConcatV2: ...
 def TensorArrayConcatV3(
     *,
     handle: TensorLike,
@@ -3860,6 +4509,24 @@ def TensorArrayConcatV3(
     element_shape_except0: ShapeLike = ...,
     name: str | None = None,
 ) -> _TensorArrayConcatV3: ...
+def TensorArrayGather(
+    *,
+    handle: TensorLike,
+    indices: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayGatherV2(
+    *,
+    handle: TensorLike,
+    indices: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def TensorArrayGatherV3(
     *,
     handle: TensorLike,
@@ -3869,18 +4536,73 @@ def TensorArrayGatherV3(
     element_shape: ShapeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def TensorArrayGrad(
+    *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
+) -> Tensor: ...
+def TensorArrayGradV2(
+    *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
+) -> Tensor: ...
 def TensorArrayGradV3(
     *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
 ) -> _TensorArrayGradV3: ...
+def TensorArrayGradWithShape(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    shape_to_prepend: TensorLike,
+    source: str | bytes,
+    name: str | None = None,
+) -> _TensorArrayGradWithShape: ...
+def TensorArrayPack(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayRead(
+    *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayReadV2(
+    *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
 def TensorArrayReadV3(
     *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayScatter(
+    *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayScatterV2(
+    *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
 def TensorArrayScatterV3(
     *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def TensorArraySize(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorArraySizeV2(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
 def TensorArraySizeV3(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorArraySplit(
+    *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArraySplitV2(
+    *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
 def TensorArraySplitV3(
     *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayUnpack(
+    *, handle: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayV2(
+    *,
+    size: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    dynamic_size: bool = False,
+    clear_after_read: bool = True,
+    tensor_array_name: str | bytes = "",
+    name: str | None = None,
 ) -> Tensor: ...
 def TensorArrayV3(
     *,
@@ -3893,6 +4615,12 @@ def TensorArrayV3(
     tensor_array_name: str | bytes = "",
     name: str | None = None,
 ) -> _TensorArrayV3: ...
+def TensorArrayWrite(
+    *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayWriteV2(
+    *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
 def TensorArrayWriteV3(
     *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
@@ -4005,6 +4733,9 @@ def TensorSummaryV2(
 def TextLineDataset(
     *, filenames: TensorLike, compression_type: TensorLike, buffer_size: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def TextLineReader(
+    *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def TextLineReaderV2(
     *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
@@ -4096,7 +4827,23 @@ def VarHandleOp(
     name: str | None = None,
 ) -> Tensor: ...
 def VarIsInitializedOp(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
+def Variable(
+    *,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def VariableShape(*, input: TensorLike, out_type: DTypeLike = ..., name: str | None = None) -> Tensor: ...
+def VariableV2(
+    *,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Where(*, condition: TensorLike, name: str | None = None) -> Tensor: ...
 def While(
     *,
@@ -4107,6 +4854,9 @@ def While(
     parallel_iterations: int = 10,
     name: str | None = None,
 ) -> list[Tensor]: ...
+def WholeFileReader(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def WholeFileReaderV2(
     *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...

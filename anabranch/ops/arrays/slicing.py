@@ -505,4 +505,4 @@ def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Arra
         jnp.reshape(region.traced[axis], 1) if axis in region.traced else np.array(r, np.int64)
         for axis, r in enumerate(region.ranges)
     ]
-    ctx.write(ref, old.at[jnp.ix_(*positions)].set(new))
+    ctx.write(ref, jnp.asarray(old).at[jnp.ix_(*positions)].set(new))

@@ -81,8 +81,9 @@ _BY_FILE = {
         LookupTableImportV2 LookupTableExportV2 LookupTableSizeV2
     """,
     "tests/device/ops/test_tensor_arrays.py": """
-        TensorArrayV3 TensorArrayGradV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3
-        TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3
+        TensorArrayV3 TensorArrayGradV3 TensorArrayGradWithShape TensorArrayWriteV3 TensorArrayReadV3
+        TensorArrayGatherV3 TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3
+        TensorArrayCloseV3
     """,
     "tests/device/ops/test_tensor_list.py": "_RecordingWhile _LoopRecords _LoopBound",
     "tests/device/ops/test_training.py": """
