@@ -928,6 +928,7 @@ def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def CloseSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
 def CombinedNonMaxSuppression(
     *,
     boxes: TensorLike,
@@ -1049,6 +1050,15 @@ def Conv3DBackpropInputV2(
 def Cos(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Cosh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def CountUpTo(*, ref: TensorLike, limit: int, name: str | None = None) -> Tensor: ...
+def CreateSummaryFileWriter(
+    *,
+    writer: TensorLike,
+    logdir: TensorLike,
+    max_queue: TensorLike,
+    flush_millis: TensorLike,
+    filename_suffix: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
 def CropAndResize(
     *,
     image: TensorLike,
@@ -1623,6 +1633,7 @@ def FlatMapDataset(
 def Floor(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def FlushSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
 def FusedBatchNorm(
     *,
     x: TensorLike,
@@ -1811,6 +1822,7 @@ def Imag(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -
 def ImageSummary(
     *, tag: TensorLike, tensor: TensorLike, max_images: int = 3, bad_color: TensorLike = ..., name: str | None = None
 ) -> Tensor: ...
+def ImportEvent(*, writer: TensorLike, event: TensorLike, name: str | None = None) -> Operation: ...
 def InTopK(*, predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None) -> Tensor: ...
 def InTopKV2(*, predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor: ...
 def InitializeTable(
@@ -4420,6 +4432,7 @@ def Substr(
     *, input: TensorLike, pos: TensorLike, len: TensorLike, unit: str | bytes = "BYTE", name: str | None = None
 ) -> Tensor: ...
 def Sum(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def SummaryWriter(*, shared_name: str | bytes = "", container: str | bytes = "", name: str | None = None) -> Tensor: ...
 def Svd(
     *, input: TensorLike, compute_uv: bool = True, full_matrices: bool = False, name: str | None = None
 ) -> _Svd: ...
@@ -4871,7 +4884,48 @@ def WindowDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def WriteAudioSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tag: TensorLike,
+    tensor: TensorLike,
+    sample_rate: TensorLike,
+    max_outputs: int = 3,
+    name: str | None = None,
+) -> Operation: ...
 def WriteFile(*, filename: TensorLike, contents: TensorLike, name: str | None = None) -> Operation: ...
+def WriteGraphSummary(
+    *, writer: TensorLike, step: TensorLike, tensor: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteHistogramSummary(
+    *, writer: TensorLike, step: TensorLike, tag: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteImageSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tag: TensorLike,
+    tensor: TensorLike,
+    bad_color: TensorLike,
+    max_images: int = 3,
+    name: str | None = None,
+) -> Operation: ...
+def WriteRawProtoSummary(
+    *, writer: TensorLike, step: TensorLike, tensor: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteScalarSummary(
+    *, writer: TensorLike, step: TensorLike, tag: TensorLike, value: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tensor: TensorLike,
+    tag: TensorLike,
+    summary_metadata: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
 def Xdivy(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def XlaDynamicUpdateSlice(
     *, input: TensorLike, update: TensorLike, indices: TensorLike, name: str | None = None

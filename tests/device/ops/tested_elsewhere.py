@@ -75,6 +75,10 @@ _BY_FILE = {
         ResourceScatterMax ResourceScatterNdUpdate ResourceScatterNdAdd ResourceScatterNdSub
         ResourceScatterNdMin ResourceScatterNdMax
     """,
+    "tests/device/ops/test_summary_writers.py": """
+        SummaryWriter CreateSummaryFileWriter FlushSummaryWriter CloseSummaryWriter WriteSummary WriteScalarSummary
+        WriteHistogramSummary WriteImageSummary WriteAudioSummary WriteGraphSummary WriteRawProtoSummary ImportEvent
+    """,
     "tests/device/ops/test_table_operations.py": """
         HashTableV2 MutableHashTableV2 MutableHashTableOfTensorsV2 MutableDenseHashTableV2 InitializeTableV2
         InitializeTableFromTextFileV2 LookupTableFindV2 LookupTableInsertV2 LookupTableRemoveV2
