@@ -3590,6 +3590,23 @@ def ResourceStridedSliceAssign(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Operation: ...
+def Restore(
+    *,
+    file_pattern: TensorLike,
+    tensor_name: TensorLike,
+    dt: DTypeLike,
+    preferred_shard: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def RestoreSlice(
+    *,
+    file_pattern: TensorLike,
+    tensor_name: TensorLike,
+    shape_and_slice: TensorLike,
+    dt: DTypeLike,
+    preferred_shard: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
 def RestoreV2(
     *,
     prefix: TensorLike,
@@ -3635,6 +3652,17 @@ def SampleDistortedBoundingBoxV2(
     use_image_if_no_bounding_boxes: bool = False,
     name: str | None = None,
 ) -> _SampleDistortedBoundingBoxV2: ...
+def Save(
+    *, filename: TensorLike, tensor_names: TensorLike, data: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def SaveSlices(
+    *,
+    filename: TensorLike,
+    tensor_names: TensorLike,
+    shapes_and_slices: TensorLike,
+    data: Sequence[TensorLike],
+    name: str | None = None,
+) -> Operation: ...
 def SaveV2(
     *,
     prefix: TensorLike,
