@@ -30,7 +30,7 @@ from anabranch.io.tensor_bundle import (
     slice_key,
 )
 from anabranch.proto.graph_pb2 import TensorProto
-from anabranch.proto.tensors import make_ndarray, shape_to_proto
+from anabranch.proto.tensors import dtype_to_proto, make_ndarray, shape_to_proto
 
 Array = npt.NDArray[Any]
 
@@ -180,7 +180,7 @@ def _numbers(data: bytes, name: str, dtype: dtypes.DType, shape: tuple[int, ...]
     per_element = 2 if dtype.is_complex else 1
     if len(getattr(proto, field)) != per_element * int(np.prod(shape, dtype=np.int64)):
         raise sstable.SSTableError(f"it holds {len(getattr(proto, field))} numbers, which are not those of {shape}")
-    proto.dtype = dtype.as_datatype_enum
+    proto.dtype = dtype_to_proto(dtype)
     proto.tensor_shape.CopyFrom(shape_to_proto(shape))
     return make_ndarray(proto)
 
@@ -240,12 +240,14 @@ def _slice_message(box: _Box) -> bytes:
 
 
 def _listed(values: Array, dtype: dtypes.DType) -> bytes:
-    flat = np.ravel(values)
+    flat: Array = np.ravel(values)
     if dtype is dtypes.float16:
         flat = flat.view(np.uint16)
     elif dtype.is_complex:
         flat = flat.view(flat.real.dtype)
-    return TensorProto(**{_FIELDS[dtype]: flat.tolist()}).SerializeToString()
+    proto = TensorProto()
+    getattr(proto, _FIELDS[dtype]).extend(flat.tolist())
+    return proto.SerializeToString()
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, NotFoundError
@@ -99,7 +99,7 @@ def _define(name: str, inputs: str, attrs: str = "", **ranks: int) -> OpFunction
     return op.not_differentiable()
 
 
-def _writer(ctx: StepHostContext, handle: Any) -> _EventFile:
+def _writer(ctx: StepHostContext, handle: ResourceHandle) -> _EventFile:
     file: _EventFile = object_behind(ctx, handle, _KIND)
     return file
 
@@ -128,35 +128,41 @@ CloseSummaryWriter = _define("CloseSummaryWriter", "")
 
 @CreateSummaryFileWriter.host_kernel
 def _(
-    writer: Any, logdir: Array, max_queue: Array, flush_millis: Array, filename_suffix: Array, *, ctx: StepHostContext
+    writer: ResourceHandle,
+    logdir: Array,
+    max_queue: Array,
+    flush_millis: Array,
+    filename_suffix: Array,
+    *,
+    ctx: StepHostContext,
 ) -> None:
     suffix, folder = filename_suffix.item().decode(), logdir.item().decode()
     _writer(ctx, writer).open(folder, int(max_queue), int(flush_millis), suffix)
 
 
 @FlushSummaryWriter.host_kernel
-def _(writer: Any, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, *, ctx: StepHostContext) -> None:
     if not _writer(ctx, writer).flush():
         raise _closed(ctx)
 
 
 @CloseSummaryWriter.host_kernel
-def _(writer: Any, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, *, ctx: StepHostContext) -> None:
     _writer(ctx, writer).close()
 
 
 # ---------------------------------------------------------------------- events
-def _write(ctx: StepHostContext, writer: Any, event: Event) -> None:
+def _write(ctx: StepHostContext, writer: ResourceHandle, event: Event) -> None:
     if not _writer(ctx, writer).write(event):
         raise _closed(ctx)
 
 
-def _write_summary(ctx: StepHostContext, writer: Any, step: Array, summary: bytes) -> None:
+def _write_summary(ctx: StepHostContext, writer: ResourceHandle, step: Array, summary: bytes) -> None:
     parsed = _parsed(ctx, Summary, summary)
     _write(ctx, writer, Event(step=int(step), wall_time=time.time(), summary=parsed))
 
 
-def _parsed(ctx: StepHostContext, message: Any, serialized: bytes) -> Any:
+def _parsed(ctx: StepHostContext, message: type[Message], serialized: bytes) -> Any:
     try:
         return message.FromString(serialized)
     except DecodeError as error:
@@ -196,24 +202,26 @@ ImportEvent = _define("ImportEvent", ", event: string", event=0)
 
 
 @WriteSummary.host_kernel
-def _(writer: Any, step: Array, tensor: Array, tag: Array, summary_metadata: Array, *, ctx: StepHostContext) -> None:
+def _(
+    writer: ResourceHandle, step: Array, tensor: Array, tag: Array, summary_metadata: Array, *, ctx: StepHostContext
+) -> None:
     summary = tensor_summary(tag, tensor, summary_metadata, ctx.op.inputs[2].dtype, ctx)
     _write_summary(ctx, writer, step, summary)
 
 
 @WriteScalarSummary.host_kernel
-def _(writer: Any, step: Array, tag: Array, value: Array, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, step: Array, tag: Array, value: Array, *, ctx: StepHostContext) -> None:
     _write_summary(ctx, writer, step, scalar_summary(tag, value, ctx=ctx))
 
 
 @WriteHistogramSummary.host_kernel
-def _(writer: Any, step: Array, tag: Array, values: Array, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, step: Array, tag: Array, values: Array, *, ctx: StepHostContext) -> None:
     _write_summary(ctx, writer, step, histogram_summary(tag, values, ctx=ctx))
 
 
 @WriteImageSummary.host_kernel
 def _(
-    writer: Any,
+    writer: ResourceHandle,
     step: Array,
     tag: Array,
     tensor: Array,
@@ -228,7 +236,7 @@ def _(
 
 @WriteAudioSummary.host_kernel
 def _(
-    writer: Any,
+    writer: ResourceHandle,
     step: Array,
     tag: Array,
     tensor: Array,
@@ -241,17 +249,17 @@ def _(
 
 
 @WriteGraphSummary.host_kernel
-def _(writer: Any, step: Array, tensor: Array, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, step: Array, tensor: Array, *, ctx: StepHostContext) -> None:
     _parsed(ctx, GraphDef, tensor.item())
     _write(ctx, writer, Event(step=int(step), wall_time=time.time(), graph_def=tensor.item()))
 
 
 @WriteRawProtoSummary.host_kernel
-def _(writer: Any, step: Array, tensor: Array, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, step: Array, tensor: Array, *, ctx: StepHostContext) -> None:
     for serialized in tensor.ravel().tolist():
         _write_summary(ctx, writer, step, serialized)
 
 
 @ImportEvent.host_kernel
-def _(writer: Any, event: Array, *, ctx: StepHostContext) -> None:
+def _(writer: ResourceHandle, event: Array, *, ctx: StepHostContext) -> None:
     _write(ctx, writer, _parsed(ctx, Event, event.item()))

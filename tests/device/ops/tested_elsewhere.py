@@ -75,6 +75,7 @@ _BY_FILE = {
         ResourceScatterMax ResourceScatterNdUpdate ResourceScatterNdAdd ResourceScatterNdSub
         ResourceScatterNdMin ResourceScatterNdMax
     """,
+    "tests/device/test_session_tensors.py": "GetSessionHandle GetSessionHandleV2 GetSessionTensor DeleteSessionTensor",
     "tests/device/train/test_older_checkpoints.py": "Save SaveSlices Restore RestoreSlice",
     "tests/device/ops/test_summary_writers.py": """
         SummaryWriter CreateSummaryFileWriter FlushSummaryWriter CloseSummaryWriter WriteSummary WriteScalarSummary
