@@ -498,6 +498,11 @@ from anabranch.frontend.resources.queues import (
     QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
+from anabranch.frontend.resources.session_tensors import (
+    delete_session_tensor as delete_session_tensor,
+    get_session_handle as get_session_handle,
+    get_session_tensor as get_session_tensor,
+)
 from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
 from anabranch.frontend.sparse.arithmetic import (
     sparse_add as sparse_add,

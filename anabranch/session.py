@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar, overload
 
@@ -244,7 +245,7 @@ class BaseSession:
             key = (type(fetches), tuple(fetches)) if isinstance(fetches, list | tuple) else fetches
             mapping = self._mappings.get(key)
         except TypeError:  # a structure that cannot be a key: its tensors and operations can
-            mapping = FetchMapping(self._graph, fetches)
+            mapping = FetchMapping(self._graph, fetches, weakref.ref(self))
             flat = (FetchMapping, tuple(mapping.tensors), tuple(mapping.targets))
             mapping.steps = self._mappings.setdefault(flat, mapping).steps
             return mapping
@@ -253,7 +254,7 @@ class BaseSession:
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             if len(self._mappings) >= _MAX_MAPPINGS:
                 self._mappings.clear()
-            mapping = self._mappings.setdefault(key, FetchMapping(self._graph, fetches))
+            mapping = self._mappings.setdefault(key, FetchMapping(self._graph, fetches, weakref.ref(self)))
         return mapping
 
     def _prepared_once(self, mapping: FetchMapping, feeds: tuple[Tensor, ...]) -> Step:
@@ -374,7 +375,7 @@ class BaseSession:
 
         The handle is good until everything was fed and fetched, a piece failed, or the session is closed.
         """
-        mapping = FetchMapping(self._graph, fetches)
+        mapping = FetchMapping(self._graph, fetches, weakref.ref(self))
         return self._partial_runs.set_up(mapping, [t for f in feeds or () for t, _ in self._feed_parts(f, None)])
 
     def partial_run(self, handle: str, fetches: nest.Structure, feed_dict: FeedDict | None = None) -> nest.Structure:

@@ -19,7 +19,7 @@ from anabranch.core.registry import find_gradient
 from anabranch.core.roles import Role
 from anabranch.core.values import TensorLike
 from anabranch.graph.composite import Gradient, IndexedSlices
-from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.conversion import REFERENCE, convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.inner_values import owner_of
@@ -108,6 +108,8 @@ def _x_tensor(x: TensorLike) -> Tensor:
     handle = getattr(x, "handle", None)
     if isinstance(handle, Tensor):
         return handle
+    if isinstance(x, Tensor) and REFERENCE in x.op.attrs:
+        return x.op.inputs[0]  # whatever depends on the variable has a read of its own
     return x.values if isinstance(x, IndexedSlices) else convert_to_tensor(x, name="x")
 
 

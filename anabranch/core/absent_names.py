@@ -23,7 +23,6 @@ _TPU: Final = (
 )
 _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
-_SESSION_TENSORS: Final = "keep what is to outlive a step in a tf.Variable (or fetch it, and feed it again)"
 _MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
@@ -61,8 +60,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "keras 2.3.1 where that is installed",
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
-    "delete_session_tensor": _SESSION_TENSORS,
-    "get_session": _SESSION_TENSORS,
     "linalg.LinearOperatorCirculant": "tf.linalg.LinearOperatorToeplitz takes the first column and row",
     "linalg.logm": _MATRIX_FUNCTIONS,
     "linalg.sqrtm": _MATRIX_FUNCTIONS,

@@ -20,6 +20,7 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import ElementType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorLike, to_array
+from anabranch.frontend.resources.session_tensors import TensorHandle
 from anabranch.graph.operation import Tensor
 
 #: floats below this have an int64, of either sign
@@ -56,6 +57,9 @@ def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
         )
     if isinstance(value, ResourceHandle):
         return value
+    if isinstance(value, TensorHandle):
+        takes_text = any(op.type in {"GetSessionTensor", "DeleteSessionTensor"} for op in tensor.consumers())
+        return feed_array(tensor, value.handle if takes_text else value.eval())
     if value is None:
         raise TypeError(
             f"Cannot feed None for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at {tensor.op.site}); "

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.bounded import Table
+from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorLike
+from anabranch.frontend.resources.session_tensors import HANDLE_TYPES, TensorHandle
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
 from anabranch.graph.graph import Graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 
 #: type -> function from a value to (list of fetches, function from their values to the result)
 FetchFunction = Callable[[Any], tuple[list[Any], Callable[[list[Any]], Any]]]
@@ -78,13 +80,17 @@ def feed_function_for(key: Structure) -> FeedFunction | None:
 class FetchMapping:
     """One structure of fetches: its distinct tensors, its operations, and how results are arranged.
 
+    Args:
+        session: gives the session that the results come from, or None once it is gone.
+
     Raises:
         TypeError: something in the structure can be neither a tensor nor an operation.
         ValueError: something is not in the graph, or may not be fetched.
     """
 
-    def __init__(self, graph: Graph, fetches: Structure) -> None:
+    def __init__(self, graph: Graph, fetches: Structure, session: Callable[[], StepRunner | None]) -> None:
         self._graph = graph
+        self._session = session
         self._index: dict[Tensor, int] = {}
         self._targets: dict[Operation, None] = {}
         self._build = self._map(fetches)
@@ -145,7 +151,15 @@ class FetchMapping:
         if isinstance(fetch, str | bytes):
             element = self._value_of(element)
         position = self._index.setdefault(element, len(self._index))
+        if element.op.type in HANDLE_TYPES:
+            dtype = element.op.inputs[0].dtype
+            return lambda values: self._handle(values[position], dtype)
         return lambda values: values[position]
+
+    def _handle(self, text: bytes, dtype: DType) -> TensorHandle:
+        session = self._session()
+        assert session is not None, "results are arranged by the session"
+        return TensorHandle(text.decode(), dtype, session)
 
     def _value_of(self, tensor: Tensor) -> Tensor:
         """A variable's name means its value, as programs expect of `run("w:0")`."""

@@ -9,6 +9,8 @@ from typing import Any, Final
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef
 from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.graph.building import Argument, OpFunction
+from anabranch.graph.older_operations import build, takes_references
+from anabranch.graph.older_types import ALSO_VALUES, older_names, older_type
 
 _AXIS: Final = {"reduction_indices": "axis"}
 #: arguments that TensorFlow's functions call otherwise than the definitions of the operations do
@@ -42,16 +44,21 @@ _ATTRIBUTE_TYPES: Final = {
 
 
 def public_operations() -> list[OpFunction]:
-    """The operation types that programs may use, by name: those of TensorFlow."""
-    op_defs = all_op_defs()
-    return [op for name in sorted(op_defs) if name[0] != "_" and isinstance(op := op_defs[name], OpFunction)]
+    """The operation types that programs may use, by name: those of TensorFlow, older ones among them."""
+    op_defs = {name: op for name, op in all_op_defs().items() if name[0] != "_" and isinstance(op, OpFunction)}
+    older = (older_type(name) for name in older_names())
+    op_defs |= {found.definition.name: found.definition for found in older if found is not None}
+    return [op_defs[name] for name in sorted(op_defs)]
 
 
 def generated_function(op: OpFunction) -> Callable[..., Any]:
     """An operation type as modules like `gen_math_ops` have it: its arguments may also be given by position."""
     defined = {public: name for name, public in _RENAMED.get(op.name, {}).items()}
+    older = older_type(op.name)
 
     def apply(*args: Argument, **kwargs: Argument) -> Any:
+        if older is not None and (op.name not in ALSO_VALUES or takes_references(older, args, kwargs)):
+            return build(older, args, kwargs)
         return op(*args, **{defined.get(key, key): value for key, value in kwargs.items()})
 
     apply.__name__ = apply.__qualname__ = op.name
@@ -62,6 +69,8 @@ def generated_function(op: OpFunction) -> Callable[..., Any]:
 def keyword_function(name: str) -> Callable[..., Any] | None:
     """The function of an operation type that takes keywords only; None where programs may use none of that name."""
     op = None if name.startswith("_") else find_op_def(name)
+    if op is None and (older := older_type(name)) is not None:
+        op = older.definition
     if not isinstance(op, OpFunction):
         return None
     function = generated_function(op)

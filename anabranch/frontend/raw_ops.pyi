@@ -30,44 +30,6 @@ class _BatchNormWithGlobalNormalizationGrad(NamedTuple):
     db: Tensor
     dg: Tensor
 
-class _BlockLSTM(NamedTuple):
-    i: Tensor
-    cs: Tensor
-    f: Tensor
-    o: Tensor
-    ci: Tensor
-    co: Tensor
-    h: Tensor
-
-class _BlockLSTMGrad(NamedTuple):
-    x_grad: Tensor
-    cs_prev_grad: Tensor
-    h_prev_grad: Tensor
-    w_grad: Tensor
-    wci_grad: Tensor
-    wcf_grad: Tensor
-    wco_grad: Tensor
-    b_grad: Tensor
-
-class _BlockLSTMGradV2(NamedTuple):
-    x_grad: Tensor
-    cs_prev_grad: Tensor
-    h_prev_grad: Tensor
-    w_grad: Tensor
-    wci_grad: Tensor
-    wcf_grad: Tensor
-    wco_grad: Tensor
-    b_grad: Tensor
-
-class _BlockLSTMV2(NamedTuple):
-    i: Tensor
-    cs: Tensor
-    f: Tensor
-    o: Tensor
-    ci: Tensor
-    co: Tensor
-    h: Tensor
-
 class _BroadcastGradientArgs(NamedTuple):
     r0: Tensor
     r1: Tensor
@@ -134,16 +96,6 @@ class _FixedUnigramCandidateSampler(NamedTuple):
     true_expected_count: Tensor
     sampled_expected_count: Tensor
 
-class _FractionalAvgPool(NamedTuple):
-    output: Tensor
-    row_pooling_sequence: Tensor
-    col_pooling_sequence: Tensor
-
-class _FractionalMaxPool(NamedTuple):
-    output: Tensor
-    row_pooling_sequence: Tensor
-    col_pooling_sequence: Tensor
-
 class _FusedBatchNorm(NamedTuple):
     y: Tensor
     batch_mean: Tensor
@@ -187,37 +139,9 @@ class _FusedBatchNormV3(NamedTuple):
     reserve_space_2: Tensor
     reserve_space_3: Tensor
 
-class _GRUBlockCell(NamedTuple):
-    r: Tensor
-    u: Tensor
-    c: Tensor
-    h: Tensor
-
-class _GRUBlockCellGrad(NamedTuple):
-    d_x: Tensor
-    d_h_prev: Tensor
-    d_c_bar: Tensor
-    d_r_bar_u_bar: Tensor
-
 class _GenerateVocabRemapping(NamedTuple):
     remapping: Tensor
     num_present: Tensor
-
-class _LSTMBlockCell(NamedTuple):
-    i: Tensor
-    cs: Tensor
-    f: Tensor
-    o: Tensor
-    ci: Tensor
-    co: Tensor
-    h: Tensor
-
-class _LSTMBlockCellGrad(NamedTuple):
-    cs_prev_grad: Tensor
-    dicfo: Tensor
-    wci_grad: Tensor
-    wcf_grad: Tensor
-    wco_grad: Tensor
 
 class _ListDiff(NamedTuple):
     out: Tensor
@@ -231,6 +155,10 @@ class _LogUniformCandidateSampler(NamedTuple):
     sampled_candidates: Tensor
     true_expected_count: Tensor
     sampled_expected_count: Tensor
+
+class _LookupTableExport(NamedTuple):
+    keys: Tensor
+    values: Tensor
 
 class _LookupTableExportV2(NamedTuple):
     keys: Tensor
@@ -302,190 +230,18 @@ class _Qr(NamedTuple):
     q: Tensor
     r: Tensor
 
-class _QuantizeDownAndShrinkRange(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
-
 class _QuantizeV2(NamedTuple):
     output: Tensor
     output_min: Tensor
     output_max: Tensor
 
-class _QuantizedAdd(NamedTuple):
-    z: Tensor
-    min_z: Tensor
-    max_z: Tensor
+class _ReaderRead(NamedTuple):
+    key: Tensor
+    value: Tensor
 
-class _QuantizedAvgPool(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedBatchNormWithGlobalNormalization(NamedTuple):
-    result: Tensor
-    result_min: Tensor
-    result_max: Tensor
-
-class _QuantizedBiasAdd(NamedTuple):
-    output: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedConcat(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
-
-class _QuantizedConcatV2(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
-
-class _QuantizedConv2D(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DAndRelu(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DAndReluAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DPerChannel(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBias(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasAndRelu(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasAndReluAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasSumAndRelu(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedConv2DWithBiasSumAndReluAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedDepthwiseConv2D(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedDepthwiseConv2DWithBias(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedDepthwiseConv2DWithBiasAndRelu(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedInstanceNorm(NamedTuple):
-    y: Tensor
-    y_min: Tensor
-    y_max: Tensor
-
-class _QuantizedMatMul(NamedTuple):
-    out: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedMatMulWithBias(NamedTuple):
-    out: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedMatMulWithBiasAndRelu(NamedTuple):
-    out: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedMatMulWithBiasAndReluAndRequantize(NamedTuple):
-    out: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedMatMulWithBiasAndRequantize(NamedTuple):
-    out: Tensor
-    min_out: Tensor
-    max_out: Tensor
-
-class _QuantizedMaxPool(NamedTuple):
-    output: Tensor
-    min_output: Tensor
-    max_output: Tensor
-
-class _QuantizedMul(NamedTuple):
-    z: Tensor
-    min_z: Tensor
-    max_z: Tensor
-
-class _QuantizedRelu(NamedTuple):
-    activations: Tensor
-    min_activations: Tensor
-    max_activations: Tensor
-
-class _QuantizedRelu6(NamedTuple):
-    activations: Tensor
-    min_activations: Tensor
-    max_activations: Tensor
-
-class _QuantizedReluX(NamedTuple):
-    activations: Tensor
-    min_activations: Tensor
-    max_activations: Tensor
-
-class _QuantizedReshape(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
-
-class _QuantizedResizeBilinear(NamedTuple):
-    resized_images: Tensor
-    out_min: Tensor
-    out_max: Tensor
+class _ReaderReadUpTo(NamedTuple):
+    keys: Tensor
+    values: Tensor
 
 class _ReaderReadUpToV2(NamedTuple):
     keys: Tensor
@@ -502,24 +258,6 @@ class _RefMerge(NamedTuple):
 class _RefSwitch(NamedTuple):
     output_false: Tensor
     output_true: Tensor
-
-class _RequantizationRange(NamedTuple):
-    output_min: Tensor
-    output_max: Tensor
-
-class _RequantizationRangePerChannel(NamedTuple):
-    output_min: Tensor
-    output_max: Tensor
-
-class _Requantize(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
-
-class _RequantizePerChannel(NamedTuple):
-    output: Tensor
-    output_min: Tensor
-    output_max: Tensor
 
 class _SampleDistortedBoundingBox(NamedTuple):
     begin: Tensor
@@ -642,11 +380,23 @@ class _TakeManySparseFromTensorsMap(NamedTuple):
     sparse_values: Tensor
     sparse_shape: Tensor
 
+class _TensorArrayConcat(NamedTuple):
+    value: Tensor
+    lengths: Tensor
+
+class _TensorArrayConcatV2(NamedTuple):
+    value: Tensor
+    lengths: Tensor
+
 class _TensorArrayConcatV3(NamedTuple):
     value: Tensor
     lengths: Tensor
 
 class _TensorArrayGradV3(NamedTuple):
+    grad_handle: Tensor
+    flow_out: Tensor
+
+class _TensorArrayGradWithShape(NamedTuple):
     grad_handle: Tensor
     flow_out: Tensor
 
@@ -751,6 +501,197 @@ def AnonymousIteratorV2(
     *, output_types: Sequence[DTypeLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> _AnonymousIteratorV2: ...
 def Any(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def ApplyAdaMax(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    v: TensorLike,
+    beta1_power: TensorLike,
+    lr: TensorLike,
+    beta1: TensorLike,
+    beta2: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdadelta(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    accum_update: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagradDA(
+    *,
+    var: TensorLike,
+    gradient_accumulator: TensorLike,
+    gradient_squared_accumulator: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    global_step: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdagradV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAdam(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    v: TensorLike,
+    beta1_power: TensorLike,
+    beta2_power: TensorLike,
+    lr: TensorLike,
+    beta1: TensorLike,
+    beta2: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyAddSign(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    lr: TensorLike,
+    alpha: TensorLike,
+    sign_decay: TensorLike,
+    beta: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyCenteredRMSProp(
+    *,
+    var: TensorLike,
+    mg: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyFtrl(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyFtrlV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    l2_shrinkage: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyGradientDescent(
+    *, var: TensorLike, alpha: TensorLike, delta: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ApplyMomentum(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    momentum: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyPowerSign(
+    *,
+    var: TensorLike,
+    m: TensorLike,
+    lr: TensorLike,
+    logbase: TensorLike,
+    sign_decay: TensorLike,
+    beta: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyProximalAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyProximalGradientDescent(
+    *,
+    var: TensorLike,
+    alpha: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    delta: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ApplyRMSProp(
+    *,
+    var: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def ApproximateEqual(*, x: TensorLike, y: TensorLike, tolerance: float = 1e-05, name: str | None = None) -> Tensor: ...
 def ArgMax(
     *, input: TensorLike, dimension: TensorLike, output_type: DTypeLike = ..., name: str | None = None
@@ -773,7 +714,17 @@ def Asinh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Assert(
     *, condition: TensorLike, data: Sequence[TensorLike], summarize: int = 3, name: str | None = None
 ) -> Operation: ...
+def Assign(
+    *,
+    ref: TensorLike,
+    value: TensorLike,
+    validate_shape: bool = True,
+    use_locking: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def AssignAdd(*, ref: TensorLike, value: TensorLike, use_locking: bool = False, name: str | None = None) -> Tensor: ...
 def AssignAddVariableOp(*, resource: TensorLike, value: TensorLike, name: str | None = None) -> Operation: ...
+def AssignSub(*, ref: TensorLike, value: TensorLike, use_locking: bool = False, name: str | None = None) -> Tensor: ...
 def AssignSubVariableOp(*, resource: TensorLike, value: TensorLike, name: str | None = None) -> Operation: ...
 def AssignVariableOp(
     *, resource: TensorLike, value: TensorLike, validate_shape: bool = False, name: str | None = None
@@ -921,83 +872,6 @@ def Bitcast(*, input: TensorLike, type: DTypeLike, name: str | None = None) -> T
 def BitwiseAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseXor(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
-def BlockLSTM(
-    *,
-    seq_len_max: TensorLike,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    forget_bias: float = 1.0,
-    cell_clip: float = 3.0,
-    use_peephole: bool = False,
-    name: str | None = None,
-) -> _BlockLSTM: ...
-def BlockLSTMGrad(
-    *,
-    seq_len_max: TensorLike,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    i: TensorLike,
-    cs: TensorLike,
-    f: TensorLike,
-    o: TensorLike,
-    ci: TensorLike,
-    co: TensorLike,
-    h: TensorLike,
-    cs_grad: TensorLike,
-    h_grad: TensorLike,
-    use_peephole: bool,
-    name: str | None = None,
-) -> _BlockLSTMGrad: ...
-def BlockLSTMGradV2(
-    *,
-    seq_len_max: TensorLike,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    i: TensorLike,
-    cs: TensorLike,
-    f: TensorLike,
-    o: TensorLike,
-    ci: TensorLike,
-    co: TensorLike,
-    h: TensorLike,
-    cs_grad: TensorLike,
-    h_grad: TensorLike,
-    use_peephole: bool,
-    name: str | None = None,
-) -> _BlockLSTMGradV2: ...
-def BlockLSTMV2(
-    *,
-    seq_len_max: TensorLike,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    cell_clip: float = 0.0,
-    use_peephole: bool = False,
-    name: str | None = None,
-) -> _BlockLSTMV2: ...
 def BroadcastArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> Tensor: ...
 def BroadcastGradientArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> _BroadcastGradientArgs: ...
 def BroadcastTo(*, input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1054,6 +928,7 @@ def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def CloseSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
 def CombinedNonMaxSuppression(
     *,
     boxes: TensorLike,
@@ -1150,16 +1025,6 @@ def Conv3D(
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
-def Conv3DBackpropFilter(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    out_backprop: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> Tensor: ...
 def Conv3DBackpropFilterV2(
     *,
     input: TensorLike,
@@ -1168,16 +1033,6 @@ def Conv3DBackpropFilterV2(
     strides: Sequence[int],
     padding: str | bytes,
     data_format: str | bytes = "NDHWC",
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> Tensor: ...
-def Conv3DBackpropInput(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    out_backprop: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
@@ -1194,6 +1049,16 @@ def Conv3DBackpropInputV2(
 ) -> Tensor: ...
 def Cos(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Cosh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def CountUpTo(*, ref: TensorLike, limit: int, name: str | None = None) -> Tensor: ...
+def CreateSummaryFileWriter(
+    *,
+    writer: TensorLike,
+    logdir: TensorLike,
+    max_queue: TensorLike,
+    flush_millis: TensorLike,
+    filename_suffix: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
 def CropAndResize(
     *,
     image: TensorLike,
@@ -1232,12 +1097,6 @@ def Cumsum(
 ) -> Tensor: ...
 def CumulativeLogsumexp(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor: ...
-def DataFormatDimMap(
-    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
-) -> Tensor: ...
-def DataFormatVecPermute(
-    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
 ) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
 def DatasetToSingleElement(
@@ -1300,6 +1159,7 @@ def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteSessionTensor(*, handle: TensorLike, name: str | None = None) -> Operation: ...
 def DenseToDenseSetOperation(
     *,
     set1: TensorLike,
@@ -1388,6 +1248,7 @@ def DeserializeSparse(
 def DestroyResourceOp(
     *, resource: TensorLike, ignore_lookup_error: bool = True, name: str | None = None
 ) -> Operation: ...
+def DestroyTemporaryVariable(*, ref: TensorLike, var_name: str | bytes, name: str | None = None) -> Tensor: ...
 def Diag(*, diagonal: TensorLike, name: str | None = None) -> Tensor: ...
 def DiagPart(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def Digamma(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1618,6 +1479,15 @@ def ExtractJpegShape(*, contents: TensorLike, output_type: DTypeLike = ..., name
 def FFT(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT2D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT3D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def FIFOQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def FIFOQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -1714,6 +1584,16 @@ def FixedLengthRecordDatasetV2(
     compression_type: TensorLike,
     name: str | None = None,
 ) -> Tensor: ...
+def FixedLengthRecordReader(
+    *,
+    record_bytes: int,
+    header_bytes: int = 0,
+    footer_bytes: int = 0,
+    hop_bytes: int = 0,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def FixedLengthRecordReaderV2(
     *,
     record_bytes: int,
@@ -1754,47 +1634,7 @@ def FlatMapDataset(
 def Floor(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
-def FractionalAvgPool(
-    *,
-    value: TensorLike,
-    pooling_ratio: Sequence[float],
-    pseudo_random: bool = False,
-    overlapping: bool = False,
-    deterministic: bool = False,
-    seed: int = 0,
-    seed2: int = 0,
-    name: str | None = None,
-) -> _FractionalAvgPool: ...
-def FractionalAvgPoolGrad(
-    *,
-    orig_input_tensor_shape: TensorLike,
-    out_backprop: TensorLike,
-    row_pooling_sequence: TensorLike,
-    col_pooling_sequence: TensorLike,
-    overlapping: bool = False,
-    name: str | None = None,
-) -> Tensor: ...
-def FractionalMaxPool(
-    *,
-    value: TensorLike,
-    pooling_ratio: Sequence[float],
-    pseudo_random: bool = False,
-    overlapping: bool = False,
-    deterministic: bool = False,
-    seed: int = 0,
-    seed2: int = 0,
-    name: str | None = None,
-) -> _FractionalMaxPool: ...
-def FractionalMaxPoolGrad(
-    *,
-    orig_input: TensorLike,
-    orig_output: TensorLike,
-    out_backprop: TensorLike,
-    row_pooling_sequence: TensorLike,
-    col_pooling_sequence: TensorLike,
-    overlapping: bool = False,
-    name: str | None = None,
-) -> Tensor: ...
+def FlushSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
 def FusedBatchNorm(
     *,
     x: TensorLike,
@@ -1871,52 +1711,6 @@ def FusedBatchNormV3(
     is_training: bool = True,
     name: str | None = None,
 ) -> _FusedBatchNormV3: ...
-def FusedPadConv2D(
-    *,
-    input: TensorLike,
-    paddings: TensorLike,
-    filter: TensorLike,
-    mode: str | bytes,
-    strides: Sequence[int],
-    padding: str | bytes,
-    name: str | None = None,
-) -> Tensor: ...
-def FusedResizeAndPadConv2D(
-    *,
-    input: TensorLike,
-    size: TensorLike,
-    paddings: TensorLike,
-    filter: TensorLike,
-    mode: str | bytes,
-    strides: Sequence[int],
-    padding: str | bytes,
-    resize_align_corners: bool = False,
-    name: str | None = None,
-) -> Tensor: ...
-def GRUBlockCell(
-    *,
-    x: TensorLike,
-    h_prev: TensorLike,
-    w_ru: TensorLike,
-    w_c: TensorLike,
-    b_ru: TensorLike,
-    b_c: TensorLike,
-    name: str | None = None,
-) -> _GRUBlockCell: ...
-def GRUBlockCellGrad(
-    *,
-    x: TensorLike,
-    h_prev: TensorLike,
-    w_ru: TensorLike,
-    w_c: TensorLike,
-    b_ru: TensorLike,
-    b_c: TensorLike,
-    r: TensorLike,
-    u: TensorLike,
-    c: TensorLike,
-    d_h: TensorLike,
-    name: str | None = None,
-) -> _GRUBlockCellGrad: ...
 def Gather(
     *, params: TensorLike, indices: TensorLike, validate_indices: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -1947,6 +1741,9 @@ def GeneratorDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def GetSessionHandle(*, value: TensorLike, name: str | None = None) -> Tensor: ...
+def GetSessionHandleV2(*, value: TensorLike, name: str | None = None) -> Tensor: ...
+def GetSessionTensor(*, handle: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
 def Greater(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def GreaterEqual(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def GroupByWindowDataset(
@@ -1964,6 +1761,15 @@ def GroupByWindowDataset(
 ) -> Tensor: ...
 def GuaranteeConst(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def HSVToRGB(*, images: TensorLike, name: str | None = None) -> Tensor: ...
+def HashTable(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def HashTableV2(
     *,
     key_dtype: DTypeLike,
@@ -1989,6 +1795,9 @@ def IRFFT3D(
 ) -> Tensor: ...
 def Identity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def IdentityN(*, input: Sequence[TensorLike], name: str | None = None) -> list[Tensor]: ...
+def IdentityReader(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def IdentityReaderV2(
     *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
@@ -2017,8 +1826,23 @@ def Imag(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -
 def ImageSummary(
     *, tag: TensorLike, tensor: TensorLike, max_images: int = 3, bad_color: TensorLike = ..., name: str | None = None
 ) -> Tensor: ...
+def ImportEvent(*, writer: TensorLike, event: TensorLike, name: str | None = None) -> Operation: ...
 def InTopK(*, predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None) -> Tensor: ...
 def InTopKV2(*, predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor: ...
+def InitializeTable(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def InitializeTableFromTextFile(
+    *,
+    table_handle: TensorLike,
+    filename: TensorLike,
+    key_index: int,
+    value_index: int,
+    vocab_size: int = -1,
+    delimiter: str | bytes = "\t",
+    offset: int = 0,
+    name: str | None = None,
+) -> Operation: ...
 def InitializeTableFromTextFileV2(
     *,
     table_handle: TensorLike,
@@ -2051,6 +1875,7 @@ def InvertPermutation(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsFinite(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsInf(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsNan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def IsVariableInitialized(*, ref: TensorLike, name: str | None = None) -> Tensor: ...
 def Iterator(
     *,
     shared_name: str | bytes,
@@ -2124,42 +1949,6 @@ def LRNGrad(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor: ...
-def LSTMBlockCell(
-    *,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    forget_bias: float = 1.0,
-    cell_clip: float = 3.0,
-    use_peephole: bool = False,
-    name: str | None = None,
-) -> _LSTMBlockCell: ...
-def LSTMBlockCellGrad(
-    *,
-    x: TensorLike,
-    cs_prev: TensorLike,
-    h_prev: TensorLike,
-    w: TensorLike,
-    wci: TensorLike,
-    wcf: TensorLike,
-    wco: TensorLike,
-    b: TensorLike,
-    i: TensorLike,
-    cs: TensorLike,
-    f: TensorLike,
-    o: TensorLike,
-    ci: TensorLike,
-    co: TensorLike,
-    cs_grad: TensorLike,
-    h_grad: TensorLike,
-    use_peephole: bool,
-    name: str | None = None,
-) -> _LSTMBlockCellGrad: ...
 def LeakyRelu(*, features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor: ...
 def LeakyReluGrad(
     *, gradients: TensorLike, features: TensorLike, alpha: float = 0.2, name: str | None = None
@@ -2200,19 +1989,32 @@ def LogUniformCandidateSampler(
 def LogicalAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def LogicalNot(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def LogicalOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def LookupTableExport(
+    *, table_handle: TensorLike, Tkeys: DTypeLike, Tvalues: DTypeLike, name: str | None = None
+) -> _LookupTableExport: ...
 def LookupTableExportV2(
     *, table_handle: TensorLike, Tkeys: DTypeLike, Tvalues: DTypeLike, name: str | None = None
 ) -> _LookupTableExportV2: ...
+def LookupTableFind(
+    *, table_handle: TensorLike, keys: TensorLike, default_value: TensorLike, name: str | None = None
+) -> Tensor: ...
 def LookupTableFindV2(
     *, table_handle: TensorLike, keys: TensorLike, default_value: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def LookupTableImport(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
 def LookupTableImportV2(
+    *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def LookupTableInsert(
     *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
 ) -> Operation: ...
 def LookupTableInsertV2(
     *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
 ) -> Operation: ...
 def LookupTableRemoveV2(*, table_handle: TensorLike, keys: TensorLike, name: str | None = None) -> Operation: ...
+def LookupTableSize(*, table_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def LookupTableSizeV2(*, table_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def LoopCond(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def LowerBound(
@@ -2542,6 +2344,18 @@ def Multinomial(
     output_dtype: DTypeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def MutableDenseHashTable(
+    *,
+    empty_key: TensorLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    value_shape: ShapeLike = ...,
+    initial_num_buckets: int = 131072,
+    max_load_factor: float = 0.8,
+    name: str | None = None,
+) -> Tensor: ...
 def MutableDenseHashTableV2(
     *,
     empty_key: TensorLike,
@@ -2553,6 +2367,25 @@ def MutableDenseHashTableV2(
     value_shape: ShapeLike = ...,
     initial_num_buckets: int = 131072,
     max_load_factor: float = 0.8,
+    name: str | None = None,
+) -> Tensor: ...
+def MutableHashTable(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def MutableHashTableOfTensors(
+    *,
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    use_node_name_sharing: bool = False,
+    value_shape: ShapeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
 def MutableHashTableOfTensorsV2(
@@ -2774,6 +2607,15 @@ def PaddedBatchDatasetV2(
     parallel_copy: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def PaddingFIFOQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def PaddingFIFOQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -2929,6 +2771,15 @@ def Print(
 def PrintV2(
     *, input: TensorLike, output_stream: str | bytes = "stderr", end: str | bytes = "\n", name: str | None = None
 ) -> Operation: ...
+def PriorityQueue(
+    *,
+    shapes: Sequence[ShapeLike],
+    component_types: Sequence[DTypeLike] = ...,
+    capacity: int = -1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def PriorityQueueV2(
     *,
     shapes: Sequence[ShapeLike],
@@ -2981,9 +2832,6 @@ def QuantizeAndDequantizeV3(
     axis: int = -1,
     name: str | None = None,
 ) -> Tensor: ...
-def QuantizeDownAndShrinkRange(
-    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, out_type: DTypeLike, name: str | None = None
-) -> _QuantizeDownAndShrinkRange: ...
 def QuantizeV2(
     *,
     input: TensorLike,
@@ -2997,496 +2845,30 @@ def QuantizeV2(
     ensure_minimum_range: float = 0.01,
     name: str | None = None,
 ) -> _QuantizeV2: ...
-def QuantizedAdd(
-    *,
-    x: TensorLike,
-    y: TensorLike,
-    min_x: TensorLike,
-    max_x: TensorLike,
-    min_y: TensorLike,
-    max_y: TensorLike,
-    Toutput: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedAdd: ...
-def QuantizedAvgPool(
-    *,
-    input: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    ksize: Sequence[int],
-    strides: Sequence[int],
-    padding: str | bytes,
-    name: str | None = None,
-) -> _QuantizedAvgPool: ...
-def QuantizedBatchNormWithGlobalNormalization(
-    *,
-    t: TensorLike,
-    t_min: TensorLike,
-    t_max: TensorLike,
-    m: TensorLike,
-    m_min: TensorLike,
-    m_max: TensorLike,
-    v: TensorLike,
-    v_min: TensorLike,
-    v_max: TensorLike,
-    beta: TensorLike,
-    beta_min: TensorLike,
-    beta_max: TensorLike,
-    gamma: TensorLike,
-    gamma_min: TensorLike,
-    gamma_max: TensorLike,
-    out_type: DTypeLike,
-    variance_epsilon: float,
-    scale_after_normalization: bool,
-    name: str | None = None,
-) -> _QuantizedBatchNormWithGlobalNormalization: ...
-def QuantizedBiasAdd(
-    *,
-    input: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_bias: TensorLike,
-    max_bias: TensorLike,
-    out_type: DTypeLike,
-    name: str | None = None,
-) -> _QuantizedBiasAdd: ...
-def QuantizedConcat(
-    *,
-    concat_dim: TensorLike,
-    values: Sequence[TensorLike],
-    input_mins: Sequence[TensorLike],
-    input_maxes: Sequence[TensorLike],
-    name: str | None = None,
-) -> _QuantizedConcat: ...
-def QuantizedConcatV2(
-    *,
-    values: Sequence[TensorLike],
-    axis: TensorLike,
-    input_mins: Sequence[TensorLike],
-    input_maxes: Sequence[TensorLike],
-    name: str | None = None,
-) -> _QuantizedConcatV2: ...
-def QuantizedConv2D(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2D: ...
-def QuantizedConv2DAndRelu(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DAndRelu: ...
-def QuantizedConv2DAndReluAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DAndReluAndRequantize: ...
-def QuantizedConv2DAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DAndRequantize: ...
-def QuantizedConv2DPerChannel(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DPerChannel: ...
-def QuantizedConv2DWithBias(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBias: ...
-def QuantizedConv2DWithBiasAndRelu(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasAndRelu: ...
-def QuantizedConv2DWithBiasAndReluAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasAndReluAndRequantize: ...
-def QuantizedConv2DWithBiasAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasAndRequantize: ...
-def QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    summand: TensorLike,
-    min_summand: TensorLike,
-    max_summand: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize: ...
-def QuantizedConv2DWithBiasSumAndRelu(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    summand: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasSumAndRelu: ...
-def QuantizedConv2DWithBiasSumAndReluAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    summand: TensorLike,
-    min_summand: TensorLike,
-    max_summand: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedConv2DWithBiasSumAndReluAndRequantize: ...
-def QuantizedDepthwiseConv2D(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedDepthwiseConv2D: ...
-def QuantizedDepthwiseConv2DWithBias(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedDepthwiseConv2DWithBias: ...
-def QuantizedDepthwiseConv2DWithBiasAndRelu(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedDepthwiseConv2DWithBiasAndRelu: ...
-def QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(
-    *,
-    input: TensorLike,
-    filter: TensorLike,
-    bias: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    min_filter: TensorLike,
-    max_filter: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    strides: Sequence[int],
-    padding: str | bytes,
-    out_type: DTypeLike = ...,
-    dilations: Sequence[int] = ...,
-    padding_list: Sequence[int] = ...,
-    name: str | None = None,
-) -> _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize: ...
-def QuantizedInstanceNorm(
-    *,
-    x: TensorLike,
-    x_min: TensorLike,
-    x_max: TensorLike,
-    output_range_given: bool = False,
-    given_y_min: float = 0.0,
-    given_y_max: float = 0.0,
-    variance_epsilon: float = 1e-05,
-    min_separation: float = 0.001,
-    name: str | None = None,
-) -> _QuantizedInstanceNorm: ...
-def QuantizedMatMul(
-    *,
-    a: TensorLike,
-    b: TensorLike,
-    min_a: TensorLike,
-    max_a: TensorLike,
-    min_b: TensorLike,
-    max_b: TensorLike,
-    Toutput: DTypeLike = ...,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    Tactivation: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedMatMul: ...
-def QuantizedMatMulWithBias(
-    *,
-    a: TensorLike,
-    b: TensorLike,
-    bias: TensorLike,
-    min_a: TensorLike,
-    max_a: TensorLike,
-    min_b: TensorLike,
-    max_b: TensorLike,
-    Toutput: DTypeLike = ...,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    input_quant_mode: str | bytes = "MIN_FIRST",
-    name: str | None = None,
-) -> _QuantizedMatMulWithBias: ...
-def QuantizedMatMulWithBiasAndRelu(
-    *,
-    a: TensorLike,
-    b: TensorLike,
-    bias: TensorLike,
-    min_a: TensorLike,
-    max_a: TensorLike,
-    min_b: TensorLike,
-    max_b: TensorLike,
-    Toutput: DTypeLike = ...,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    input_quant_mode: str | bytes = "MIN_FIRST",
-    name: str | None = None,
-) -> _QuantizedMatMulWithBiasAndRelu: ...
-def QuantizedMatMulWithBiasAndReluAndRequantize(
-    *,
-    a: TensorLike,
-    b: TensorLike,
-    bias: TensorLike,
-    min_a: TensorLike,
-    max_a: TensorLike,
-    min_b: TensorLike,
-    max_b: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    Toutput: DTypeLike = ...,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    input_quant_mode: str | bytes = "MIN_FIRST",
-    name: str | None = None,
-) -> _QuantizedMatMulWithBiasAndReluAndRequantize: ...
-def QuantizedMatMulWithBiasAndRequantize(
-    *,
-    a: TensorLike,
-    b: TensorLike,
-    bias: TensorLike,
-    min_a: TensorLike,
-    max_a: TensorLike,
-    min_b: TensorLike,
-    max_b: TensorLike,
-    min_freezed_output: TensorLike,
-    max_freezed_output: TensorLike,
-    Toutput: DTypeLike = ...,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    input_quant_mode: str | bytes = "MIN_FIRST",
-    name: str | None = None,
-) -> _QuantizedMatMulWithBiasAndRequantize: ...
-def QuantizedMaxPool(
-    *,
-    input: TensorLike,
-    min_input: TensorLike,
-    max_input: TensorLike,
-    ksize: Sequence[int],
-    strides: Sequence[int],
-    padding: str | bytes,
-    name: str | None = None,
-) -> _QuantizedMaxPool: ...
-def QuantizedMul(
-    *,
-    x: TensorLike,
-    y: TensorLike,
-    min_x: TensorLike,
-    max_x: TensorLike,
-    min_y: TensorLike,
-    max_y: TensorLike,
-    Toutput: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedMul: ...
-def QuantizedRelu(
-    *,
-    features: TensorLike,
-    min_features: TensorLike,
-    max_features: TensorLike,
-    out_type: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedRelu: ...
-def QuantizedRelu6(
-    *,
-    features: TensorLike,
-    min_features: TensorLike,
-    max_features: TensorLike,
-    out_type: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedRelu6: ...
-def QuantizedReluX(
-    *,
-    features: TensorLike,
-    max_value: TensorLike,
-    min_features: TensorLike,
-    max_features: TensorLike,
-    out_type: DTypeLike = ...,
-    name: str | None = None,
-) -> _QuantizedReluX: ...
-def QuantizedReshape(
-    *, tensor: TensorLike, shape: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
-) -> _QuantizedReshape: ...
-def QuantizedResizeBilinear(
-    *,
-    images: TensorLike,
-    size: TensorLike,
-    min: TensorLike,
-    max: TensorLike,
-    align_corners: bool = False,
-    half_pixel_centers: bool = False,
-    name: str | None = None,
-) -> _QuantizedResizeBilinear: ...
+def QueueClose(*, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Operation: ...
+def QueueDequeue(
+    *, handle: TensorLike, component_types: Sequence[DTypeLike], timeout_ms: int = -1, name: str | None = None
+) -> list[Tensor]: ...
+def QueueDequeueMany(
+    *,
+    handle: TensorLike,
+    n: TensorLike,
+    component_types: Sequence[DTypeLike],
+    timeout_ms: int = -1,
+    name: str | None = None,
+) -> list[Tensor]: ...
 def QueueDequeueManyV2(
+    *,
+    handle: TensorLike,
+    n: TensorLike,
+    component_types: Sequence[DTypeLike],
+    timeout_ms: int = -1,
+    name: str | None = None,
+) -> list[Tensor]: ...
+def QueueDequeueUpTo(
     *,
     handle: TensorLike,
     n: TensorLike,
@@ -3505,13 +2887,21 @@ def QueueDequeueUpToV2(
 def QueueDequeueV2(
     *, handle: TensorLike, component_types: Sequence[DTypeLike], timeout_ms: int = -1, name: str | None = None
 ) -> list[Tensor]: ...
+def QueueEnqueue(
+    *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
+) -> Operation: ...
+def QueueEnqueueMany(
+    *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
+) -> Operation: ...
 def QueueEnqueueManyV2(
     *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
 ) -> Operation: ...
 def QueueEnqueueV2(
     *, handle: TensorLike, components: Sequence[TensorLike], timeout_ms: int = -1, name: str | None = None
 ) -> Operation: ...
+def QueueIsClosed(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def QueueIsClosedV2(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
+def QueueSize(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def QueueSizeV2(*, handle: TensorLike, name: str | None = None) -> Tensor: ...
 def RFFT(
     *, input: TensorLike, fft_length: TensorLike, Tcomplex: DTypeLike = ..., name: str | None = None
@@ -3548,6 +2938,18 @@ def RandomPoissonV2(
     name: str | None = None,
 ) -> Tensor: ...
 def RandomShuffle(*, value: TensorLike, seed: int = 0, seed2: int = 0, name: str | None = None) -> Tensor: ...
+def RandomShuffleQueue(
+    *,
+    component_types: Sequence[DTypeLike],
+    shapes: Sequence[ShapeLike] = ...,
+    capacity: int = -1,
+    min_after_dequeue: int = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def RandomShuffleQueueV2(
     *,
     component_types: Sequence[DTypeLike],
@@ -3582,14 +2984,23 @@ def RangeDataset(
 def Rank(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def ReadFile(*, filename: TensorLike, name: str | None = None) -> Tensor: ...
 def ReadVariableOp(*, resource: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
+def ReaderNumRecordsProduced(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderNumRecordsProducedV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def ReaderNumWorkUnitsCompleted(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderNumWorkUnitsCompletedV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def ReaderRead(*, reader_handle: TensorLike, queue_handle: TensorLike, name: str | None = None) -> _ReaderRead: ...
+def ReaderReadUpTo(
+    *, reader_handle: TensorLike, queue_handle: TensorLike, num_records: TensorLike, name: str | None = None
+) -> _ReaderReadUpTo: ...
 def ReaderReadUpToV2(
     *, reader_handle: TensorLike, queue_handle: TensorLike, num_records: TensorLike, name: str | None = None
 ) -> _ReaderReadUpToV2: ...
 def ReaderReadV2(*, reader_handle: TensorLike, queue_handle: TensorLike, name: str | None = None) -> _ReaderReadV2: ...
+def ReaderReset(*, reader_handle: TensorLike, name: str | None = None) -> Operation: ...
 def ReaderResetV2(*, reader_handle: TensorLike, name: str | None = None) -> Operation: ...
+def ReaderRestoreState(*, reader_handle: TensorLike, state: TensorLike, name: str | None = None) -> Operation: ...
 def ReaderRestoreStateV2(*, reader_handle: TensorLike, state: TensorLike, name: str | None = None) -> Operation: ...
+def ReaderSerializeState(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def ReaderSerializeStateV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def Real(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def RealDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
@@ -3623,8 +3034,10 @@ def RefEnter(
     name: str | None = None,
 ) -> Tensor: ...
 def RefExit(*, data: TensorLike, name: str | None = None) -> Tensor: ...
+def RefIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def RefMerge(*, inputs: Sequence[TensorLike], name: str | None = None) -> _RefMerge: ...
 def RefNextIteration(*, data: TensorLike, name: str | None = None) -> Tensor: ...
+def RefSelect(*, index: TensorLike, inputs: Sequence[TensorLike], name: str | None = None) -> Tensor: ...
 def RefSwitch(*, data: TensorLike, pred: TensorLike, name: str | None = None) -> _RefSwitch: ...
 def RegexFullMatch(*, input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor: ...
 def RegexReplace(
@@ -3642,32 +3055,6 @@ def RepeatDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
-def RequantizationRange(
-    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
-) -> _RequantizationRange: ...
-def RequantizationRangePerChannel(
-    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, clip_value_max: float, name: str | None = None
-) -> _RequantizationRangePerChannel: ...
-def Requantize(
-    *,
-    input: TensorLike,
-    input_min: TensorLike,
-    input_max: TensorLike,
-    requested_output_min: TensorLike,
-    requested_output_max: TensorLike,
-    out_type: DTypeLike,
-    name: str | None = None,
-) -> _Requantize: ...
-def RequantizePerChannel(
-    *,
-    input: TensorLike,
-    input_min: TensorLike,
-    input_max: TensorLike,
-    requested_output_min: TensorLike,
-    requested_output_max: TensorLike,
-    out_type: DTypeLike = ...,
-    name: str | None = None,
-) -> _RequantizePerChannel: ...
 def Reshape(*, tensor: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def ResizeArea(
     *, images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None
@@ -4207,6 +3594,23 @@ def ResourceStridedSliceAssign(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Operation: ...
+def Restore(
+    *,
+    file_pattern: TensorLike,
+    tensor_name: TensorLike,
+    dt: DTypeLike,
+    preferred_shard: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
+def RestoreSlice(
+    *,
+    file_pattern: TensorLike,
+    tensor_name: TensorLike,
+    shape_and_slice: TensorLike,
+    dt: DTypeLike,
+    preferred_shard: int = -1,
+    name: str | None = None,
+) -> Tensor: ...
 def RestoreV2(
     *,
     prefix: TensorLike,
@@ -4252,6 +3656,17 @@ def SampleDistortedBoundingBoxV2(
     use_image_if_no_bounding_boxes: bool = False,
     name: str | None = None,
 ) -> _SampleDistortedBoundingBoxV2: ...
+def Save(
+    *, filename: TensorLike, tensor_names: TensorLike, data: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def SaveSlices(
+    *,
+    filename: TensorLike,
+    tensor_names: TensorLike,
+    shapes_and_slices: TensorLike,
+    data: Sequence[TensorLike],
+    name: str | None = None,
+) -> Operation: ...
 def SaveV2(
     *,
     prefix: TensorLike,
@@ -4273,11 +3688,53 @@ def ScanDataset(
     use_default_device: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def ScatterAdd(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterDiv(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMax(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMin(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterMul(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
 def ScatterNd(
     *,
     indices: TensorLike,
     updates: TensorLike,
     shape: TensorLike,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdAdd(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdMax(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdMin(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
     bad_indices_policy: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
@@ -4288,6 +3745,30 @@ def ScatterNdNonAliasingAdd(
     updates: TensorLike,
     bad_indices_policy: str | bytes = "",
     name: str | None = None,
+) -> Tensor: ...
+def ScatterNdSub(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = False,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterNdUpdate(
+    *,
+    ref: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    use_locking: bool = True,
+    bad_indices_policy: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ScatterSub(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+) -> Tensor: ...
+def ScatterUpdate(
+    *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = True, name: str | None = None
 ) -> Tensor: ...
 def SegmentMax(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
 def SegmentMean(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
@@ -4428,6 +3909,151 @@ def SparseAddGrad(
     sum_indices: TensorLike,
     name: str | None = None,
 ) -> _SparseAddGrad: ...
+def SparseApplyAdadelta(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    accum_update: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagradDA(
+    *,
+    var: TensorLike,
+    gradient_accumulator: TensorLike,
+    gradient_squared_accumulator: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    global_step: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyAdagradV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    update_slots: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyCenteredRMSProp(
+    *,
+    var: TensorLike,
+    mg: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyFtrl(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyFtrlV2(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    linear: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    l2_shrinkage: TensorLike,
+    lr_power: TensorLike,
+    use_locking: bool = False,
+    multiply_linear_by_lr: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyMomentum(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    momentum: TensorLike,
+    use_locking: bool = False,
+    use_nesterov: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyProximalAdagrad(
+    *,
+    var: TensorLike,
+    accum: TensorLike,
+    lr: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyProximalGradientDescent(
+    *,
+    var: TensorLike,
+    alpha: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def SparseApplyRMSProp(
+    *,
+    var: TensorLike,
+    ms: TensorLike,
+    mom: TensorLike,
+    lr: TensorLike,
+    rho: TensorLike,
+    momentum: TensorLike,
+    epsilon: TensorLike,
+    grad: TensorLike,
+    indices: TensorLike,
+    use_locking: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def SparseConcat(
     *,
     indices: Sequence[TensorLike],
@@ -4780,6 +4406,20 @@ def StridedSlice(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Tensor: ...
+def StridedSliceAssign(
+    *,
+    ref: TensorLike,
+    begin: TensorLike,
+    end: TensorLike,
+    strides: TensorLike,
+    value: TensorLike,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
 def StridedSliceGrad(
     *,
     shape: TensorLike,
@@ -4824,12 +4464,20 @@ def Substr(
     *, input: TensorLike, pos: TensorLike, len: TensorLike, unit: str | bytes = "BYTE", name: str | None = None
 ) -> Tensor: ...
 def Sum(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def SummaryWriter(*, shared_name: str | bytes = "", container: str | bytes = "", name: str | None = None) -> Tensor: ...
 def Svd(
     *, input: TensorLike, compute_uv: bool = True, full_matrices: bool = False, name: str | None = None
 ) -> _Svd: ...
 def Switch(*, data: TensorLike, pred: TensorLike, name: str | None = None) -> _Switch: ...
 def TFRecordDataset(
     *, filenames: TensorLike, compression_type: TensorLike, buffer_size: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TFRecordReader(
+    *,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    compression_type: str | bytes = "",
+    name: str | None = None,
 ) -> Tensor: ...
 def TFRecordReaderV2(
     *,
@@ -4866,7 +4514,38 @@ def TakeWhileDataset(
 def Tan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Tanh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def TanhGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
+def TemporaryVariable(
+    *, shape: ShapeLike, dtype: DTypeLike, var_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def TensorArray(
+    *,
+    size: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    dynamic_size: bool = False,
+    clear_after_read: bool = True,
+    tensor_array_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayClose(*, handle: TensorLike, name: str | None = None) -> Operation: ...
+def TensorArrayCloseV2(*, handle: TensorLike, name: str | None = None) -> Operation: ...
 def TensorArrayCloseV3(*, handle: TensorLike, name: str | None = None) -> Operation: ...
+def TensorArrayConcat(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape_except0: ShapeLike = ...,
+    name: str | None = None,
+) -> _TensorArrayConcat: ...
+def TensorArrayConcatV2(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape_except0: ShapeLike = ...,
+    name: str | None = None,
+) -> _TensorArrayConcatV2: ...
 def TensorArrayConcatV3(
     *,
     handle: TensorLike,
@@ -4875,6 +4554,24 @@ def TensorArrayConcatV3(
     element_shape_except0: ShapeLike = ...,
     name: str | None = None,
 ) -> _TensorArrayConcatV3: ...
+def TensorArrayGather(
+    *,
+    handle: TensorLike,
+    indices: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayGatherV2(
+    *,
+    handle: TensorLike,
+    indices: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def TensorArrayGatherV3(
     *,
     handle: TensorLike,
@@ -4884,18 +4581,73 @@ def TensorArrayGatherV3(
     element_shape: ShapeLike = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def TensorArrayGrad(
+    *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
+) -> Tensor: ...
+def TensorArrayGradV2(
+    *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
+) -> Tensor: ...
 def TensorArrayGradV3(
     *, handle: TensorLike, flow_in: TensorLike, source: str | bytes, name: str | None = None
 ) -> _TensorArrayGradV3: ...
+def TensorArrayGradWithShape(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    shape_to_prepend: TensorLike,
+    source: str | bytes,
+    name: str | None = None,
+) -> _TensorArrayGradWithShape: ...
+def TensorArrayPack(
+    *,
+    handle: TensorLike,
+    flow_in: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def TensorArrayRead(
+    *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayReadV2(
+    *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
 def TensorArrayReadV3(
     *, handle: TensorLike, index: TensorLike, flow_in: TensorLike, dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayScatter(
+    *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayScatterV2(
+    *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
 def TensorArrayScatterV3(
     *, handle: TensorLike, indices: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def TensorArraySize(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorArraySizeV2(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
 def TensorArraySizeV3(*, handle: TensorLike, flow_in: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorArraySplit(
+    *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArraySplitV2(
+    *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
 def TensorArraySplitV3(
     *, handle: TensorLike, value: TensorLike, lengths: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayUnpack(
+    *, handle: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayV2(
+    *,
+    size: TensorLike,
+    dtype: DTypeLike,
+    element_shape: ShapeLike = ...,
+    dynamic_size: bool = False,
+    clear_after_read: bool = True,
+    tensor_array_name: str | bytes = "",
+    name: str | None = None,
 ) -> Tensor: ...
 def TensorArrayV3(
     *,
@@ -4908,6 +4660,12 @@ def TensorArrayV3(
     tensor_array_name: str | bytes = "",
     name: str | None = None,
 ) -> _TensorArrayV3: ...
+def TensorArrayWrite(
+    *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
+def TensorArrayWriteV2(
+    *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
+) -> Tensor: ...
 def TensorArrayWriteV3(
     *, handle: TensorLike, index: TensorLike, value: TensorLike, flow_in: TensorLike, name: str | None = None
 ) -> Tensor: ...
@@ -5020,6 +4778,9 @@ def TensorSummaryV2(
 def TextLineDataset(
     *, filenames: TensorLike, compression_type: TensorLike, buffer_size: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def TextLineReader(
+    *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def TextLineReaderV2(
     *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
@@ -5111,7 +4872,23 @@ def VarHandleOp(
     name: str | None = None,
 ) -> Tensor: ...
 def VarIsInitializedOp(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
+def Variable(
+    *,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def VariableShape(*, input: TensorLike, out_type: DTypeLike = ..., name: str | None = None) -> Tensor: ...
+def VariableV2(
+    *,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Where(*, condition: TensorLike, name: str | None = None) -> Tensor: ...
 def While(
     *,
@@ -5122,6 +4899,9 @@ def While(
     parallel_iterations: int = 10,
     name: str | None = None,
 ) -> list[Tensor]: ...
+def WholeFileReader(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
 def WholeFileReaderV2(
     *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
@@ -5136,7 +4916,48 @@ def WindowDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def WriteAudioSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tag: TensorLike,
+    tensor: TensorLike,
+    sample_rate: TensorLike,
+    max_outputs: int = 3,
+    name: str | None = None,
+) -> Operation: ...
 def WriteFile(*, filename: TensorLike, contents: TensorLike, name: str | None = None) -> Operation: ...
+def WriteGraphSummary(
+    *, writer: TensorLike, step: TensorLike, tensor: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteHistogramSummary(
+    *, writer: TensorLike, step: TensorLike, tag: TensorLike, values: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteImageSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tag: TensorLike,
+    tensor: TensorLike,
+    bad_color: TensorLike,
+    max_images: int = 3,
+    name: str | None = None,
+) -> Operation: ...
+def WriteRawProtoSummary(
+    *, writer: TensorLike, step: TensorLike, tensor: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteScalarSummary(
+    *, writer: TensorLike, step: TensorLike, tag: TensorLike, value: TensorLike, name: str | None = None
+) -> Operation: ...
+def WriteSummary(
+    *,
+    writer: TensorLike,
+    step: TensorLike,
+    tensor: TensorLike,
+    tag: TensorLike,
+    summary_metadata: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
 def Xdivy(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def XlaDynamicUpdateSlice(
     *, input: TensorLike, update: TensorLike, indices: TensorLike, name: str | None = None

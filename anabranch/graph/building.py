@@ -7,6 +7,7 @@ import inspect
 import operator
 import sys
 from collections import namedtuple
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, Unpack
 
 import numpy as np
@@ -41,14 +42,16 @@ class OpFunction(OpDef):
     _result_type: Any
 
     def __call__(self, *args: Argument, name: str | None = None, **kwargs: Argument) -> Any:
-        op = apply_op(self, self._bind(args, kwargs), name)
+        op = apply_op(self, self.bind(args, kwargs), name)
         return self.result_of(op)
 
     def result_of(self, op: Operation) -> Any:
         """The outputs of an operation of this type, in the form that calling the type returns."""
-        if not self.outputs:
-            return op
-        grouped = group_by_argument(self.outputs, op.attrs, op.outputs)
+        return self.arranged(op.outputs, op.attrs) if self.outputs else op
+
+    def arranged(self, outputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Any:
+        """Flat outputs in the form that calling the type returns."""
+        grouped = group_by_argument(self.outputs, attrs, outputs)
         if len(grouped) == 1:
             return grouped[0]
         return self._tuple_type()(*grouped)
@@ -81,7 +84,12 @@ class OpFunction(OpDef):
         ]
         return inspect.Signature([*shown, inspect.Parameter("name", kind, default=None)])
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by their names.
+
+        Raises:
+            TypeError: there are too many, one is given twice, or there is none of that name.
+        """
         names = self.parameters()
         if len(args) > len(names):
             raise TypeError(f"{self.name}() takes {len(names)} arguments {names}, got {len(args)}")
@@ -132,11 +140,19 @@ def apply_op(op_def: OpDef, bound: dict[str, Any], name: str | None = None) -> O
         else:
             with graph.name_scope(name) as name:
                 inputs = _convert_inputs(op_def, values, attrs)
-        _complete_attrs(op_def, attrs)
+        complete_attrs(op_def, attrs)
         if attrs.get("container") == b"" and graph.current_container:
             attrs["container"] = graph.current_container.encode()
         captured = [t if t._op._graph is graph else graph.capture(t) for t in inputs]
         return graph.create_op(op_def, captured, attrs, name=name)
+
+
+def read_arguments(op_def: OpDef, bound: dict[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
+    """The flat inputs and the attributes of an operation of type `op_def` that is not created; raises as `apply_op`."""
+    attrs = _given_attrs(op_def, bound)
+    inputs = _convert_inputs(op_def, [_argument(op_def, arg, bound) for arg in op_def.inputs], attrs)
+    complete_attrs(op_def, attrs)
+    return inputs, attrs
 
 
 def _entered(graph: Graph) -> contextlib.AbstractContextManager[Any]:
@@ -293,7 +309,12 @@ def _given_attrs(op_def: OpDef, bound: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _complete_attrs(op_def: OpDef, attrs: dict[str, Any]) -> None:
+def complete_attrs(op_def: OpDef, attrs: dict[str, Any]) -> None:
+    """Fills in defaults.
+
+    Raises:
+        TypeError: an attribute without one is missing, or a type is not among those allowed.
+    """
     for attr in op_def.attrs.values():
         if attr.name not in attrs:
             if attr.default is MISSING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from anabranch.graph.operation import Operation, Tensor
 
 #: (value, dtype or None, name or None, as_ref) -> tensor, or NotImplemented to let the next function try
 ConversionFunction = Callable[[Any, DType | None, str | None, bool], Any]
+
+#: An attribute of the read of a variable that stands for a reference to it, as older programs have it: whatever takes
+#: the reference reads for itself, because that is when a reference is looked at  (docs/decisions/0062).
+REFERENCE: Final = "_reference"
 
 _conversions: list[tuple[int, int, type | tuple[type, ...], ConversionFunction]] = []
 
@@ -74,7 +78,7 @@ def convert_to_tensor(
                 f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {value.dtype.name}: {value!r} "
                 f"(created at {value.op.site}); use tf.cast"
             )
-        return value
+        return _looked_at(value) if REFERENCE in value._op.attrs else value
     hint = preferred_dtype if preferred_dtype is not None else dtype_hint
     if wanted is None and hint is not None:
         try:
@@ -82,6 +86,19 @@ def convert_to_tensor(
         except (TypeError, ValueError):
             pass  # the hint is only a preference
     return _convert(value, wanted, name)
+
+
+def _looked_at(reference: Tensor) -> Tensor:
+    """A read of its own, under the open control dependencies, of the variable that a tensor is a reference to."""
+    op, graph = reference.op, get_default_graph()
+    if not graph.building_function:
+        graph = op.graph
+    if graph.finalized:
+        return reference  # nothing can be built that would take it
+    with graph.as_default(), graph.control_dependencies([op] if op.control_inputs and graph is op.graph else []):
+        name = f"{op.name.rpartition('/')[2]}/ReadVariableOp"
+        handle = graph.capture(op.inputs[0])
+        return graph.create_op(op.op_def, [handle], {"dtype": reference.dtype}, name=name).outputs[0]
 
 
 def _convert(value: TensorLike, dtype: DType | None, name: str | None) -> Tensor:

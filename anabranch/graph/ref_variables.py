@@ -18,12 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from anabranch.core.colocation import colocation_group
-from anabranch.core.dtypes import as_dtype, resource
+from anabranch.core.dtypes import as_dtype, bool as bool_, int32, resource
 from anabranch.core.registry import find_op_def
+from anabranch.graph.conversion import REFERENCE
 from anabranch.graph.node_plans import NodeError, Slot
+from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
 from anabranch.proto.graph_pb2 import DT_INVALID, DT_RESOURCE, AttrValue, NodeDef
 
+#: an attribute of a node that stands for a given handle: the name of the node that stands for the variable's own
+ROOT: Final = "root"
 _VARIABLES: Final = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
 
 #: Types that hand their reference on, and what does the same to a handle.
@@ -83,7 +89,7 @@ def _updates() -> Iterator[tuple[str, _Update]]:
 
 
 UPDATES: Final[Mapping[str, _Update]] = dict(_updates())
-_TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable"})
+_TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable", "RefSelect"})
 
 
 def translate(nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> list[NodeDef]:
@@ -110,7 +116,8 @@ class _Reference:
         handle: the input text of the handle that stands for it.
         dtype: of the variable.
         after: the node after which the reference exists, if there is one to wait for.
-        value: the input text of a tensor that holds the value at that point; None where each consumer has to read.
+        value: the input text of a tensor that holds the value at that point, which is enough for a consumer that waits
+            for nothing else; None where each consumer has to read.
     """
 
     handle: str
@@ -129,6 +136,7 @@ class _Translation:
         self._handles = {node.name: self._fresh(f"{node.name}/handle") for node in nodes if node.op in _VARIABLES}
         self._references: dict[Slot, _Reference | None] = {}
         self._reshaped = self._variables_of_changing_shape()
+        self._after_updates = self._names_after_updates()
 
     def run(self) -> list[NodeDef]:
         return [new for node in self._nodes for new in self._translated(node)]
@@ -138,10 +146,14 @@ class _Translation:
             return self._variable(node)
         if node.op in UPDATES:
             return self._update(node, UPDATES[node.op])
+        if node.op == "RefMerge" and not self._closes_loop(node):
+            return self._merge(node)
         if node.op in _PASSING:
             return self._passing(node)
         if node.op == "DestroyTemporaryVariable":
             return self._destroy(node)
+        if node.op == "RefSelect":
+            return self._select(node)
         return self._consumer(node)
 
     def _fresh(self, name: str) -> str:
@@ -170,7 +182,17 @@ class _Translation:
             if node.op in _VARIABLES:
                 handle, dtype = self._handles[node.name], _dtype_of(node)
                 break
-            if node.op in _PASSING and not (node.op == "RefMerge" and slot[1] == 1):
+            if node.op == "RefSelect" and self._constant_index(node) is None:
+                return None
+            if node.op == "RefMerge" and not self._closes_loop(node):
+                root = self._common_root(node)
+                if root is None or current[1] == 1:
+                    return None
+                followed.append(node.name)
+                handle, dtype = root, _dtype_of(node)
+                break
+            passes = node.op in _PASSING or node.op == "RefSelect"
+            if passes and not (node.op == "RefMerge" and slot[1] == 1):
                 handle, dtype = _text(current), _dtype_of(node)
                 break
             if node.op not in UPDATES or not UPDATES[node.op].returns_ref or not node.input:
@@ -185,10 +207,40 @@ class _Translation:
             return _Reference(handle, dtype)
         return _Reference(handle, dtype, after=slot[0], value=_text(slot))
 
+    def _closes_loop(self, merge: NodeDef) -> bool:
+        sources = (self._by_name.get(_slot(text)[0]) for text in _data(merge))
+        return any(source is not None and source.op == "RefNextIteration" for source in sources)
+
+    def _common_root(self, merge: NodeDef) -> str | None:
+        """The handle of the one variable that all inputs of a RefMerge are references to; None where they are several.
+
+        Which variable an update changes has to be known before a step runs.
+        """
+        roots = {self._root(_slot(text)) for text in _data(merge)}
+        return roots.pop() if len(roots) == 1 else None
+
+    def _root(self, slot: Slot) -> str | None:
+        """The handle of the variable that a reference began as."""
+        passed: set[str] = set()
+        while (node := self._by_name.get(slot[0])) is not None and node.name not in passed:
+            passed.add(node.name)
+            if slot in self._given:
+                return node.attr[ROOT].s.decode() or _text(slot)
+            if node.op in _VARIABLES:
+                return self._handles[node.name]
+            returns = node.op in UPDATES and UPDATES[node.op].returns_ref
+            if not node.input or not (node.op in _PASSING or returns):
+                return None
+            slot = _slot(node.input[0])
+        return None
+
     def _needed(self, node: NodeDef, text: str) -> _Reference:
         reference = self._reference(text)
         if reference is None:
             problem = f"its input {text!r} must be a variable; map it to a variable's handle, or not at all"
+            source = self._by_name.get(_slot(text)[0])
+            if source is not None and source.op in {"RefSelect", "RefMerge"}:
+                problem = f"its input {text!r} chooses a variable in the step, and can only be read; choose it before"
             raise NodeError(node, problem)
         return reference
 
@@ -202,6 +254,20 @@ class _Translation:
                 if reference is not None:
                     changing.add(reference.handle)
         return changing
+
+    def _names_after_updates(self) -> set[str]:
+        """The nodes that run after an update: what is read beside their results may be the new value."""
+        takers: dict[str, list[str]] = {}
+        for node in self._nodes:
+            for text in node.input:
+                takers.setdefault(_slot(text.removeprefix("^"))[0], []).append(node.name)
+        after = {node.name for node in self._nodes if node.op in UPDATES and UPDATES[node.op].returns_ref}
+        waiting = list(after)
+        while waiting:
+            new = [name for name in takers.get(waiting.pop(), ()) if name not in after]
+            after.update(new)
+            waiting += new
+        return after
 
     # ------------------------------------------------------------------ nodes
     def _variable(self, node: NodeDef) -> Iterator[NodeDef]:
@@ -219,7 +285,9 @@ class _Translation:
         if not handle.attr["_class"].list.s:
             handle.attr["_class"].list.s.append(colocation_group(node.name))
         yield handle
-        yield _read(node.name, node, handle.name, _dtype_of(node))
+        read = _read(node.name, node, handle.name, _dtype_of(node))
+        read.attr[REFERENCE].b = True
+        yield read
 
     def _update(self, node: NodeDef, update: _Update) -> Iterator[NodeDef]:
         if not node.input or node.input[0].startswith("^"):
@@ -247,7 +315,9 @@ class _Translation:
         yield changed
         if update.returns_ref:
             first = self._needed(node, node.input[0])
-            yield _read(node.name, node, first.handle, first.dtype, [f"^{name}"])
+            read = _read(node.name, node, first.handle, first.dtype, [f"^{name}"])
+            read.attr[REFERENCE].b = True
+            yield read
 
     def _passing(self, node: NodeDef) -> Iterator[NodeDef]:
         inputs, waits = [], _controls(node)
@@ -265,6 +335,16 @@ class _Translation:
         passed.attr["T"].type = DT_RESOURCE
         yield passed
 
+    def _merge(self, node: NodeDef) -> Iterator[NodeDef]:
+        """The value behind the reference that is alive; updates go to the variable that all of them stand for."""
+        values = []
+        for text in _data(node):
+            self._needed(node, text)
+            reads, value = self._value(node, text)
+            yield from reads
+            values.append(value)
+        yield _node(node.name, "Merge", node, values, _controls(node), node.attr)
+
     def _destroy(self, node: NodeDef) -> Iterator[NodeDef]:
         """The last value of a temporary variable; the next step's first assignment replaces the variable."""
         data = _data(node)
@@ -274,6 +354,66 @@ class _Translation:
         waits = _controls(node) + ([] if reference.after is None else [f"^{reference.after}"])
         yield _read(node.name, node, reference.handle, reference.dtype, waits)
 
+    def _select(self, node: NodeDef) -> Iterator[NodeDef]:
+        """One of several references: the handle where the index is known, else a read of the one that is chosen.
+
+        Which variable an update changes has to be known before a step runs, so that only reads can choose in it.
+        """
+        index, *others = _data(node)
+        references = [self._needed(node, text) for text in others]
+        waits = _controls(node) + [f"^{reference.after}" for reference in references if reference.after is not None]
+        waits = list(dict.fromkeys(waits))
+        chosen = self._constant_index(node)
+        if chosen is not None:
+            if not 0 <= chosen < len(references):
+                raise NodeError(node, f"its index is {chosen}, and it has {len(references)} inputs, numbered from 0")
+            passed = _node(node.name, "Identity", node, [references[chosen].handle], waits)
+            passed.attr["T"].type = DT_RESOURCE
+            yield passed
+            return
+        reads, index = self._value(node, index)
+        yield from reads
+        yield from self._chosen_read(node, index, references, waits)
+
+    def _chosen_read(
+        self, node: NodeDef, index: str, references: Sequence[_Reference], waits: Sequence[str]
+    ) -> Iterator[NodeDef]:
+        """Reads of all variables of which only one is alive, and under the node's name the value that it gives."""
+
+        def new(name: str, op: str, inputs: Sequence[str], **attrs: tuple[str, object]) -> NodeDef:
+            protos = {key: attr_to_proto(kind, value) for key, (kind, value) in attrs.items()}
+            return _node(self._fresh(f"{node.name}/{name}"), op, node, inputs, [], protos)
+
+        def constant(name: str, value: Sequence[int] | int) -> NodeDef:
+            return new(name, "Const", [], dtype=("type", int32), value=("tensor", np.asarray(value, np.int32)))
+
+        number = ("type", int32)
+        numbers, axis = constant("numbers", range(len(references))), constant("axis", 0)
+        # an index outside is refused here: nothing would be alive behind the Merge
+        inputs = [numbers.name, index, axis.name]
+        checked = new("checked", "GatherV2", inputs, Tparams=number, Tindices=number, Taxis=number)
+        wanted = new("wanted", "Equal", [numbers.name, checked.name], T=number)
+        each = new("each", "Unpack", [wanted.name], T=("type", bool_), num=("int", len(references)), axis=("int", 0))
+        yield from (numbers, axis, checked, wanted, each)
+        values = []
+        for i, reference in enumerate(references):
+            switch = new("switch", "Switch", [checked.name, _text((each.name, i))], T=number)
+            alive = new("alive", "Identity", [f"{switch.name}:1"], T=number)
+            read = _read(self._fresh(f"{node.name}/read"), node, reference.handle, reference.dtype, [f"^{alive.name}"])
+            read.input.extend(waits)
+            yield from (switch, alive, read)
+            values.append(read.name)
+        yield _node(node.name, "Merge", node, values, [], node.attr)
+
+    def _constant_index(self, node: NodeDef) -> int | None:
+        """The index of a RefSelect that is a constant."""
+        slot = _slot(node.input[0])
+        source = self._by_name.get(slot[0])
+        if source is None or source.op not in {"Const", "Placeholder"} or "value" not in source.attr:
+            return None
+        value = attr_from_proto(source.attr["value"], "tensor")
+        return int(value) if value.size == 1 else None
+
     def _consumer(self, node: NodeDef) -> Iterator[NodeDef]:
         """An operation that takes values: a reference among its inputs is read for it."""
         references = [self._reference(text) for text in _data(node)]
@@ -281,8 +421,9 @@ class _Translation:
         if not any(references) and not any(text[1:] in self._handles for text in waited):
             yield node
             return
-        if node.op == "Identity" and references[0] is not None and references[0].value is None:
-            yield _read(node.name, node, references[0].handle, references[0].dtype, waited)
+        if node.op == "Identity" and (read := references[0]) is not None and (read.value is None or waited):
+            after = [] if read.after is None else [f"^{read.after}"]
+            yield _read(node.name, node, read.handle, read.dtype, list(dict.fromkeys([*waited, *after])))
             return
         inputs = []
         for text in _data(node):
@@ -294,14 +435,23 @@ class _Translation:
         yield _node(node.name, node.op, node, inputs, controls, node.attr)
 
     def _value(self, node: NodeDef, text: str) -> tuple[list[NodeDef], str]:
-        """The input to take in place of `text` where a value is wanted, and the nodes that this needs."""
+        """The input to take in place of `text` where a value is wanted, and the nodes that this needs.
+
+        A reference is looked at when its taker runs: after all that this one waits for, and after updates that its
+        other inputs come from.
+        """
         reference = self._reference(text)
         if reference is None:
             return [], text
-        if reference.value is not None:
+        sources = (_slot(other)[0] for other in _data(node) if other != text)
+        waits = [*_controls(node), *(f"^{name}" for name in sources if name in self._after_updates)]
+        if reference.value is not None and not waits:
             return [], reference.value
+        if reference.after is not None:
+            waits.append(f"^{reference.after}")
         name = self._fresh(f"{node.name}/{_slot(text)[0].rsplit('/', 1)[-1]}/read")
-        return [_read(name, node, reference.handle, reference.dtype, _controls(node), annotated=False)], name
+        waits = list(dict.fromkeys(waits))
+        return [_read(name, node, reference.handle, reference.dtype, waits, annotated=False)], name
 
 
 def _read(

@@ -8,6 +8,7 @@ of a safetensors file that stands alone may be given in its place, to be read.
     CheckpointReader, TensorReader                            checkpoint_reader, tensor_reader
     TensorBundleReader                                        tensor_bundle (what TensorFlow saved)
     write_bundle                                              tensor_bundle_writer (what TensorFlow reads)
+    OlderCheckpointReader, write_older_checkpoint             older_checkpoint (of TensorFlow before 2017: one file)
     PlainSafetensorsReader, write_plain_file                  plain_safetensors (one file of another framework)
     SliceInfo                                                 slices
 """
@@ -18,8 +19,9 @@ import os
 import re
 from typing import Final
 
-from anabranch.io import checkpoint_manifest, remote
+from anabranch.io import checkpoint_manifest, remote, sstable
 from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.older_checkpoint import OlderCheckpointReader
 from anabranch.io.plain_safetensors import PlainSafetensorsReader, is_plain_file
 from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists, bundle_files
 from anabranch.io.tensor_reader import TensorReader
@@ -48,7 +50,7 @@ def entry_file(prefix: str | os.PathLike[str]) -> str | None:
         return manifest
     if bundle_exists(name):
         return f"{name}.index"
-    return name if is_plain_file(name) else None
+    return name if is_plain_file(name) or sstable.is_table(name) else None
 
 
 def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
@@ -57,7 +59,8 @@ def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
 
 
 def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
-    """A reader of the checkpoint `prefix`: ours or, where there is none, TensorFlow's, or a plain safetensors file.
+    """A reader of the checkpoint `prefix`: ours or, where there is none, TensorFlow's (of either format), or a plain
+    safetensors file.
 
     Raises:
       OpError: as `CheckpointReader`.
@@ -66,7 +69,9 @@ def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
     entry = entry_file(name)
     if entry == f"{name}.index":
         return TensorBundleReader(name)
-    return PlainSafetensorsReader(name) if entry == name else CheckpointReader(name)
+    if entry == name:
+        return PlainSafetensorsReader(name) if is_plain_file(name) else OlderCheckpointReader(name)
+    return CheckpointReader(name)
 
 
 def list_files(prefix: str | os.PathLike[str]) -> list[str]:

@@ -9,6 +9,7 @@ entry:   varint bytes shared with the key before | varint key bytes | varint val
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -52,6 +53,16 @@ def varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is there that ends as such tables do."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-len(_MAGIC), os.SEEK_END)
+            return file.read() == _MAGIC
+    except OSError:
+        return False  # none, a directory, or shorter than that
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:

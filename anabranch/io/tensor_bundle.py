@@ -142,12 +142,12 @@ class TensorBundleReader(tensor_reader.TensorReader):
         """The number of data files."""
         if b"" not in table:
             raise sstable.SSTableError("it has no header")
-        header = dict(_fields(table[b""]))
-        if _number(header.get(2, 0)) != 0:
+        header = dict(message_fields(table[b""]))
+        if number_of(header.get(2, 0)) != 0:
             raise errors.UnimplementedError(
                 None, None, f"Checkpoint {self._prefix!r} was written on a big-endian machine: save it on another one."
             )
-        shard_count = _number(header.get(1, 0))
+        shard_count = number_of(header.get(1, 0))
         if not 0 < shard_count <= _MAX_SHARDS:
             raise sstable.SSTableError(f"it claims {shard_count} data files")
         return shard_count
@@ -159,10 +159,10 @@ class TensorBundleReader(tensor_reader.TensorReader):
             return Entry(stored.dtype, stored.shape, (_piece(name, stored, (0,) * len(stored.shape)),))
         pieces = []
         for box in stored.boxes:
-            key = _slice_key(name, box)
+            key = slice_key(name, box)
             if key not in table:
                 raise sstable.SSTableError(f"a slice of tensor {name!r} is missing")
-            offsets, shape = _resolve(name, box, stored.shape)
+            offsets, shape = resolve_slice(name, box, stored.shape)
             part = self._parse_stored(name, table[key])
             if part.shape != shape or part.dtype != stored.dtype:
                 raise sstable.SSTableError(
@@ -187,13 +187,13 @@ class TensorBundleReader(tensor_reader.TensorReader):
 
     def _parse_stored(self, name: str, value: bytes) -> _Stored:
         numbers, shape, boxes = dict[int, int](), tuple[int, ...](), []
-        for number, content in _fields(value):
+        for number, content in message_fields(value):
             if number == 2:
-                shape = _parse_shape(_content(content))
+                shape = parse_shape(bytes_of(content))
             elif number == 7:
-                boxes.append(tuple(_parse_extent(_content(extent)) for _, extent in _fields(_content(content))))
+                boxes.append(tuple(parse_extent(bytes_of(extent)) for _, extent in message_fields(bytes_of(content))))
             else:
-                numbers[number] = _number(content)
+                numbers[number] = number_of(content)
         try:
             dtype = dtypes.as_dtype(numbers.get(1, 0)).base_dtype
         except TypeError as error:
@@ -306,7 +306,7 @@ def _piece(key: str, stored: _Stored, offsets: tuple[int, ...]) -> Piece:
     return Piece(stored.shard, key, offsets, stored.shape, stored.crc)
 
 
-def _resolve(
+def resolve_slice(
     name: str, box: tuple[tuple[int, int], ...], full_shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Offsets and shape of a slice, in which a whole dimension has no length."""
@@ -323,7 +323,7 @@ def _resolve(
 
 
 # ----------------------------------------------------------------------------------------------- keys of slices
-def _slice_key(name: str, box: tuple[tuple[int, int], ...]) -> bytes:
+def slice_key(name: str, box: tuple[tuple[int, int], ...]) -> bytes:
     """The key of a slice: 0, the name, the rank, then start and length of each dimension, in sortable encodings."""
     escaped = name.encode().replace(b"\0", b"\0\xff")  # A byte of 255, which is escaped too, is not in UTF-8.
     parts = [_unsigned_key(0), escaped, b"\0\x01", _unsigned_key(len(box))]
@@ -351,7 +351,7 @@ def _signed_key(value: int) -> bytes:
 
 
 # ------------------------------------------------------------------------------------------ protocol buffers
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message: number, and an unsigned number or the bytes of a string or message."""
     position = 0
     while position < len(data):
@@ -373,28 +373,34 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         yield number, content if wire_type == _BYTES else int.from_bytes(content, "little")
 
 
-def _number(content: int | bytes) -> int:
+def number_of(content: int | bytes) -> int:
+    """The number that a field of a message holds; raises SSTableError where it holds bytes."""
     if isinstance(content, bytes):
         raise sstable.SSTableError("a message has bytes where a number was expected")
     return content
 
 
-def _content(content: int | bytes) -> bytes:
+def bytes_of(content: int | bytes) -> bytes:
+    """The bytes that a field of a message holds; raises SSTableError where it holds a number."""
     if isinstance(content, int):
         raise sstable.SSTableError("a message has a number where bytes were expected")
     return content
 
 
-def _parse_shape(data: bytes) -> tuple[int, ...]:
+def parse_shape(data: bytes) -> tuple[int, ...]:
     """A TensorShapeProto."""
-    shape = [_number(dict(_fields(_content(content))).get(1, 0)) for number, content in _fields(data) if number == 2]
+    shape = [
+        number_of(dict(message_fields(bytes_of(content))).get(1, 0))
+        for number, content in message_fields(data)
+        if number == 2
+    ]
     if not safetensors_file.fits_memory(shape):
         raise sstable.SSTableError(f"a shape is {shape}")
     return tuple(shape)
 
 
-def _parse_extent(data: bytes) -> tuple[int, int]:
+def parse_extent(data: bytes) -> tuple[int, int]:
     """A TensorSliceProto.Extent: start and length, the latter missing for a whole dimension."""
-    fields = dict(_fields(data))
-    length = _number(fields[2]) if 2 in fields else _FULL_EXTENT
-    return _number(fields.get(1, 0)), length
+    fields = dict(message_fields(data))
+    length = number_of(fields[2]) if 2 in fields else _FULL_EXTENT
+    return number_of(fields.get(1, 0)), length

@@ -85,9 +85,14 @@ def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple
     if any(a is _UNHASHABLE for _, a in attrs):
         return None
     # a handle that is known is in `read`: its tensors are not the same
-    compared = tuple(inputs) if read is None else tuple(t for t in inputs if not isinstance(t.known, ResourceHandle))
+    compared = tuple(inputs) if read is None else tuple(t for t in inputs if not _says_only_the_handle(t))
     # what waits for other operations is not the same, though it has the same inputs
     return (op_def.name, op.device, read, compared, attrs, frozenset(controls))
+
+
+def _says_only_the_handle(tensor: StepTensor) -> bool:
+    """Whether a tensor is a handle and no more: what a Switch or an Enter gives also says when its takers are alive."""
+    return isinstance(tensor.known, ResourceHandle) and not tensor.op.op_def.is_primitive
 
 
 _UNHASHABLE = object()

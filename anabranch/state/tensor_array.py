@@ -60,7 +60,7 @@ class InPlaceTensorArray:
         self.dynamic_size, self.clear_after_read, self._adds_up = dynamic_size, clear_after_read, adds_up
         # no lock: what works on the array is quick host work, which the thread of its step runs (docs/decisions/0015)
         self._elements: list[_Element] | None = [_Element() for _ in range(size)]
-        self._gradients: dict[bytes, InPlaceTensorArray] = {}
+        self._gradients: dict[tuple[bytes, tuple[int, ...]], InPlaceTensorArray] = {}
 
     def __len__(self) -> int:
         return len(self._places())
@@ -150,20 +150,24 @@ class InPlaceTensorArray:
             self._refuse(f"Concat saw inconsistent shapes: {[v.shape for v in values]}")
         return np.concatenate(values), np.array([len(v) for v in values], np.int64)
 
-    def gradient(self, source: bytes) -> InPlaceTensorArray:
-        """The array of gradients of this one for a call of `gradients`; its size is fixed from now on."""
-        gradients = self._gradients.get(source)
+    def gradient(self, source: bytes, prefix: tuple[int, ...] = ()) -> InPlaceTensorArray:
+        """The array of gradients of this one for a call of `gradients`; its size is fixed from now on.
+
+        `prefix`: dimensions that its elements have before those of this array's.
+        """
+        gradients = self._gradients.get((source, prefix))
         if gradients is None:
             # the array of gradients has as many places, for good
             self.dynamic_size = False
             name = f"{self.name}@{source.decode()}"
-            gradients = InPlaceTensorArray(name, self.dtype, len(self), self.element_shape, adds_up=True)
+            shape = TensorShape(prefix).concatenate(self.element_shape)
+            gradients = InPlaceTensorArray(name, self.dtype, len(self), shape, adds_up=True)
             gradients.clear_after_read = False
             for mine, its in zip(self._places(), gradients._places(), strict=True):
                 # a place that no gradient reaches reads as zeros of the forward value's shape, which may be gone
                 # by then
-                its.shape = mine.shape
-            self._gradients[source] = gradients
+                its.shape = None if mine.shape is None else (*prefix, *mine.shape)
+            self._gradients[source, prefix] = gradients
         return gradients
 
     def close(self) -> None:

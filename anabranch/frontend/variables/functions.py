@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
+from anabranch.frontend.variables.updates import VariableUpdates
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
-from anabranch.graph.conversion import constant_of, convert_to_tensor
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.conversion import REFERENCE, constant_of, convert_to_tensor
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
@@ -184,7 +187,8 @@ def initialize_local_variables() -> Operation:
 def is_variable_initialized(variable: Variable | Tensor) -> Tensor:
     """Whether the variable (or the variable that a handle names) has a value: bool, shape []."""
     if isinstance(variable, Tensor):
-        result: Tensor = raw.VarIsInitializedOp(variable)
+        handle = variable.op.inputs[0] if REFERENCE in variable.op.attrs else variable
+        result: Tensor = raw.VarIsInitializedOp(handle)
         return result
     return variable.is_initialized()
 
@@ -230,9 +234,43 @@ def _global_and_local() -> list[Any]:
 
 
 # ---------------------------------------------------------------------- updates
+class _Referenced(VariableUpdates):
+    """The variable that a tensor is a reference to, as graphs of older programs have them."""
+
+    def __init__(self, reference: Tensor) -> None:
+        self._reference = reference
+
+    @property
+    def handle(self) -> Tensor:
+        return self._reference.op.inputs[0]
+
+    @property
+    def name(self) -> str:
+        return self._reference.name
+
+    @property
+    def dtype(self) -> DType:
+        return self._reference.dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        return self._reference.shape
+
+    @property
+    def graph(self) -> Graph:
+        return self._reference.graph
+
+    def value(self) -> Tensor:
+        return convert_to_tensor(self._reference)
+
+    _read = value
+
+
 def _variable(ref: Variable) -> Any:
     if isinstance(ref, Variable) or hasattr(ref, "assign"):
         return ref
+    if isinstance(ref, Tensor) and REFERENCE in ref.op.attrs:
+        return _Referenced(ref)
     raise TypeError(
         f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v), an assignment's result) has "
         "no memory of its own"

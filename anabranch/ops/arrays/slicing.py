@@ -509,7 +509,7 @@ def _with_part(whole: Array, region: _Region, part: Array) -> Any:
         jnp.reshape(region.traced[axis], 1) if axis in region.traced else np.array(r, np.int64)
         for axis, r in enumerate(region.ranges)
     ]
-    return whole.at[jnp.ix_(*positions)].set(new)
+    return jnp.asarray(whole).at[jnp.ix_(*positions)].set(new)
 
 
 TensorStridedSliceUpdate = define_op(

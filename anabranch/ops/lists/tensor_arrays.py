@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Final
 
 from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
-from anabranch.errors import InvalidArgumentError, UnimplementedError
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import shape_rules
+from anabranch.ops import raw, shape_rules
 from anabranch.state.tensor_array import InPlaceTensorArray
 
 
@@ -37,19 +37,8 @@ def _array(ctx: OperationContext, handle: Array) -> InPlaceTensorArray:
     return handle.array
 
 
-def _no_gradient(op: Operation, *_: Tensor | None) -> NoReturn:
-    raise UnimplementedError(
-        None,
-        op,
-        f"no gradient can be built through {op.name!r} ({op.type}), which changes an array in place, as an older "
-        "program wrote it. Let that program write the gradient too, or use tf.TensorArray",
-    )
-
-
 def _defined(name: str, signature: str, attrs: str = "") -> OpFunction:
-    op = define_op(name, signature, attrs, stateful=True)
-    op.gradient(_no_gradient)
-    return op
+    return define_op(name, signature, attrs, stateful=True)
 
 
 TensorArrayV3 = _defined(
@@ -61,6 +50,11 @@ TensorArrayV3 = _defined(
 TensorArrayGradV3 = _defined(
     "TensorArrayGradV3",
     "handle: resource, flow_in: float32 -> grad_handle: resource, flow_out: float32",
+    "source: string",
+)
+TensorArrayGradWithShape = _defined(
+    "TensorArrayGradWithShape",
+    "handle: resource, flow_in: float32, shape_to_prepend: int32 -> grad_handle: resource, flow_out: float32",
     "source: string",
 )
 TensorArrayWriteV3 = _defined(
@@ -91,7 +85,7 @@ TensorArraySizeV3 = _defined("TensorArraySizeV3", "handle: resource, flow_in: fl
 TensorArrayCloseV3 = _defined("TensorArrayCloseV3", "handle: resource ->")
 
 _SCALAR = TensorShape([])
-for _op in (TensorArrayV3, TensorArrayGradV3):
+for _op in (TensorArrayV3, TensorArrayGradV3, TensorArrayGradWithShape):
     _op.shape(lambda *_: (_SCALAR, _SCALAR))
 for _op in (TensorArrayWriteV3, TensorArrayScatterV3, TensorArraySplitV3, TensorArraySizeV3):
     _op.shape(lambda *_: _SCALAR)
@@ -128,6 +122,14 @@ def _(
 @TensorArrayGradV3.host_kernel
 def _(handle: Array, flow: Array, *, source: bytes, ctx: OperationContext) -> tuple[ResourceHandle, Any]:
     array = _array(ctx, handle).gradient(source)
+    return TensorArrayHandle("", array.name, "tensor array", array), flow
+
+
+@TensorArrayGradWithShape.host_kernel
+def _(
+    handle: Array, flow: Array, shape_to_prepend: Array, *, source: bytes, ctx: OperationContext
+) -> tuple[ResourceHandle, Any]:
+    array = _array(ctx, handle).gradient(source, tuple(int(n) for n in shape_to_prepend))
     return TensorArrayHandle("", array.name, "tensor array", array), flow
 
 
@@ -172,3 +174,81 @@ def _(handle: Array, flow: Array, *, ctx: OperationContext) -> Any:
 @TensorArrayCloseV3.host_kernel
 def _(handle: Array, *, ctx: OperationContext) -> None:
     _array(ctx, handle).close()
+
+
+# ---------------------------------------------------------------------- gradients
+#: the scopes in which `tf.gradients` builds, of which each has its own arrays of gradients
+_SCOPE: Final = "gradients"
+
+
+def _source(grad: Tensor) -> str:
+    """The name of the call of `tf.gradients` that a gradient belongs to, as TensorFlow tells it."""
+    names = grad.op.name.split("/")
+    at = next((i for i, name in enumerate(names) if name.startswith(_SCOPE)), None)
+    if at is None:
+        raise ValueError(
+            f"the gradient {grad.name} of a tensor array is not in a scope called 'gradients', by which calls are told "
+            "apart; let the name given to tf.gradients begin so"
+        )
+    return "/".join(names[: at + 1])
+
+
+def _gradients_of(op: Operation, grad: Tensor, flow: Tensor) -> Any:
+    """The array of gradients; what uses it waits for all that `flow` says was done to the array before."""
+    return raw.TensorArrayGradV3(op.inputs[0], flow, source=_source(grad))
+
+
+def _read_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    array = _gradients_of(op, grad, op.inputs[2])
+    return [None, None, raw.TensorArrayWriteV3(array.grad_handle, op.inputs[1], grad, array.flow_out)]
+
+
+def _write_gradient(op: Operation, flow: Tensor) -> list[Any]:
+    array = _gradients_of(op, flow, flow)
+    value = raw.TensorArrayReadV3(array.grad_handle, op.inputs[1], array.flow_out, dtype=op.inputs[2].dtype)
+    value.set_shape(op.inputs[2].shape)
+    return [None, None, value, flow]
+
+
+def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    array = _gradients_of(op, grad, op.inputs[2])
+    return [None, None, raw.TensorArrayScatterV3(array.grad_handle, op.inputs[1], grad, array.flow_out)]
+
+
+def _scatter_gradient(op: Operation, flow: Tensor) -> list[Any]:
+    array = _gradients_of(op, flow, flow)
+    value = raw.TensorArrayGatherV3(
+        array.grad_handle,
+        op.inputs[1],
+        array.flow_out,
+        dtype=op.inputs[2].dtype,
+        element_shape=op.inputs[2].shape[1:],
+    )
+    return [None, None, value, flow]
+
+
+def _concat_gradient(op: Operation, grad: Tensor, _: Tensor | None) -> list[Any]:
+    array = _gradients_of(op, grad, op.inputs[1])
+    return [None, raw.TensorArraySplitV3(array.grad_handle, grad, op.outputs[1], array.flow_out)]
+
+
+def _split_gradient(op: Operation, flow: Tensor) -> list[Any]:
+    array = _gradients_of(op, flow, flow)
+    value = raw.TensorArrayConcatV3(
+        array.grad_handle,
+        array.flow_out,
+        dtype=op.inputs[1].dtype,
+        element_shape_except0=op.inputs[1].shape[1:],
+    ).value
+    value.set_shape(op.inputs[1].shape)
+    return [None, value, None, flow]
+
+
+TensorArrayReadV3.gradient(_read_gradient)
+TensorArrayWriteV3.gradient(_write_gradient)
+TensorArrayGatherV3.gradient(_gather_gradient)
+TensorArrayScatterV3.gradient(_scatter_gradient)
+TensorArrayConcatV3.gradient(_concat_gradient)
+TensorArraySplitV3.gradient(_split_gradient)
+for _op in (TensorArrayV3, TensorArrayGradV3, TensorArrayGradWithShape, TensorArraySizeV3, TensorArrayCloseV3):
+    _op.not_differentiable()

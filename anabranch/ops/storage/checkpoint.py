@@ -17,12 +17,13 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.io import checkpoint_store, checkpoint_writer
+from anabranch.io import checkpoint_store, checkpoint_writer, older_checkpoint
 from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
 
 _MAX_NAMES_SHOWN = 20
+_SCALAR = TensorShape([])
 
 
 def _bytes(value: Array) -> bytes:
@@ -205,3 +206,104 @@ def _(
             # only what the save made for itself: a directory that holds anything else stays
             if os.path.isdir(directory) and not os.listdir(directory):
                 os.rmdir(directory)
+
+
+# ---------------------------------------------------------------------- the format before 2017
+Save = define_op(
+    "Save",
+    "filename: string, tensor_names: string, data: T ->",
+    "T: list(type) >= 1",
+    stateful=True,
+    ranks={"filename": 0},
+)
+SaveSlices = define_op(
+    "SaveSlices",
+    "filename: string, tensor_names: string, shapes_and_slices: string, data: T ->",
+    "T: list(type) >= 1",
+    stateful=True,
+    ranks={"filename": 0},
+)
+_RESTORED = "dt: any, preferred_shard: int = -1"
+Restore = define_op(
+    "Restore",
+    "file_pattern: string, tensor_name: string -> tensor: dt",
+    _RESTORED,
+    stateful=True,
+    ranks={"file_pattern": 0, "tensor_name": 0},
+)
+RestoreSlice = define_op(
+    "RestoreSlice",
+    "file_pattern: string, tensor_name: string, shape_and_slice: string -> tensor: dt",
+    _RESTORED,
+    stateful=True,
+    ranks={"file_pattern": 0, "tensor_name": 0, "shape_and_slice": 0},
+)
+for _op in (Save, SaveSlices, Restore, RestoreSlice):
+    _op.not_differentiable()
+
+
+@Save.shape
+def _(filename: TensorShape, names: TensorShape, data: list[TensorShape]) -> tuple[()]:
+    _check_vectors(_SCALAR, names, names, len(data))
+    return ()
+
+
+@SaveSlices.shape
+def _(filename: TensorShape, names: TensorShape, slices: TensorShape, data: list[TensorShape]) -> tuple[()]:
+    _check_vectors(_SCALAR, names, slices, len(data))
+    return ()
+
+
+@Save.host_kernel
+def _(filename: Array, tensor_names: Array, data: list[Any]) -> None:
+    _save(_text(filename), _texts(tensor_names), [""] * len(data), data)
+
+
+@SaveSlices.host_kernel
+def _(filename: Array, tensor_names: Array, shapes_and_slices: Array, data: list[Any]) -> None:
+    _save(_text(filename), _texts(tensor_names), _texts(shapes_and_slices), data)
+
+
+def _save(path: str, names: Sequence[str], specs: Sequence[str], data: Sequence[Any]) -> None:
+    boxes = []
+    for name, spec, value in zip(names, specs, data, strict=True):
+        array = np.asarray(value)
+        box = SliceInfo.from_spec(name, spec) if spec else SliceInfo.from_slices(name, array.shape, ())
+        if box.var_shape != array.shape:
+            problem = f"the slice {spec!r} of tensor {name!r} has another shape than what is saved, {[*array.shape]}"
+            raise errors.InvalidArgumentError(None, None, problem)
+        boxes.append((box, array))
+    older_checkpoint.write_older_checkpoint(path, boxes)
+
+
+@Restore.shape
+def _(file_pattern: TensorShape, tensor_name: TensorShape) -> TensorShape:
+    return shape_rules.UNKNOWN
+
+
+@RestoreSlice.shape
+def _(file_pattern: TensorShape, tensor_name: TensorShape, spec: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    known = ctx.constant("shape_and_slice")
+    if known is None or not (text := _text(known)):
+        return shape_rules.UNKNOWN
+    return TensorShape(SliceInfo.from_spec("", text).var_shape)
+
+
+@Restore.host_kernel
+def _(file_pattern: Array, tensor_name: Array, *, dt: DType) -> Any:
+    return _restored(_text(file_pattern), _text(tensor_name), "", dt)
+
+
+@RestoreSlice.host_kernel
+def _(file_pattern: Array, tensor_name: Array, shape_and_slice: Array, *, dt: DType) -> Any:
+    return _restored(_text(file_pattern), _text(tensor_name), _text(shape_and_slice), dt)
+
+
+def _restored(source: str, name: str, spec: str, dtype: DType) -> Any:
+    """A tensor of a checkpoint of any format; several files in the older one may make up the checkpoint."""
+    exists = checkpoint_store.checkpoint_exists(source)
+    opened = checkpoint_store.open_checkpoint if exists else older_checkpoint.OlderCheckpointReader
+    with opened(source) as reader:
+        _check_names(reader, [name], source)
+        _check_dtypes(reader, [name], [dtype], source)
+        return reader.get_slice(name, spec) if spec else reader.get_tensor(name)

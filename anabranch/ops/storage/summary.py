@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import KernelTensor, OperationContext
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -47,7 +48,8 @@ ScalarSummary.not_differentiable()
 
 
 @ScalarSummary.host_kernel
-def _(tags: Array, values: Array, *, ctx: OperationContext) -> bytes:
+def scalar_summary(tags: Array, values: Array, *, ctx: OperationContext) -> bytes:
+    """A Summary message with a number for each tag."""
     if tags.shape != values.shape:
         shown = f" (tag {tags.item().decode('utf-8', 'replace')!r})" if not tags.ndim else ""
         raise _invalid(
@@ -68,7 +70,8 @@ HistogramSummary.not_differentiable()
 
 
 @HistogramSummary.host_kernel
-def _(tag: Array, values: Array, *, ctx: OperationContext) -> bytes:
+def histogram_summary(tag: Array, values: Array, *, ctx: OperationContext) -> bytes:
+    """A Summary message with the histogram of all values."""
     name = _scalar_text(tag, "the tag", ctx)
     flat = np.ravel(values)
     if not np.isfinite(flat).all():
@@ -128,7 +131,8 @@ ImageSummary.not_differentiable()
 
 
 @ImageSummary.host_kernel
-def _(tag: Array, tensor: Array, *, max_images: int, bad_color: Array, ctx: OperationContext) -> bytes:
+def image_summary(tag: Array, tensor: Array, *, max_images: int, bad_color: Array, ctx: OperationContext) -> bytes:
+    """A Summary message with the first images of a batch, as PNG files."""
     name = _scalar_text(tag, "the tag", ctx)
     if tensor.ndim != 4 or tensor.shape[3] not in (1, 3, 4) or 0 in tensor.shape[1:]:
         raise _invalid(
@@ -184,7 +188,7 @@ AudioSummaryV2.not_differentiable()
 
 @AudioSummaryV2.host_kernel
 def _(tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int, ctx: OperationContext) -> bytes:
-    return _audio_summary(tag, tensor, float(sample_rate), max_outputs, ctx)
+    return audio_summary(tag, tensor, float(sample_rate), max_outputs, ctx)
 
 
 AudioSummary = define_op(
@@ -196,10 +200,11 @@ AudioSummary.not_differentiable()
 
 @AudioSummary.host_kernel
 def _(tag: Array, tensor: Array, *, sample_rate: float, max_outputs: int, ctx: OperationContext) -> bytes:
-    return _audio_summary(tag, tensor, sample_rate, max_outputs, ctx)
+    return audio_summary(tag, tensor, sample_rate, max_outputs, ctx)
 
 
-def _audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: int, ctx: OperationContext) -> bytes:
+def audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: int, ctx: OperationContext) -> bytes:
+    """A Summary message with the first clips of a batch, as WAVE files."""
     name = _scalar_text(tag, "the tag", ctx)
     if tensor.ndim not in (2, 3):
         raise _invalid(
@@ -244,15 +249,18 @@ TensorSummaryV2.not_differentiable()
 
 @TensorSummaryV2.host_kernel
 def _(tag: Array, tensor: Array, serialized_summary_metadata: Array, *, ctx: OperationContext) -> bytes:
+    return tensor_summary(tag, tensor, serialized_summary_metadata, ctx.op.inputs[1].dtype, ctx)
+
+
+def tensor_summary(tag: Array, tensor: Array, metadata: Array, dtype: DType, ctx: OperationContext) -> bytes:
+    """A Summary message with a tensor, and what a plugin knows of it."""
     summary = Summary()
     value = summary.value.add(tag=_scalar_text(tag, "the tag", ctx))
-    value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[1].dtype))
+    value.tensor.CopyFrom(make_tensor_proto(tensor, dtype))
     try:
-        value.metadata.CopyFrom(SummaryMetadata.FromString(serialized_summary_metadata.item()))
+        value.metadata.CopyFrom(SummaryMetadata.FromString(metadata.item()))
     except DecodeError as error:
-        raise _invalid(
-            ctx, f"serialized_summary_metadata of {ctx.op.name} is not a SummaryMetadata: {error}"
-        ) from error
+        raise _invalid(ctx, f"the summary metadata of {ctx.op.name} is not a SummaryMetadata: {error}") from error
     return bytes(summary.SerializeToString())
 
 

@@ -120,12 +120,23 @@ def test_zeros_where_nothing_was_written_and_the_shape_is_known() -> None:
     assert run(reading(array, array.flow)).tolist() == [0, 0]
 
 
-def test_no_gradient_is_silently_zero() -> None:
-    x = tf.placeholder(tf.float32, [])
-    array = made(1)
-    flow = raw.TensorArrayWriteV3(array.handle, 0, x, array.flow)
-    with pytest.raises(errors.UnimplementedError, match="changes an array in place"):
-        tf.gradients(reading(array, flow), x)
+def test_gradients_of_places_that_are_read_twice_add_up() -> None:
+    x = tf.constant([2.0, 3.0])
+    array = made(2, clear_after_read=False)
+    flow = raw.TensorArrayScatterV3(array.handle, [0, 1], x, array.flow)
+    y = reading(array, flow) * reading(array, flow)
+    assert run(tf.gradients(y, x)[0]).tolist() == [4, 0]
+    with pytest.raises(ValueError, match="in a scope called 'gradients'"):
+        tf.gradients(y, x, name="slopes")
+
+
+def test_an_array_of_gradients_may_have_dimensions_in_front() -> None:
+    array = made(2, element_shape=[2])
+    flow = written(array, {0: [1, 2], 1: [3, 4]})
+    grads = raw.TensorArrayGradWithShape(array.handle, flow, [3], source="gradients")
+    flow = raw.TensorArrayWriteV3(grads.grad_handle, 1, np.ones((3, 2), np.float32), grads.flow_out)
+    rows = [raw.TensorArrayReadV3(grads.grad_handle, i, flow, dtype="float32") for i in (0, 1)]
+    assert [row.tolist() for row in run(rows)] == [[[0, 0]] * 3, [[1, 1]] * 3]
 
 
 def test_the_reader_may_know_the_shape_of_the_elements_that_there_are_not() -> None:

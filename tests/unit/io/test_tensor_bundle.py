@@ -203,7 +203,7 @@ def sliced(start: int, second_at: int) -> dict[bytes, bytes]:
     """Two slices of two elements, of which the second begins at some place of the tensor and of the data file."""
     boxes = (field(2, 2), field(1, start) + field(2, 2))
     whole = field(1, 1) + field(2, field(2, field(1, 4))) + b"".join(field(7, field(1, box)) for box in boxes)
-    keys = (tensor_bundle._slice_key("a", ((0, 2),)), tensor_bundle._slice_key("a", ((start, 2),)))
+    keys = (tensor_bundle.slice_key("a", ((0, 2),)), tensor_bundle.slice_key("a", ((start, 2),)))
     return {keys[0]: FLOATS, keys[1]: FLOATS + field(4, second_at), b"a": whole}
 
 

@@ -69,7 +69,7 @@ def test_the_index_is_the_one_that_tensorflow_wrote(tmp_path: Path) -> None:
     assert ours[b""] == theirs[b""]
     for name in names:  # Field 4 is the offset, which differs because one tensor was left out.
         entry, expected = (
-            [field for field in tensor_bundle._fields(table[name.encode()]) if field[0] != 4]
+            [field for field in tensor_bundle.message_fields(table[name.encode()]) if field[0] != 4]
             for table in (ours, theirs)
         )
         assert entry == expected, name
