@@ -36,6 +36,7 @@ from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.half_precision import half_request
@@ -290,18 +291,21 @@ class ClusterStep:
         if self._only is not None:
             return self._only.ready().partition.run(self._master.next_number(), feeds, record, timeout)
         run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
-        ended = threading.Event()
-        run_local = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
+        # a lock that the end of the step releases: an event is a dozen calls of Python functions
+        ended = threading.Lock()
+        ended.acquire()
+        run_local = run.start(feeds, lambda _: ended.release(), timeout, record, leaves_here=True)
         try:
             if run_local is not None:
                 # on this thread, which would only wait for another
                 run_local()
             with admitted():
-                ended.wait()
+                ended.acquire()
         except BaseException as error:
             run.give_up(error)
             # until the tasks have ended it, or the grace is over: nothing of the step runs when this returns
-            ended.wait()
+            if not run.has_ended:
+                ended.acquire()
             raise
         if isinstance(run.outcome, BaseException):
             raise run.outcome
@@ -337,6 +341,11 @@ class ClusterRun:
         self._forget_deadline: Callable[[], None] = nothing
         self._forget_grace: Callable[[], None] = nothing
         self.outcome: list[Any] | BaseException = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, or about to be told that it is."""
+        return self._protocol.has_ended
 
     def start(
         self,
@@ -398,6 +407,12 @@ class ClusterRun:
         if not self._begins(position):
             return
         epoch, partition = registered
+        if isinstance(partition, BoundPartition) and partition.is_short:
+            # what comes for it is dealt with where it comes, and this thread woken once, by the end of the step
+            partition.start_here(
+                self.number, feeds, functools.partial(self._answered, position, epoch), timeout, record
+            )
+            return
         try:
             outcome: Sequence[TensorValue] | BaseException = partition.run(self.number, feeds, record, timeout)
         except BaseException as error:  # also an interrupt: the other tasks are told, and then the caller

@@ -37,6 +37,9 @@ from anabranch.runtime.messages import Buffer, Frames
 from anabranch.runtime.protocols import LinkTraffic
 
 _LOGGER: Final = logging.getLogger(__name__)
+#: what goes to handlers, or to who waits for an answer
+_DELIVERED: Final = frozenset((MessageKind.MESSAGE, MessageKind.REQUEST, MessageKind.REPLY))
+_OF_LINKS: Final = frozenset((MessageKind.BEAT, MessageKind.GOODBYE))
 _OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)
 #: seconds between two looks at the time
 TICK: Final = 0.25
@@ -151,7 +154,8 @@ class PeerTable(abc.ABC):
         """Takes a message that came by a lane: its first part, and what follows."""
         sender: Peer | None = None
         try:
-            if len(data) > wire.HEADER_BYTES and not frames:
+            is_joined = len(data) > wire.HEADER_BYTES and not frames
+            if is_joined:
                 header, frames = wire.split_joined(data, self.limits)
             else:
                 header = wire.decode_header(data, self.limits)
@@ -159,8 +163,12 @@ class PeerTable(abc.ABC):
             # each lane has an inbox of its own, and a sequence that only that inbox keeps in order
             if header.lane is not lane:
                 raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")
-            wire.check_frames(header, frames)
-            self._hand_over(header, frames, sender)
+            if not is_joined:
+                wire.check_frames(header, frames)
+            if sender is not None and header.kind in _DELIVERED:
+                self._take_from(header, frames, sender)
+            else:
+                self._hand_over(header, frames, sender)
         except MalformedMessageError as error:
             self._complain(sender, str(error))
         except Exception:  # such as too many open files; whatever it is, the others' messages are to be taken
@@ -191,15 +199,22 @@ class PeerTable(abc.ABC):
                     refused.take(lambda link, now: link.heard_refusal(refusal.answers, refusal.reason))
             # from nobody that a link knows: dropped
             case _ if sender is not None:
-                is_own = header.kind in (MessageKind.BEAT, MessageKind.GOODBYE)
-                # what is counted as sent (`Peer._number`) has to be counted as taken, and nothing else
-                size = 0 if is_own else header.bytes + wire.HEADER_BYTES
-                # the link decides whether it is in order before anything of it is looked at
-                if sender.take(lambda link, now: link.heard(header, size, now)):
-                    self.handed_over += 1
-                    self._deliver(header, frames, sender)
+                self._take_from(header, frames, sender)
+
+    def _take_from(self, header: Header, frames: Frames, sender: Peer) -> None:
+        """Hands over a message of a channel that is open, if its link finds it in order."""
+        is_own = header.kind in _OF_LINKS
+        # what is counted as sent (`Peer._number`) has to be counted as taken, and nothing else
+        size = 0 if is_own else header.bytes + wire.HEADER_BYTES
+        # the link decides before anything of it is looked at
+        if sender.take(Link.heard, header, size):
+            self.handed_over += 1
+            self._deliver(header, frames, sender)
 
     def _deliver(self, header: Header, frames: Frames, sender: Peer) -> None:
+        if header.kind is MessageKind.MESSAGE and header.lane is Lane.CONTROL:
+            guarded(self.handler.message, sender, frames)
+            return
         if header.kind is MessageKind.PIECE:
             self._assembly(header).take(header.request, frames)
             return

@@ -73,7 +73,8 @@ class Peer:
         self._link = Link(place.hello, place.incarnation, address, place.channels.__next__)
         # guards the link and all tables of the peer; notified when the link is up, has failed, or another peer
         # took over
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._connections: dict[Lane, Connection] = {}
         self._waiting: dict[int, OnReply] = {}
         self._pending: deque[_Outgoing] = deque()
@@ -275,7 +276,7 @@ class Peer:
     def _post(
         self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], on_reply: OnReply | None
     ) -> None:
-        flat = [wire.flat(frame) for frame in frames]
+        flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
         lent = self.merged._lend(flat) if lane is Lane.BULK else None
@@ -291,7 +292,8 @@ class Peer:
 
     def _enqueue(self, message: _Outgoing, on_reply: OnReply | None) -> bool:
         """Sends a message, or keeps it until the link is up; False if another peer is the one to do that."""
-        with self._changed:
+        # the condition's lock, without its Python functions: so wherever each message comes along
+        with self._lock:
             if self._same is not None:
                 return False
             self._place.refuse_closed()
@@ -332,12 +334,12 @@ class Peer:
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
-        flat = [wire.flat(frame) for frame in frames]
+        flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
-        lent = self._lend(flat)
+        lent = self._lend(flat) if size > _BULK_ABOVE else None
         try:
-            with self._changed:
+            with self._lock:
                 # this side's channel: another one means that whoever asked was told that its request failed
                 if self._link.is_up and self._link.channel == channel:
                     if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
@@ -419,19 +421,23 @@ class Peer:
         size = sum(map(len, frames))
         # under the lock, as is what follows: numbers are given in the order in which messages are written
         sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
-        header = Header(
-            kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
+        channel = link.channel
+        packed = wire.packed_header(
+            kind, lane, place.incarnation, link.incarnation or 0, channel, sequence, request, len(frames), size
         )
-        self._write(header, wire.joined(wire.encode_header(header), frames))
+        parts = wire.joined(packed, frames)
+        connection = self._connections.get(lane)
+        (self._connected(lane, channel) if connection is None else connection).send(parts)
+
+    def _connected(self, lane: Lane, channel: int) -> Connection:
+        """A lane's connection, which is made when something is to be sent by it."""
+        # not before: the port of the bulk lane is known only from the peer's hello
+        connection = self._connections[lane] = self._place.connect(self, lane, channel)
+        return connection
 
     def _write(self, header: Header, parts: Sequence[Buffer]) -> None:
         connection = self._connections.get(header.lane)
-        if connection is None:
-            # not before something is to be sent by this lane: the port of the bulk lane is known only from the
-            # peer's hello
-            connection = self._place.connect(self, header.lane, header.channel)
-            self._connections[header.lane] = connection
-        connection.send(parts)
+        (self._connected(header.lane, header.channel) if connection is None else connection).send(parts)
 
     # ------------------------------------------------------------------ what the link says
     def open(self) -> None:
@@ -446,14 +452,18 @@ class Peer:
         for instruction in self._link.open(self._place.now()):
             self._carry_out(instruction, [])
 
-    def take(self, event: Callable[[Link, float], list[Instruction]]) -> bool:
-        """Lets the link take an event, and does what it says; whether the message that came is to be delivered."""
+    def take(self, event: Callable[..., list[Instruction]], *said: object) -> bool:
+        """Lets the link take an event, and does what it says; whether the message that came is to be delivered.
+
+        Args:
+            event: gets the link, what was `said`, and the time.
+        """
         after: list[Callable[[], None]] = []
         try:
-            with self._changed:
+            with self._lock:
                 if self._same is not None:
                     return False
-                instructions = event(self._link, self._place.now())
+                instructions = event(self._link, *said, self._place.now())
                 # the very list that `Link.heard` gives for a message in order, which most are: nothing is to be
                 # carried out
                 if instructions is DELIVER:
@@ -545,7 +555,7 @@ class Peer:
 
     def answered(self, request: int, reply: Frames | OpError) -> None:
         """A reply came; one that nobody waits for any more is dropped."""
-        with self._changed:
+        with self._lock:
             on_reply = self._waiting.pop(request, None)
         if on_reply is not None:
             guarded(on_reply, reply)

@@ -40,6 +40,7 @@ from anabranch.errors import (
     UnavailableError,
 )
 from anabranch.runtime.messages import Buffer, Frames
+from anabranch.runtime.pace import take_short_turns_here
 
 _LOGGER: Final = logging.getLogger(__name__)
 #: frames below are copied when they are received: they are bytes, and keep no message alive
@@ -173,10 +174,10 @@ class Endpoint(PeerTable):
 
     # ------------------------------------------------------------------ the receiving thread
     def _receive(self) -> None:
+        take_short_turns_here()
         try:
             while not self._is_closed:
                 ready = self._poller.poll(_TICK_MS)
-                self._take_messages()
                 for source, _ in ready:
                     self._look_at(source)
                 self.tick()
@@ -187,8 +188,13 @@ class Endpoint(PeerTable):
             self._end()
 
     def _look_at(self, source: _Socket | int) -> None:
-        """Something that is no message came."""
-        if source is self._judge:
+        """Something came."""
+        if source is self._inboxes[Lane.CONTROL]:
+            self._take_control()
+        elif source is self._inboxes[Lane.BULK]:
+            # one, since control messages may have come meanwhile; the next look finds what else there is
+            self._take_message(source, Lane.BULK)
+        elif source is self._judge:
             self._judge_keys()
         elif isinstance(source, int):
             with contextlib.suppress(BlockingIOError):
@@ -197,15 +203,12 @@ class Endpoint(PeerTable):
         elif source in self._monitors:
             self._take_monitored(source)
 
-    def _take_messages(self) -> None:
-        """Takes what came: control messages as long as there are any, then a bulk message, and so on."""
-        control, bulk = self._inboxes
+    def _take_control(self) -> None:
+        """Takes control messages as long as there are any; there is one."""
+        control = self._inboxes[Lane.CONTROL]
         for _ in range(_CONTROL_AT_ONCE):
-            if _has_message(control):
-                self._take_message(control, Lane.CONTROL)
-            elif _has_message(bulk):
-                self._take_message(bulk, Lane.BULK)
-            else:
+            self._take_message(control, Lane.CONTROL)
+            if not _has_message(control):
                 return
 
     def _take_message(self, inbox: _Socket, lane: Lane) -> None:

@@ -25,6 +25,7 @@ versions understand of each other stays as it is.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 import zlib
@@ -39,6 +40,8 @@ VERSION: Final = 3
 _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")
+_CHECKED_FIELDS: Final = struct.Struct(_FIELDS.format + "I")
+_new: Final = tuple.__new__
 HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
 #: what a message of one part has at most
 JOINED_BYTES: Final = 1 << 13
@@ -118,7 +121,22 @@ _OF_ALL_VERSIONS: Final = (MessageKind.HELLO, MessageKind.REFUSAL)
 
 def encode_header(header: Header) -> bytes:
     """The bytes of a header."""
-    kind, lane, sender, receiver, channel, sequence, request, frames, size, version = header
+    return packed_header(*header)
+
+
+def packed_header(
+    kind: MessageKind,
+    lane: Lane,
+    sender: int,
+    receiver: int,
+    channel: int,
+    sequence: int,
+    request: int,
+    frames: int,
+    size: int,
+    version: int = VERSION,
+) -> bytes:
+    """The bytes of the header with these fields."""
     packed = _FIELDS.pack(_MAGIC, version, kind, lane, sender, receiver, channel, sequence, request, frames, size)
     return packed + _CHECKSUM.pack(zlib.crc32(packed))
 
@@ -131,12 +149,20 @@ def decode_header(data: Buffer, limits: Limits) -> Header:
     """
     if len(data) != HEADER_BYTES:
         raise MalformedMessageError(f"a header has {HEADER_BYTES} bytes, and this one {len(data)}")
-    magic, version, kind, lane, sender, receiver, channel, sequence, request, frames, size = _FIELDS.unpack_from(data)
+    return _header_of(data, limits)
+
+
+def _header_of(data: Buffer, limits: Limits) -> Header:
+    """The header that bytes begin with, of which there are enough."""
+    magic, version, kind, lane, sender, receiver, channel, sequence, request, frames, size, checksum = (
+        _CHECKED_FIELDS.unpack_from(data)
+    )
     if magic != _MAGIC:
         raise MalformedMessageError("this is no message of anabranch")
-    if _CHECKSUM.unpack_from(data, _FIELDS.size)[0] != zlib.crc32(data[: _FIELDS.size]):
+    if checksum != zlib.crc32(data[: _FIELDS.size]):
         raise MalformedMessageError("the header's checksum is not that of its bytes")
-    if kind not in _KINDS or lane not in _LANES:
+    known_kind, known_lane = _KINDS.get(kind), _LANES.get(lane)
+    if known_kind is None or known_lane is None:
         raise MalformedMessageError(f"there is no kind {kind} or no lane {lane}")
     if version != VERSION and kind not in _OF_ALL_VERSIONS:
         raise MalformedMessageError(f"it has version {version} of the format, and this process speaks {VERSION}")
@@ -146,15 +172,21 @@ def decode_header(data: Buffer, limits: Limits) -> Header:
         raise MalformedMessageError(
             f"{frames} frames of {size} bytes are more than the limits of {limits.frames} and {limits.message_bytes}"
         )
-    return Header(_KINDS[kind], _LANES[lane], sender, receiver, channel, sequence, request, frames, size, version)
+    # as `Header(...)`, without the call of a Python function
+    return _new(Header, (known_kind, known_lane, sender, receiver, channel, sequence, request, frames, size, version))
+
+
+@functools.lru_cache(64)
+def _lengths(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
 
 
 def joined(header: bytes, frames: Sequence[Buffer]) -> Sequence[Buffer]:
     """The parts of a message: one, if they are few bytes together, and else as many as there are."""
-    size = len(header) + sum(map(len, frames)) + _LENGTH.size * len(frames)
-    if size > JOINED_BYTES:
+    lengths = list(map(len, frames))
+    if len(header) + sum(lengths) + _LENGTH.size * len(lengths) > JOINED_BYTES:
         return [header, *frames]
-    return [b"".join([header, struct.pack(f"<{len(frames)}I", *map(len, frames)), *frames])]
+    return [b"".join([header, _lengths(len(lengths)).pack(*lengths), *frames])]
 
 
 def split_joined(part: Buffer, limits: Limits) -> tuple[Header, Frames]:
@@ -163,17 +195,20 @@ def split_joined(part: Buffer, limits: Limits) -> tuple[Header, Frames]:
     Raises:
         MalformedMessageError: its lengths are not those of what came.
     """
-    header = decode_header(part[:HEADER_BYTES], limits)
-    start = HEADER_BYTES + _LENGTH.size * header.frames
+    if len(part) < HEADER_BYTES:
+        raise MalformedMessageError(f"a header has {HEADER_BYTES} bytes, and this part {len(part)}")
+    header = _header_of(part, limits)
+    count = header.frames
+    start = HEADER_BYTES + _LENGTH.size * count
     # before the lengths are read: there may be fewer of them than the header says
     if start + header.bytes != len(part):
         raise MalformedMessageError(f"a part of {len(part)} bytes does not hold what its header says")
     frames = Frames()
-    for (length,) in _LENGTH.iter_unpack(part[HEADER_BYTES:start]):
+    for length in _lengths(count).unpack_from(part, HEADER_BYTES):
         frames.append(part[start : start + length])
         start += length
     if start != len(part):
-        raise MalformedMessageError(f"the lengths of {header.frames} frames are not {header.bytes} bytes together")
+        raise MalformedMessageError(f"the lengths of {count} frames are not {header.bytes} bytes together")
     return header, frames
 
 

@@ -24,6 +24,7 @@ from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
 from anabranch.runtime.item_work import ItemWork
+from anabranch.runtime.pace import Pace, Stopwatch
 from anabranch.runtime.pinned_read import is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.rendezvous import Exchange, StepId
@@ -73,6 +74,9 @@ class BoundPartition:
             self._bind_nodes(self._graph)
         #: positions of the calls that may wait, or hold their thread for long
         self._slow = frozenset(position for position, item in enumerate(partition.items) if is_slow(item))
+        self._pace = Pace()
+        #: positions of the calls that may hold the thread that takes a turn
+        self._holding = [i for i, call in enumerate(self._calls) if not isinstance(call, TransferCall)]
         self._known = {i: t.known for i, t in enumerate(partition.fetches) if t.is_known}
         self._fetch_slots = [-1 if t.is_known else slots[t] for t in partition.fetches]
         #: whether an exception that comes from outside finds the step undone or done, wherever it enters
@@ -149,7 +153,29 @@ class BoundPartition:
             on_done: told the values of the fetches, or what the step failed with: once, on a thread of ours. It must
                 neither raise nor wait.
         """
-        StartedRun(functools.partial(self._started, number, feeds, timeout, record), on_done)
+        make = functools.partial(self._started, number, feeds, timeout, record)
+        StartedRun(make, on_done, self._pace, self._is_quick)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether its last runs were so short that threads which receive take them; see `runtime.pace`."""
+        return self._pace.is_short
+
+    def start_here(
+        self,
+        number: int,
+        feeds: Sequence[Any],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        """Like `start`, but this thread takes the first turn, also where it takes long."""
+        make = functools.partial(self._started, number, feeds, timeout, record)
+        StartedRun(make, on_done, self._pace, self._is_quick, begins_here=True)
+
+    def _is_quick(self) -> bool:
+        # the executor's runs are not taken so: what runs in one turn of them is not known
+        return self._graph is None and all(self._calls[position].is_quick() for position in self._holding)
 
     def _started(
         self,
@@ -159,21 +185,24 @@ class BoundPartition:
         record: Recorder | None,
         wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
-        exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
         graph = self._graph
         # a turn is never interrupted by a signal, which comes to the main thread only: nothing is put off here
         if graph is not None:
+            exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, record, timeout, self._active, opened, wake, number),
                 lambda results: [_fetched(value) for value in self._with_known(results)],
                 exchange,
             )
         straight = StraightCalls(self._calls, self._slow, self._emptied, self._split)
+        rendezvous = self._environment.containers.rendezvous
         return StraightRun(
             straight,
             self._values_of(feeds),
             lambda values: [_fetched(value) for value in self._fetches_in(values)],
-            exchange,
+            functools.partial(rendezvous.begin, StepId(self._environment.session, number))
+            if self._has_transfers
+            else None,
             timeout,
             self._active,
             wake,
@@ -227,15 +256,23 @@ class BoundPartition:
             if deadline is not None:
                 frame.waiting = StepWaiting(timeout, deadline, self._active)
                 stack.enter_context(frame.waiting.under_way())
-            self._run_calls(number, frame, record, timeout, deadline)
+            watch = Stopwatch(self._pace)
+            self._run_calls(number, frame, record, timeout, deadline, watch)
+            watch.end()
 
     def _run_calls(
-        self, number: int, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
+        self,
+        number: int,
+        frame: StepFrame,
+        record: Recorder | None,
+        timeout: float | None,
+        deadline: float | None,
+        watch: Stopwatch | None = None,
     ) -> None:
         for position, call in enumerate(self._calls):
             try:
                 if position in self._slow:
-                    self._run_slowly(number, call, frame, record, timeout, deadline)
+                    self._run_slowly(number, call, frame, record, timeout, deadline, watch)
                 elif record is None:
                     call(frame)
                 else:
@@ -256,6 +293,7 @@ class BoundPartition:
         record: Recorder | None,
         timeout: float | None,
         deadline: float | None,
+        watch: Stopwatch | None,
     ) -> None:
         """Runs what may wait or hold its thread, while nothing else of the step could run."""
         assert isinstance(call, HostKernelCall)
@@ -268,7 +306,11 @@ class BoundPartition:
         pending = call.start(frame)
         if pending is not None:
             if not pending.is_settled:
+                if watch is not None:
+                    watch.pause()
                 wait_for(call.op, pending, timeout, deadline, self._active, number)
+                if watch is not None:
+                    watch.begin()
             call.finish(frame, pending)
         if record is not None:
             record(call.event(frame, started))

@@ -176,6 +176,11 @@ class HostKernelCall(ItemCall):
     def release(self) -> None:
         """Nothing to do: nothing is compiled."""
 
+    def is_quick(self) -> bool:
+        """Whether it neither waits nor runs what the user wrote."""
+        op_def = self.op.op_def
+        return not (op_def.blocking or op_def.asynchronous or op_def.calls_user_code)
+
     def changes_at_once(self) -> bool:
         """Whether it is a function of the user, in which signals are not put off in any case."""
         return self.op.op_def.calls_user_code and self.op.op_def.stateful

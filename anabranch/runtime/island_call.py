@@ -57,6 +57,7 @@ from anabranch.xla.watched_loops import watching
 drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
 acquire: Final[Callable[[Any], bool]] = type(threading.Lock()).acquire
 release: Final[Callable[[Any], None]] = type(threading.Lock()).release
+is_locked: Final[Callable[[Any], bool]] = type(threading.Lock()).locked
 pin: Final[Callable[[list[None], None], None]] = list.append
 unpin: Final[Callable[[list[None], None], None]] = list.remove
 
@@ -128,6 +129,13 @@ class IslandCall(ItemCall):
             store if state in donated else None for state, store in zip(self._written, stores, strict=True)
         ]
         self._stores_late = [store for state, store in zip(self._written, stores, strict=True) if state not in donated]
+
+    def is_quick(self) -> bool:
+        """Whether its only program is compiled, ends by itself, and nobody has locked its variables."""
+        if not self._simple_key or self._open or self._has_loops:
+            return False
+        # a lock may still be taken before this thread comes to it, by an island that ends without this thread
+        return self.executable.has_ready_variant() and not any(map(is_locked, self._locks))
 
     def changes_at_once(self) -> bool:
         """Whether all that it writes is stored in one call, even if it has checks."""

@@ -70,6 +70,10 @@ class ItemCall(ABC):
     def sources(self) -> list[str]:
         """The names of the operations whose results it takes."""
 
+    def is_quick(self) -> bool:
+        """Whether nothing is known now that would hold its thread: a program to compile, a lock, a user's function."""
+        return False
+
     def changes_at_once(self) -> bool:
         """Whether an exception that comes from outside while it runs finds what it changes unchanged or changed."""
         return False

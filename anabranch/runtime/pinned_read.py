@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from anabranch.runtime.containers import Containers, VariableState
-from anabranch.runtime.island_call import IslandCall, acquire, drain, pin, release, unpin
+from anabranch.runtime.island_call import IslandCall, acquire, drain, is_locked, pin, release, unpin
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall, Island
@@ -71,6 +71,10 @@ class PinnedReadCall(ItemCall):
     def release(self) -> None:
         """Releases the island's executables."""
         self._island.release()
+
+    def is_quick(self) -> bool:
+        """Whether nobody has locked its variables."""
+        return not any(map(is_locked, self._locks))
 
     def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
         """Runs the island, which tells what it did."""

@@ -8,6 +8,7 @@ import json
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -36,6 +37,8 @@ from anabranch.xla.partitions import Partition
 
 #: of all sessions of this process, so that a worker that comes back knows none of those that it had
 _partition_numbers = itertools.count(1)
+#: the reply of most steps; nobody writes into a reply
+_EMPTY: Final = WorkerReply()
 
 
 class RemoteWorkerSession:
@@ -181,7 +184,7 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         if kind_of(frames) is None:
             return WorkerReply.FromString(bytes(frames[0])), []
         done = decode_done(frames)
-        return WorkerReply.FromString(done.reply), done.fetches
+        return WorkerReply.FromString(done.reply) if done.reply else _EMPTY, done.fetches
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
 

@@ -2,7 +2,8 @@
 
 A started run is a series of *turns*. In a turn a thread of ours runs what can be run. Where nothing can, the turn ends,
 and the next event (a result that is settled, another thread that has done its part, the deadline, a cancellation)
-brings another. There is never more than one turn at a time, so that what a turn works on needs no lock.
+brings another. There is never more than one turn at a time, so that what a turn works on needs no lock. Runs that are
+short take their turns where the event comes, if that is a thread which may do that (`runtime.pace`).
 
     ======  ====================  ==================================
     state   an event comes        a turn ends
@@ -21,7 +22,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
+from anabranch.core.interrupts import uninterrupted
 from anabranch.runtime.deadlines import deadlines
+from anabranch.runtime.pace import Pace, Stopwatch, takes_short_turns_here
 from anabranch.runtime.worker_threads import worker_threads
 
 
@@ -55,20 +58,32 @@ class StartedRun:
     Args:
         make: makes what runs; gets what it is to call after each event.
         on_done: told the values of the fetches, or what the run failed with: once, and it must not raise.
+        pace: of what runs.
+        is_quick: whether nothing is known that would hold a thread which takes a turn itself.
+        begins_here: whether the first turn is taken by this thread.
     """
 
     def __init__(
         self,
         make: Callable[[Callable[[], None]], Advancing],
         on_done: Callable[[Sequence[Any] | BaseException], None],
+        pace: Pace | None = None,
+        is_quick: Callable[[], bool] = bool,
+        begins_here: bool = False,
     ) -> None:
         self._lock = threading.Lock()
-        self._state = _State.IDLE
+        self._state = _State.TURN if begins_here else _State.IDLE
+        self._pace = Pace() if pace is None else pace
+        self._is_quick = is_quick
+        self._watch = Stopwatch(self._pace)
         self._make, self._on_done = make, on_done
         self._run: Advancing | None = None
         self._forget_deadline: Callable[[], None] | None = None
-        # last: the turn that this begins, on another thread, reads all of the above
-        self.wake()
+        # last: the turn that this begins, perhaps on another thread, reads all of the above
+        if begins_here:
+            uninterrupted(self._take_turns)
+        else:
+            self.wake()
 
     def wake(self) -> None:
         """Something has happened."""
@@ -79,10 +94,15 @@ class StartedRun:
                 self._state = _State.TURN
             elif self._state is _State.TURN:
                 self._state = _State.AGAIN
-        if begins:
+        if not begins:
+            return
+        if self._pace.is_short and takes_short_turns_here() and self._is_quick():
+            self._take_turns()
+        else:
             worker_threads.submit(self._take_turns)
 
     def _take_turns(self) -> None:
+        self._watch.begin()
         while True:
             try:
                 results = self._turn()
@@ -95,6 +115,8 @@ class StartedRun:
             # an event that came after the turn had looked for events has left `AGAIN`: nothing is overlooked
             with self._lock:
                 if self._state is _State.TURN:
+                    # before another thread can begin the next turn
+                    self._watch.pause()
                     self._state = _State.IDLE
                     return
                 self._state = _State.TURN
@@ -121,3 +143,5 @@ class StartedRun:
         if self._forget_deadline is not None:
             self._forget_deadline()
         self._on_done(outcome)
+        # what is told may be large, and take as long as what was run
+        self._watch.end()

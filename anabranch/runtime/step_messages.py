@@ -71,6 +71,7 @@ class StepMessage(IntEnum):
 
 
 _KINDS: Final = {int(kind): kind for kind in StepMessage}
+_PREFIXES: Final = {kind: _PREFIX.pack(_MARK, kind) for kind in StepMessage}
 
 
 #: what a value is, and where its bytes are
@@ -162,7 +163,7 @@ def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
 
 
 def _message(kind: StepMessage, fields: list[Buffer], values: Sequence[TensorValue]) -> Frames:
-    parts, frames = [_PREFIX.pack(_MARK, kind), *fields], Frames()
+    parts, frames = [_PREFIXES[kind], *fields], Frames()
     for value in values:
         _write(value, parts, frames)
     return [b"".join(parts), *frames]
@@ -184,7 +185,7 @@ def _write(value: TensorValue, parts: list[Buffer], frames: Frames) -> None:
         parts += [_VALUE.pack(_HANDLE, 0, 0, len(described)), described]
         return
     array = np.array(value, np.object_) if isinstance(value, bytes) else np.asarray(value)
-    shape = struct.pack(f"<{array.ndim}q", *array.shape)
+    shape = struct.pack(f"<{array.ndim}q", *array.shape) if array.ndim else b""
     # an array of objects holds strings, or what has no bytes: functions, datasets, iterators
     if array.dtype == np.object_:
         strings = array.reshape(-1).tolist()
@@ -234,13 +235,14 @@ def decode_start(frames: Frames) -> StepStart:
     Raises:
         InvalidArgumentError: it is malformed.
     """
+    return _read(StepMessage.START, frames, _read_start)
 
-    def read(reader: _Reader) -> StepStart:
-        partition, step, first_step, timeout, recorded, count, length = reader.fields(_START)
-        session = reader.take(length).decode()
-        return StepStart(session, partition, step, first_step, timeout or None, bool(recorded), reader.values(count))
 
-    return _read(StepMessage.START, frames, read)
+def _read_start(reader: _Reader) -> StepStart:
+    partition, step, first_step, timeout, recorded, count, length = reader.fields(_START)
+    session = _text(reader.take(length))
+    values = reader.values(count) if count else []
+    return StepStart(session, partition, step, first_step, timeout or None, bool(recorded), values)
 
 
 def decode_transfer(frames: Frames) -> SentTensor:
@@ -249,18 +251,17 @@ def decode_transfer(frames: Frames) -> SentTensor:
     Raises:
         InvalidArgumentError: it is malformed.
     """
+    return _read(StepMessage.TRANSFER, frames, _read_transfer)
 
-    def read(reader: _Reader) -> SentTensor:
-        step, iteration, flags, count, length = reader.fields(_TRANSFER)
-        session, source, destination, tensor, frame = _names(reader.take(length))
-        if count != (0 if flags & _DEAD else 1):
-            raise ValueError(f"a transfer with the flags {flags} came with {count} values")
-        size = len(frames[0]) + sum(map(len, frames[1:]))
-        value = reader.value() if count else None
-        key = Key(StepId(session, step), source, destination, tensor, frame, iteration)
-        return SentTensor(key, value, bool(flags & _HALVED), size)
 
-    return _read(StepMessage.TRANSFER, frames, read)
+def _read_transfer(reader: _Reader) -> SentTensor:
+    step, iteration, flags, count, length = reader.fields(_TRANSFER)
+    session, source, destination, tensor, frame = _names(reader.take(length))
+    if count != (0 if flags & _DEAD else 1):
+        raise ValueError(f"a transfer with the flags {flags} came with {count} values")
+    value = reader.value() if count else None
+    key = Key(StepId(session, step), source, destination, tensor, frame, iteration)
+    return SentTensor(key, value, bool(flags & _HALVED), reader.size)
 
 
 def decode_done(frames: Frames) -> StepDone:
@@ -269,13 +270,13 @@ def decode_done(frames: Frames) -> StepDone:
     Raises:
         InvalidArgumentError: it is malformed.
     """
+    return _read(StepMessage.DONE, frames, _read_done)
 
-    def read(reader: _Reader) -> StepDone:
-        count, length = reader.fields(_DONE)
-        reply = reader.take(length)
-        return StepDone([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], reply)
 
-    return _read(StepMessage.DONE, frames, read)
+def _read_done(reader: _Reader) -> StepDone:
+    count, length = reader.fields(_DONE)
+    reply = reader.take(length) if length else b""
+    return StepDone([v.copy() if isinstance(v, np.ndarray) else v for v in reader.values(count)], reply)
 
 
 def _read(kind: StepMessage, frames: Frames, read: Callable[[_Reader], Message]) -> Message:
@@ -285,9 +286,14 @@ def _read(kind: StepMessage, frames: Frames, read: Callable[[_Reader], Message])
             raise ValueError(f"it is no {kind.name.lower()} message")
         message = read(reader)
         reader.check_end()
-    except (DecodeError, IndexError, TypeError, ValueError, InvalidArgumentError) as error:
+    except (DecodeError, IndexError, TypeError, ValueError, struct.error, InvalidArgumentError) as error:
         raise malformed(error) from error
     return message
+
+
+@functools.lru_cache(_KNOWN_ROUTES)
+def _text(name: bytes) -> str:
+    return name.decode()
 
 
 @functools.lru_cache(_KNOWN_ROUTES)
@@ -311,7 +317,15 @@ class _Reader:
         self._at, self._next = 0, 1
 
     def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
+        at = self._at
+        self._at = at + layout.size
+        # `struct.error` where the message ends before
+        return layout.unpack_from(self._data, at)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of it."""
+        return sum(map(len, self._frames))
 
     def take(self, size: int) -> bytes:
         end = self._at + size
@@ -336,9 +350,7 @@ class _Reader:
         held, code, rank, size = self.fields(_VALUE)
         if held == _HANDLE:
             return handle_from_proto(HandleDef.FromString(self.take(size)))
-        shape = struct.unpack(f"<{rank}q", self.take(8 * rank))
-        if any(length < 0 for length in shape):
-            raise ValueError(f"an array cannot have the shape {list(shape)}")
+        shape = self._shape(rank) if rank else ()
         dtype, count = _dtype(code), math.prod(shape)
         if held == _STRINGS and dtype is string:
             return self._strings(count, size).reshape(shape)
@@ -348,6 +360,12 @@ class _Reader:
         if not len(content) == size == count * dtype.size:
             raise ValueError(f"an array of {count} elements of {dtype.name} came with {len(content)} bytes")
         return np.frombuffer(content, dtype.as_numpy_dtype).reshape(shape)
+
+    def _shape(self, rank: int) -> tuple[int, ...]:
+        shape = struct.unpack(f"<{rank}q", self.take(8 * rank))
+        if min(shape) < 0:
+            raise ValueError(f"an array cannot have the shape {list(shape)}")
+        return shape
 
     def _strings(self, count: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
         # the lengths are taken first: they show that there are as many strings as the shape says

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,7 @@ class StraightRun(StepWaiting):
     Args:
         values: those of the partition's slots; the feeds are there.
         results: takes what is fetched out of the values.
-        exchange: where tensors pass from device to device while it runs: opens that, or gives None.
+        exchange: opens where tensors pass from device to device while it runs; None where none does.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class StraightRun(StepWaiting):
         straight: StraightCalls,
         values: list[Any],
         results: Callable[[list[Any]], list[Any]],
-        exchange: contextlib.AbstractContextManager[Exchange | None],
+        exchange: Callable[[], Exchange] | None,
         timeout: float | None,
         active: ActiveSteps,
         wake: Callable[[], None],
@@ -71,7 +70,6 @@ class StraightRun(StepWaiting):
         self._straight, self._results = straight, results
         self._exchange = exchange
         self._opened: Exchange | None = None
-        self._open = contextlib.ExitStack()
         self._frame = StepFrame(values, None, self.watch)
         self._position = 0
 
@@ -79,7 +77,8 @@ class StraightRun(StepWaiting):
         """Lets others know of the run."""
         # before anything can go wrong or wait, so that a session that is closed meanwhile reaches it
         self._active.add(self)
-        self._frame.exchange = self._opened = self._open.enter_context(self._exchange)
+        if self._exchange is not None:
+            self._frame.exchange = self._opened = self._exchange()
 
     def go_on(self) -> list[Any] | None:
         """Runs call after call; returns the fetched values, or None where one waits.
@@ -99,7 +98,8 @@ class StraightRun(StepWaiting):
             return None
         # before the run ends: what it fetches may still be computed, and fail
         results = self._results(self._frame.values)
-        self._open.close()
+        if self._opened is not None:
+            self._opened.finish()
         self._active.remove(self)
         return results
 
@@ -108,10 +108,10 @@ class StraightRun(StepWaiting):
         self._active.remove(self)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
-        # before it is closed, so that other devices learn of this error and not only that nobody sent
         if self._opened is not None:
+            # before it is closed, so that other devices learn of this error and not only that nobody sent
             self._opened.abort(error)
-        self._open.close()
+            self._opened.finish()
 
     def _run_call(self) -> None:
         call = self._straight.calls[self._position]

@@ -129,13 +129,13 @@ class TransferCall(HostKernelCall):
         context = TransferContext(self.op, frame.exchange, self._route)
         # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
-            result = self._kernel((), ctx=context)
+            result = self._kernel.on_arguments(ctx=context)
             if isinstance(result, Pending):
                 return result
             self._store(frame, (result,))
         else:
             ((slot, known),) = self._sources
-            self._kernel((known if slot is None else frame.values[slot],), ctx=context)
+            self._kernel.on_arguments(known if slot is None else frame.values[slot], ctx=context)
         return None
 
     def finish(self, frame: StepFrame, pending: Pending) -> bool:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -162,8 +162,16 @@ class _Served:
         self.session = session
         self.addresses = addresses
         self.halves = halves
+        self._of_devices: dict[str, str] = {}
         self.partitions: dict[int, RegisteredPartition] = {}
         self.is_closed = False
+
+    def address_of(self, device: str) -> str:
+        """Where the task is that has a device, by its full name."""
+        known = self._of_devices.get(device)
+        if known is None:
+            known = self._of_devices[device] = self.addresses[task_of(device)]
+        return known
 
     def close(self) -> None:
         """Cancels its steps. Its partitions go at once, they hold its variables; who runs one later is told why."""
@@ -432,7 +440,7 @@ class WorkerService:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
         served = self._served(key.step.session)
-        address = served.addresses[task_of(key.destination)]
+        address = served.address_of(key.destination)
         if isinstance(value, Dead):
             frames = encode_transfer(key, None)
         elif served.halves and getattr(value, "dtype", None) == np.float32:
@@ -558,6 +566,10 @@ def _closed(session: str) -> CancelledError:
     return CancelledError(None, None, f"the step cannot begin: its session was closed ({session}); open another")
 
 
+#: of a partition that nothing is fetched of, which most are
+_DONE: Final = encode_done(())
+
+
 def _deliver(session: TaskSession, transfer: SentTensor) -> None:
     """Gives what another task sent to the step that it is for."""
     value = DEAD if transfer.value is None else transfer.value
@@ -574,6 +586,8 @@ def _request(frames: Frames) -> WorkerRequest:
 
 
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:
+    if not events and isinstance(outcome, list) and not outcome:
+        return _DONE
     reply = WorkerReply(event=[event_to_proto(event) for event in events])
     if not isinstance(outcome, BaseException):
         try:

@@ -9,6 +9,8 @@ What is checked in every run:
 
 #: A (session, step) starts at most once on a task.
 #: A step ends once, with its values or with a cause that is true: what was injected, or the loss of somebody.
+#: A message is delivered once at most, and never behind one of its lane that was lost; nor to a process that it is not
+#: meant for, nor from one that was replaced by a process heard since.
 #: What a step computes with is its own: no value of another step, or of before a restart, gets into it.
 #: After the end of a step nothing of it runs on a task that the master was not separated from.
 #: Every step ends: there is no wait without end, whatever happened. Once nothing fails any more, steps succeed.
@@ -186,6 +188,7 @@ class SimulatedCluster:
 
     def __init__(self, seed: int) -> None:
         self.simulation = SimulatedTime(seed)
+        self.simulation.network.fail = self.fail
         #: how likely it is that an operation fails
         self.failing = self.simulation.dice.choice((0.0, 0.02))
         #: how much longer things fail than in most lives, so that what is silent is given up

@@ -21,19 +21,25 @@ import contextlib
 import heapq
 import itertools
 import random
+import struct
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from anabranch.distributed.connections import ANSWER_WITHIN, PeerConnection
 from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.peer_table import TICK, PeerTable
 from anabranch.distributed.peers import Peer
 from anabranch.distributed.place import MessageHandler
-from anabranch.distributed.wire import Hello, Lane, Limits
+from anabranch.distributed.wire import Hello, Lane, Limits, MessageKind
 from anabranch.errors import DeadlineExceededError, OpError
 from anabranch.runtime.messages import Buffer, Frames
 from anabranch.runtime.protocols import LinkTraffic
 
+#: offsets in a header; see `distributed.wire`
+_KIND_AT: Final = 6
+_RECEIVER_AT: Final = 16
+_GREETINGS: Final = (MessageKind.HELLO, MessageKind.WELCOME, MessageKind.REFUSAL)
 #: seconds between two attempts to connect
 _DIAL_EVERY = 0.2
 
@@ -156,10 +162,14 @@ class SimulatedNetwork:
         slow: the seconds that messages take at least, by (from, to).
         cut: the ways that nothing goes by, by (from, to).
         connections: those that are not closed.
+        fail: told what does not hold of the links.
     """
 
     def __init__(self, simulation: SimulatedTime) -> None:
         self.simulation = simulation
+        self.fail: Callable[[str], None] = _nobody
+        #: processes are numbered in the order in which they start
+        self.births = itertools.count(1)
         self.places: dict[str, SimulatedPlace] = {}
         self.slow: dict[tuple[str, str], float] = {}
         self.cut: dict[tuple[str, str], None] = {}
@@ -200,6 +210,9 @@ class SimulatedPlace(PeerTable):
         self.incarnation = process.simulation.dice.getrandbits(63) + 1
         self.hello = Hello("simulated", name, process.address, 1)
         self.network.places[process.address] = self
+        self.birth = next(self.network.births)
+        #: of each address, the last process whose message was delivered here
+        self._heard: dict[str, int] = {}
         self._tick_later()
 
     def _tick_later(self) -> None:
@@ -209,6 +222,21 @@ class SimulatedPlace(PeerTable):
         if not self._is_closed:
             self.tick()
             self._tick_later()
+
+    def takes(self, data: bytes, frames: Frames, lane: Lane) -> bool:
+        """Takes a message; whether it was delivered."""
+        before = self.handed_over
+        self.take_message(data, frames, lane)
+        return self.handed_over > before
+
+    def delivered(self, data: bytes, sender: SimulatedPlace) -> None:
+        """A message was delivered here: it must be meant for this process, and of no process that was replaced."""
+        address = sender.hello.address
+        if struct.unpack_from("<Q", data, _RECEIVER_AT)[0] != self.incarnation:
+            self.network.fail(f"{self.hello.name} took a message for a process that was here before")
+        if sender.birth < self._heard.get(address, 0):
+            self.network.fail(f"{self.hello.name} took a message of a process that was replaced at {address}")
+        self._heard[address] = sender.birth
 
     def connect(self, peer: Peer, lane: Lane, channel: int) -> SimulatedConnection:
         """See `distributed.place.Place`."""
@@ -239,9 +267,13 @@ class SimulatedConnection:
         self._waiting: list[tuple[bytes, Frames]] = []
         #: numbers of messages under way; those that are taken out are lost
         self._under_way: dict[int, None] = {}
+        #: numbers of those that were lost, or have come before: neither they nor what follows may be delivered
+        self._lost: dict[int, None] = {}
+        #: of which message another is a copy
+        self._copies: dict[int, int] = {}
         self._numbers = itertools.count(1)
         self._arrives = 0.0
-        self._is_closing = self._repeats = False
+        self._is_closing = self._repeats = self._loses = False
         self._network.connections[self] = None
         self._after(self._latency(), self._dial)
 
@@ -271,12 +303,25 @@ class SimulatedConnection:
         """The last of what is under way never arrives."""
         keep = self._simulation.dice.randrange(len(self._under_way) + 1)
         for number in list(self._under_way)[keep:]:
-            del self._under_way[number]
+            self._lose(number)
+
+    def _lose(self, number: int) -> None:
+        # a message and its copy are lost together: one that is lost has nothing behind it, and a copy harms nobody then
+        original = self._copies.get(number, number)
+        is_lost = original in self._under_way
+        for one in (original, *(copy for copy, of in self._copies.items() if of == original)):
+            self._under_way.pop(one, None)
+            self._lost.pop(one, None)
+        if is_lost:
+            self._lost[original] = None
 
     def lose_one(self) -> None:
-        """One message that is under way never arrives."""
+        """One message never arrives: of those that are under way, or else the next."""
         if self._under_way:
-            del self._under_way[self._simulation.dice.choice(list(self._under_way))]
+            self._lose(self._simulation.dice.choice(list(self._under_way)))
+        else:
+            # at most times nothing is under way: links are quick
+            self._loses = True
 
     def repeat_next(self) -> None:
         """The next message arrives twice."""
@@ -295,22 +340,33 @@ class SimulatedConnection:
         """Sends what waits, if nothing is in the way."""
         while self._waiting and self._target is not None and self._way not in self._network.cut:
             header, frames = self._waiting.pop(0)
-            for _ in range(2 if self._repeats else 1):
-                self._put_on_its_way(header, frames)
-            self._repeats = False
+            number = self._put_on_its_way(header, frames)
+            if self._repeats:
+                self._copies[self._put_on_its_way(header, frames, again=True)] = number
+            if self._loses:
+                self._lose(number)
+            self._loses = self._repeats = False
 
-    def _put_on_its_way(self, header: bytes, frames: Frames) -> None:
+    def _put_on_its_way(self, header: bytes, frames: Frames, again: bool = False) -> int:
         number, target = next(self._numbers), self._target
         assert target is not None
         self._under_way[number] = None
+        # a hello or welcome that comes again says nothing new, and does no harm
+        if again and header[_KIND_AT] not in _GREETINGS:
+            self._lost[number] = None
         # order holds: none overtakes the one before
         self._arrives = max(self._arrives, self._simulation.now + self._latency())
 
         def arrive() -> None:
-            if self._under_way.pop(number, 0) is None and not target._is_closed:
-                target.take_message(header, list(frames), self.lane)
+            if self._under_way.pop(number, 0) is not None or target._is_closed:
+                return
+            if target.takes(header, list(frames), self.lane):
+                target.delivered(header, self.place)
+                if self._lost and min(self._lost) <= number:
+                    self._network.fail(f"a message was delivered behind one of {self._way} that was lost, or twice")
 
         self._simulation.at(self._arrives, target.process, arrive)
+        return number
 
     def _dial(self) -> None:
         if not self._is_open or self._target is not None:
@@ -340,6 +396,10 @@ class SimulatedConnection:
         return self._network.slow.get(self._way, 0.0) * dice.random() + dice.choice((0.0001, 0.001, 0.01)) * (
             0.5 + dice.random()
         )
+
+
+def _nobody(what: str) -> None:
+    """Is told what does not hold where nobody watches."""
 
 
 class SimulatedTasks:

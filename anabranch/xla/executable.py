@@ -294,6 +294,11 @@ class Executable:
         )
         return f"new shapes or static values: {', '.join(differences[:_MAX_NAMED])}{more}{evicted}"
 
+    def has_ready_variant(self) -> bool:
+        """Whether the variant of an island whose shapes are fixed is there and `is_ready`."""
+        variant = self._variants.get(())
+        return variant is not None and self.is_ready(variant)
+
     @staticmethod
     def is_ready(variant: Variant) -> bool:
         """Whether a variant runs without Python code of JAX's or a kernel's, which a signal must not interrupt."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from anabranch.distributed.links import SUSPECT_AFTER, PeerState
+from anabranch.distributed.links import SUSPECT_AFTER, Instruction, Link, PeerState
+from anabranch.distributed.wire import Header
 from anabranch.testing import simulated_cluster
 from anabranch.testing.simulated_cluster import Broken
 from anabranch.testing.simulated_network import SimulatedPlace, SimulatedTime
@@ -30,6 +33,39 @@ def test_a_fault_of_the_code_is_found_and_names_its_seed(monkeypatch: pytest.Mon
     monkeypatch.setattr(SimulatedRun, "cancel", lambda self, error: None)
     with pytest.raises(Broken, match="seed [0-9]+: at .* s: "):
         list(map(simulated_cluster.run, range(5)))
+
+
+@pytest.mark.parametrize("taken", [max, min], ids=["a gap", "a repeat"])
+def test_a_link_that_overlooks_a_gap_or_a_repeat_is_found(
+    monkeypatch: pytest.MonkeyPatch, taken: Callable[[int, int], int]
+) -> None:
+    heard = Link.heard
+
+    def overlooking(self: Link, header: Header, size: int, now: float) -> list[Instruction]:
+        if header.channel == self._heard_channel:
+            self._expected[header.lane] = taken(header.sequence, self._expected[header.lane])
+        return heard(self, header, size, now)
+
+    monkeypatch.setattr(Link, "heard", overlooking)
+    with pytest.raises(Broken, match="was delivered behind one of .* that was lost, or twice"):
+        list(map(simulated_cluster.run, range(5)))
+
+
+def test_a_message_that_is_lost_is_the_next_where_none_is_under_way() -> None:
+    simulation = SimulatedTime(3)
+    places = [SimulatedPlace(simulation.process(f"{name}:1"), name, Handler()) for name in "ab"]
+    a, b = (place.peer(other.hello.address) for place, other in (places, places[::-1]))
+    assert simulation.run_until(lambda: a.state is b.state is PeerState.UP, 5)
+    (connection,) = (one for one in simulation.network.connections if one.place is places[0])
+    simulation.run_until(lambda: False, 0.5)
+    connection.lose_one()
+    lost: list[object] = []
+    b.on_lost(lost.append)
+    a.send([b"first"])
+    a.send([b"second"])
+    # the gap closes the link, and nothing of what follows is handed over
+    assert simulation.run_until(lambda: bool(lost), 5)
+    assert places[1].handler.messages.empty()
 
 
 def test_a_cut_holds_what_goes_one_way_only() -> None:
