@@ -18,6 +18,14 @@ class _AnonymousIteratorV2(NamedTuple):
     handle: Tensor
     deleter: Tensor
 
+class _AnonymousMemoryCache(NamedTuple):
+    handle: Tensor
+    deleter: Tensor
+
+class _AnonymousRandomSeedGenerator(NamedTuple):
+    handle: Tensor
+    deleter: Tensor
+
 class _BarrierTakeMany(NamedTuple):
     indices: Tensor
     keys: Tensor
@@ -29,6 +37,90 @@ class _BatchNormWithGlobalNormalizationGrad(NamedTuple):
     dv: Tensor
     db: Tensor
     dg: Tensor
+
+class _BlockLSTM(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
+class _BlockLSTMGrad(NamedTuple):
+    x_grad: Tensor
+    cs_prev_grad: Tensor
+    h_prev_grad: Tensor
+    w_grad: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
+    b_grad: Tensor
+
+class _BlockLSTMGradV2(NamedTuple):
+    x_grad: Tensor
+    cs_prev_grad: Tensor
+    h_prev_grad: Tensor
+    w_grad: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
+    b_grad: Tensor
+
+class _BlockLSTMV2(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
+class _BoostedTreesCalculateBestFeatureSplit(NamedTuple):
+    node_ids: Tensor
+    gains: Tensor
+    feature_dimensions: Tensor
+    thresholds: Tensor
+    left_node_contribs: Tensor
+    right_node_contribs: Tensor
+    split_with_default_directions: Tensor
+
+class _BoostedTreesCalculateBestGainsPerFeature(NamedTuple):
+    node_ids_list: list[Tensor]
+    gains_list: list[Tensor]
+    thresholds_list: list[Tensor]
+    left_node_contribs_list: list[Tensor]
+    right_node_contribs_list: list[Tensor]
+
+class _BoostedTreesGetEnsembleStates(NamedTuple):
+    stamp_token: Tensor
+    num_trees: Tensor
+    num_finalized_trees: Tensor
+    num_attempted_layers: Tensor
+    last_layer_nodes_range: Tensor
+
+class _BoostedTreesSerializeEnsemble(NamedTuple):
+    stamp_token: Tensor
+    tree_ensemble_serialized: Tensor
+
+class _BoostedTreesSparseAggregateStats(NamedTuple):
+    stats_summary_indices: Tensor
+    stats_summary_values: Tensor
+    stats_summary_shape: Tensor
+
+class _BoostedTreesSparseCalculateBestFeatureSplit(NamedTuple):
+    node_ids: Tensor
+    gains: Tensor
+    feature_dimensions: Tensor
+    thresholds: Tensor
+    left_node_contribs: Tensor
+    right_node_contribs: Tensor
+    split_with_default_directions: Tensor
+
+class _BoostedTreesTrainingPredict(NamedTuple):
+    partial_logits: Tensor
+    tree_ids: Tensor
+    node_ids: Tensor
 
 class _BroadcastGradientArgs(NamedTuple):
     r0: Tensor
@@ -96,6 +188,16 @@ class _FixedUnigramCandidateSampler(NamedTuple):
     true_expected_count: Tensor
     sampled_expected_count: Tensor
 
+class _FractionalAvgPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
+class _FractionalMaxPool(NamedTuple):
+    output: Tensor
+    row_pooling_sequence: Tensor
+    col_pooling_sequence: Tensor
+
 class _FusedBatchNorm(NamedTuple):
     y: Tensor
     batch_mean: Tensor
@@ -139,9 +241,42 @@ class _FusedBatchNormV3(NamedTuple):
     reserve_space_2: Tensor
     reserve_space_3: Tensor
 
+class _GRUBlockCell(NamedTuple):
+    r: Tensor
+    u: Tensor
+    c: Tensor
+    h: Tensor
+
+class _GRUBlockCellGrad(NamedTuple):
+    d_x: Tensor
+    d_h_prev: Tensor
+    d_c_bar: Tensor
+    d_r_bar_u_bar: Tensor
+
 class _GenerateVocabRemapping(NamedTuple):
     remapping: Tensor
     num_present: Tensor
+
+class _LSTMBlockCell(NamedTuple):
+    i: Tensor
+    cs: Tensor
+    f: Tensor
+    o: Tensor
+    ci: Tensor
+    co: Tensor
+    h: Tensor
+
+class _LSTMBlockCellGrad(NamedTuple):
+    cs_prev_grad: Tensor
+    dicfo: Tensor
+    wci_grad: Tensor
+    wcf_grad: Tensor
+    wco_grad: Tensor
+
+class _LearnedUnigramCandidateSampler(NamedTuple):
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
 
 class _ListDiff(NamedTuple):
     out: Tensor
@@ -230,10 +365,207 @@ class _Qr(NamedTuple):
     q: Tensor
     r: Tensor
 
+class _QuantizeDownAndShrinkRange(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
 class _QuantizeV2(NamedTuple):
     output: Tensor
     output_min: Tensor
     output_max: Tensor
+
+class _QuantizedAdd(NamedTuple):
+    z: Tensor
+    min_z: Tensor
+    max_z: Tensor
+
+class _QuantizedAvgPool(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedBatchNormWithGlobalNormalization(NamedTuple):
+    result: Tensor
+    result_min: Tensor
+    result_max: Tensor
+
+class _QuantizedBiasAdd(NamedTuple):
+    output: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedConcat(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedConcatV2(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedConv2D(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DPerChannel(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBias(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSumAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedConv2DWithBiasSumAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2D(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBias(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBiasAndRelu(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedInstanceNorm(NamedTuple):
+    y: Tensor
+    y_min: Tensor
+    y_max: Tensor
+
+class _QuantizedMatMul(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBias(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndRelu(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndReluAndRequantize(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMatMulWithBiasAndRequantize(NamedTuple):
+    out: Tensor
+    min_out: Tensor
+    max_out: Tensor
+
+class _QuantizedMaxPool(NamedTuple):
+    output: Tensor
+    min_output: Tensor
+    max_output: Tensor
+
+class _QuantizedMul(NamedTuple):
+    z: Tensor
+    min_z: Tensor
+    max_z: Tensor
+
+class _QuantizedRelu(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedRelu6(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedReluX(NamedTuple):
+    activations: Tensor
+    min_activations: Tensor
+    max_activations: Tensor
+
+class _QuantizedReshape(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _QuantizedResizeBilinear(NamedTuple):
+    resized_images: Tensor
+    out_min: Tensor
+    out_max: Tensor
+
+class _RaggedGather(NamedTuple):
+    output_nested_splits: list[Tensor]
+    output_dense_values: Tensor
+
+class _RaggedRange(NamedTuple):
+    rt_nested_splits: Tensor
+    rt_dense_values: Tensor
+
+class _RaggedTensorFromVariant(NamedTuple):
+    output_nested_splits: list[Tensor]
+    output_dense_values: Tensor
+
+class _RaggedTensorToSparse(NamedTuple):
+    sparse_indices: Tensor
+    sparse_values: Tensor
+    sparse_dense_shape: Tensor
 
 class _ReaderRead(NamedTuple):
     key: Tensor
@@ -258,6 +590,24 @@ class _RefMerge(NamedTuple):
 class _RefSwitch(NamedTuple):
     output_false: Tensor
     output_true: Tensor
+
+class _RequantizationRange(NamedTuple):
+    output_min: Tensor
+    output_max: Tensor
+
+class _RequantizationRangePerChannel(NamedTuple):
+    output_min: Tensor
+    output_max: Tensor
+
+class _Requantize(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
+
+class _RequantizePerChannel(NamedTuple):
+    output: Tensor
+    output_min: Tensor
+    output_max: Tensor
 
 class _SampleDistortedBoundingBox(NamedTuple):
     begin: Tensor
@@ -356,6 +706,10 @@ class _SparseToSparseSetOperation(NamedTuple):
     result_values: Tensor
     result_shape: Tensor
 
+class _StringNGrams(NamedTuple):
+    ngrams: Tensor
+    ngrams_splits: Tensor
+
 class _StringSplit(NamedTuple):
     indices: Tensor
     values: Tensor
@@ -412,6 +766,11 @@ class _TensorListPopBack(NamedTuple):
     output_handle: Tensor
     tensor: Tensor
 
+class _ThreadUnsafeUnigramCandidateSampler(NamedTuple):
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
+
 class _TopK(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -419,6 +778,15 @@ class _TopK(NamedTuple):
 class _TopKV2(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _UnicodeDecode(NamedTuple):
+    row_splits: Tensor
+    char_values: Tensor
+
+class _UnicodeDecodeWithOffsets(NamedTuple):
+    row_splits: Tensor
+    char_values: Tensor
+    char_to_byte_starts: Tensor
 
 class _UniformCandidateSampler(NamedTuple):
     sampled_candidates: Tensor
@@ -479,6 +847,14 @@ def AddSparseToTensorsMap(
     name: str | None = None,
 ) -> Tensor: ...
 def AddV2(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def AdjustContrast(
+    *,
+    images: TensorLike,
+    contrast_factor: TensorLike,
+    min_value: TensorLike,
+    max_value: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def AdjustContrastv2(*, images: TensorLike, contrast_factor: TensorLike, name: str | None = None) -> Tensor: ...
 def AdjustHue(*, images: TensorLike, delta: TensorLike, name: str | None = None) -> Tensor: ...
 def AdjustSaturation(*, images: TensorLike, scale: TensorLike, name: str | None = None) -> Tensor: ...
@@ -500,6 +876,10 @@ def AnonymousIterator(
 def AnonymousIteratorV2(
     *, output_types: Sequence[DTypeLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> _AnonymousIteratorV2: ...
+def AnonymousMemoryCache(*, name: str | None = None) -> _AnonymousMemoryCache: ...
+def AnonymousRandomSeedGenerator(
+    *, seed: TensorLike, seed2: TensorLike, name: str | None = None
+) -> _AnonymousRandomSeedGenerator: ...
 def Any(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
 def ApplyAdaMax(
     *,
@@ -738,6 +1118,17 @@ def AudioSummary(
 def AudioSummaryV2(
     *, tag: TensorLike, tensor: TensorLike, sample_rate: TensorLike, max_outputs: int = 3, name: str | None = None
 ) -> Tensor: ...
+def AutoShardDataset(
+    *,
+    input_dataset: TensorLike,
+    num_workers: TensorLike,
+    index: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    auto_shard_policy: int = 0,
+    num_replicas: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
 def AvgPool(
     *,
     value: TensorLike,
@@ -872,10 +1263,292 @@ def Bitcast(*, input: TensorLike, type: DTypeLike, name: str | None = None) -> T
 def BitwiseAnd(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseOr(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def BitwiseXor(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def BlockLSTM(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _BlockLSTM: ...
+def BlockLSTMGrad(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _BlockLSTMGrad: ...
+def BlockLSTMGradV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _BlockLSTMGradV2: ...
+def BlockLSTMV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    cell_clip: float = 0.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _BlockLSTMV2: ...
+def BoostedTreesAggregateStats(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    feature: TensorLike,
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesBucketize(
+    *, float_values: Sequence[TensorLike], bucket_boundaries: Sequence[TensorLike], name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesCalculateBestFeatureSplit(
+    *,
+    node_id_range: TensorLike,
+    stats_summary: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    logits_dimension: int,
+    split_type: str | bytes = "inequality",
+    name: str | None = None,
+) -> _BoostedTreesCalculateBestFeatureSplit: ...
+def BoostedTreesCalculateBestGainsPerFeature(
+    *,
+    node_id_range: TensorLike,
+    stats_summary_list: Sequence[TensorLike],
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    max_splits: int,
+    name: str | None = None,
+) -> _BoostedTreesCalculateBestGainsPerFeature: ...
+def BoostedTreesCenterBias(
+    *,
+    tree_ensemble_handle: TensorLike,
+    mean_gradients: TensorLike,
+    mean_hessians: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesCreateEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    stamp_token: TensorLike,
+    tree_ensemble_serialized: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesCreateQuantileStreamResource(
+    *,
+    quantile_stream_resource_handle: TensorLike,
+    epsilon: TensorLike,
+    num_streams: TensorLike,
+    max_elements: int = ...,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesDeserializeEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    stamp_token: TensorLike,
+    tree_ensemble_serialized: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesEnsembleResourceHandleOp(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def BoostedTreesExampleDebugOutputs(
+    *,
+    tree_ensemble_handle: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesFlushQuantileSummaries(
+    *, quantile_stream_resource_handle: TensorLike, num_features: int, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesGetEnsembleStates(
+    *, tree_ensemble_handle: TensorLike, name: str | None = None
+) -> _BoostedTreesGetEnsembleStates: ...
+def BoostedTreesMakeQuantileSummaries(
+    *, float_values: Sequence[TensorLike], example_weights: TensorLike, epsilon: TensorLike, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesMakeStatsSummary(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    bucketized_features_list: Sequence[TensorLike],
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesPredict(
+    *,
+    tree_ensemble_handle: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> Tensor: ...
+def BoostedTreesQuantileStreamResourceAddSummaries(
+    *, quantile_stream_resource_handle: TensorLike, summaries: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceDeserialize(
+    *, quantile_stream_resource_handle: TensorLike, bucket_boundaries: Sequence[TensorLike], name: str | None = None
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceFlush(
+    *,
+    quantile_stream_resource_handle: TensorLike,
+    num_buckets: TensorLike,
+    generate_quantiles: bool = False,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesQuantileStreamResourceGetBucketBoundaries(
+    *, quantile_stream_resource_handle: TensorLike, num_features: int, name: str | None = None
+) -> list[Tensor]: ...
+def BoostedTreesQuantileStreamResourceHandleOp(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def BoostedTreesSerializeEnsemble(
+    *, tree_ensemble_handle: TensorLike, name: str | None = None
+) -> _BoostedTreesSerializeEnsemble: ...
+def BoostedTreesSparseAggregateStats(
+    *,
+    node_ids: TensorLike,
+    gradients: TensorLike,
+    hessians: TensorLike,
+    feature_indices: TensorLike,
+    feature_values: TensorLike,
+    feature_shape: TensorLike,
+    max_splits: int,
+    num_buckets: int,
+    name: str | None = None,
+) -> _BoostedTreesSparseAggregateStats: ...
+def BoostedTreesSparseCalculateBestFeatureSplit(
+    *,
+    node_id_range: TensorLike,
+    stats_summary_indices: TensorLike,
+    stats_summary_values: TensorLike,
+    stats_summary_shape: TensorLike,
+    l1: TensorLike,
+    l2: TensorLike,
+    tree_complexity: TensorLike,
+    min_node_weight: TensorLike,
+    logits_dimension: int,
+    split_type: str | bytes = "inequality",
+    name: str | None = None,
+) -> _BoostedTreesSparseCalculateBestFeatureSplit: ...
+def BoostedTreesTrainingPredict(
+    *,
+    tree_ensemble_handle: TensorLike,
+    cached_tree_ids: TensorLike,
+    cached_node_ids: TensorLike,
+    bucketized_features: Sequence[TensorLike],
+    logits_dimension: int,
+    name: str | None = None,
+) -> _BoostedTreesTrainingPredict: ...
+def BoostedTreesUpdateEnsemble(
+    *,
+    tree_ensemble_handle: TensorLike,
+    feature_ids: TensorLike,
+    node_ids: Sequence[TensorLike],
+    gains: Sequence[TensorLike],
+    thresholds: Sequence[TensorLike],
+    left_node_contribs: Sequence[TensorLike],
+    right_node_contribs: Sequence[TensorLike],
+    max_depth: TensorLike,
+    learning_rate: TensorLike,
+    pruning_mode: int,
+    name: str | None = None,
+) -> Operation: ...
+def BoostedTreesUpdateEnsembleV2(
+    *,
+    tree_ensemble_handle: TensorLike,
+    feature_ids: Sequence[TensorLike],
+    dimension_ids: Sequence[TensorLike],
+    node_ids: Sequence[TensorLike],
+    gains: Sequence[TensorLike],
+    thresholds: Sequence[TensorLike],
+    left_node_contribs: Sequence[TensorLike],
+    right_node_contribs: Sequence[TensorLike],
+    split_types: Sequence[TensorLike],
+    max_depth: TensorLike,
+    learning_rate: TensorLike,
+    pruning_mode: TensorLike,
+    logits_dimension: int = 1,
+    name: str | None = None,
+) -> Operation: ...
 def BroadcastArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> Tensor: ...
 def BroadcastGradientArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> _BroadcastGradientArgs: ...
 def BroadcastTo(*, input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def Bucketize(*, input: TensorLike, boundaries: Sequence[float], name: str | None = None) -> Tensor: ...
+def CSVDataset(
+    *,
+    filenames: TensorLike,
+    compression_type: TensorLike,
+    buffer_size: TensorLike,
+    header: TensorLike,
+    field_delim: TensorLike,
+    use_quote_delim: TensorLike,
+    na_value: TensorLike,
+    select_cols: TensorLike,
+    record_defaults: Sequence[TensorLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def CTCBeamSearchDecoder(
     *,
     inputs: TensorLike,
@@ -912,6 +1585,16 @@ def CacheDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def CacheDatasetV2(
+    *,
+    input_dataset: TensorLike,
+    filename: TensorLike,
+    cache: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    metadata: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Case(
     *,
     branch_index: TensorLike,
@@ -925,6 +1608,14 @@ def Cast(*, x: TensorLike, DstT: DTypeLike, Truncate: bool = False, name: str | 
 def Ceil(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def CheckNumerics(*, tensor: TensorLike, message: str | bytes, name: str | None = None) -> Tensor: ...
 def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def ChooseFastestDataset(
+    *,
+    input_datasets: Sequence[TensorLike],
+    num_experiments: int,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
@@ -1025,6 +1716,16 @@ def Conv3D(
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def Conv3DBackpropFilter(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    out_backprop: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def Conv3DBackpropFilterV2(
     *,
     input: TensorLike,
@@ -1033,6 +1734,16 @@ def Conv3DBackpropFilterV2(
     strides: Sequence[int],
     padding: str | bytes,
     data_format: str | bytes = "NDHWC",
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def Conv3DBackpropInput(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    out_backprop: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
     dilations: Sequence[int] = ...,
     name: str | None = None,
 ) -> Tensor: ...
@@ -1098,6 +1809,12 @@ def Cumsum(
 def CumulativeLogsumexp(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor: ...
+def DataFormatDimMap(
+    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
+) -> Tensor: ...
+def DataFormatVecPermute(
+    *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
+) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
 def DatasetToSingleElement(
     *,
@@ -1106,6 +1823,10 @@ def DatasetToSingleElement(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> list[Tensor]: ...
+def DatasetToTFRecord(
+    *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
+) -> Operation: ...
+def DebugGradientIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def DecodeAndCropJpeg(
     *,
     contents: TensorLike,
@@ -1152,13 +1873,24 @@ def DecodeJpeg(
     dct_method: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def DecodePaddedRaw(
+    *,
+    input_bytes: TensorLike,
+    fixed_length: TensorLike,
+    out_type: DTypeLike,
+    little_endian: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def DecodePng(
     *, contents: TensorLike, channels: int = 0, dtype: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
 def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
+def DeepCopy(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteMemoryCache(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteRandomSeedGenerator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DeleteSessionTensor(*, handle: TensorLike, name: str | None = None) -> Operation: ...
 def DenseToDenseSetOperation(
     *,
@@ -1315,6 +2047,7 @@ def EditDistance(
 def Einsum(*, inputs: Sequence[TensorLike], equation: str | bytes, name: str | None = None) -> Tensor: ...
 def Elu(*, features: TensorLike, name: str | None = None) -> Tensor: ...
 def EluGrad(*, gradients: TensorLike, outputs: TensorLike, name: str | None = None) -> Tensor: ...
+def Empty(*, shape: TensorLike, dtype: DTypeLike, init: bool = False, name: str | None = None) -> Tensor: ...
 def EmptyTensorList(
     *, element_shape: TensorLike, max_num_elements: TensorLike, element_dtype: DTypeLike, name: str | None = None
 ) -> Tensor: ...
@@ -1356,7 +2089,42 @@ def EuclideanNorm(
 def Exit(*, data: TensorLike, name: str | None = None) -> Tensor: ...
 def Exp(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ExpandDims(*, input: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalAutoShardDataset(
+    *,
+    input_dataset: TensorLike,
+    num_workers: TensorLike,
+    index: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    auto_shard_policy: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalCSVDataset(
+    *,
+    filenames: TensorLike,
+    compression_type: TensorLike,
+    buffer_size: TensorLike,
+    header: TensorLike,
+    field_delim: TensorLike,
+    use_quote_delim: TensorLike,
+    na_value: TensorLike,
+    select_cols: TensorLike,
+    record_defaults: Sequence[TensorLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalChooseFastestDataset(
+    *,
+    input_datasets: Sequence[TensorLike],
+    num_experiments: int,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalDatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalDatasetToTFRecord(
+    *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
+) -> Operation: ...
 def ExperimentalDenseToSparseBatchDataset(
     *,
     input_dataset: TensorLike,
@@ -1370,6 +2138,21 @@ def ExperimentalDirectedInterleaveDataset(
     *,
     selector_input_dataset: TensorLike,
     data_input_datasets: Sequence[TensorLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalGroupByReducerDataset(
+    *,
+    input_dataset: TensorLike,
+    key_func_other_arguments: Sequence[TensorLike],
+    init_func_other_arguments: Sequence[TensorLike],
+    reduce_func_other_arguments: Sequence[TensorLike],
+    finalize_func_other_arguments: Sequence[TensorLike],
+    key_func: FuncAttr | str,
+    init_func: FuncAttr | str,
+    reduce_func: FuncAttr | str,
+    finalize_func: FuncAttr | str,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
@@ -1395,6 +2178,14 @@ def ExperimentalIgnoreErrorsDataset(
     log_warning: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalIteratorGetDevice(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalLMDBDataset(
+    *,
+    filenames: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalMapAndBatchDataset(
     *,
     input_dataset: TensorLike,
@@ -1409,6 +2200,21 @@ def ExperimentalMapAndBatchDataset(
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalMatchingFilesDataset(*, patterns: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalMaxIntraOpParallelismDataset(
+    *,
+    input_dataset: TensorLike,
+    max_intra_op_parallelism: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalNonSerializableDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalParallelInterleaveDataset(
     *,
     input_dataset: TensorLike,
@@ -1423,12 +2229,43 @@ def ExperimentalParallelInterleaveDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalParseExampleDataset(
+    *,
+    input_dataset: TensorLike,
+    num_parallel_calls: TensorLike,
+    dense_defaults: Sequence[TensorLike],
+    sparse_keys: Sequence[str | bytes],
+    dense_keys: Sequence[str | bytes],
+    sparse_types: Sequence[DTypeLike],
+    dense_shapes: Sequence[ShapeLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    sloppy: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalPrivateThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    num_threads: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalRandomDataset(
     *,
     seed: TensorLike,
     seed2: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalRebatchDataset(
+    *,
+    input_dataset: TensorLike,
+    num_replicas: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    use_fallback: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalScanDataset(
@@ -1442,6 +2279,33 @@ def ExperimentalScanDataset(
     preserve_cardinality: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalSleepDataset(
+    *,
+    input_dataset: TensorLike,
+    sleep_microseconds: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalSlidingWindowDataset(
+    *,
+    input_dataset: TensorLike,
+    window_size: TensorLike,
+    window_shift: TensorLike,
+    window_stride: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalSqlDataset(
+    *,
+    driver_name: TensorLike,
+    data_source_name: TensorLike,
+    query: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalTakeWhileDataset(
     *,
     input_dataset: TensorLike,
@@ -1449,6 +2313,23 @@ def ExperimentalTakeWhileDataset(
     predicate: FuncAttr | str,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    thread_pool: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalThreadPoolHandle(
+    *,
+    num_threads: int,
+    display_name: str | bytes,
+    max_intra_op_parallelism: int = 1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalUnbatchDataset(
@@ -1466,6 +2347,17 @@ def ExperimentalUniqueDataset(
     name: str | None = None,
 ) -> Tensor: ...
 def Expm1(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def ExtractGlimpse(
+    *,
+    input: TensorLike,
+    size: TensorLike,
+    offsets: TensorLike,
+    centered: bool = True,
+    normalized: bool = True,
+    uniform_noise: bool = True,
+    noise: str | bytes = "uniform",
+    name: str | None = None,
+) -> Tensor: ...
 def ExtractImagePatches(
     *,
     images: TensorLike,
@@ -1556,6 +2448,13 @@ def FakeQuantWithMinMaxVarsPerChannelGradient(
     name: str | None = None,
 ) -> _FakeQuantWithMinMaxVarsPerChannelGradient: ...
 def Fill(*, dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor: ...
+def FilterByLastComponentDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def FilterDataset(
     *,
     input_dataset: TensorLike,
@@ -1635,6 +2534,47 @@ def Floor(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FloorMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def FlushSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
+def FractionalAvgPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalAvgPool: ...
+def FractionalAvgPoolGrad(
+    *,
+    orig_input_tensor_shape: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def FractionalMaxPool(
+    *,
+    value: TensorLike,
+    pooling_ratio: Sequence[float],
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _FractionalMaxPool: ...
+def FractionalMaxPoolGrad(
+    *,
+    orig_input: TensorLike,
+    orig_output: TensorLike,
+    out_backprop: TensorLike,
+    row_pooling_sequence: TensorLike,
+    col_pooling_sequence: TensorLike,
+    overlapping: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def FusedBatchNorm(
     *,
     x: TensorLike,
@@ -1711,6 +2651,52 @@ def FusedBatchNormV3(
     is_training: bool = True,
     name: str | None = None,
 ) -> _FusedBatchNormV3: ...
+def FusedPadConv2D(
+    *,
+    input: TensorLike,
+    paddings: TensorLike,
+    filter: TensorLike,
+    mode: str | bytes,
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> Tensor: ...
+def FusedResizeAndPadConv2D(
+    *,
+    input: TensorLike,
+    size: TensorLike,
+    paddings: TensorLike,
+    filter: TensorLike,
+    mode: str | bytes,
+    strides: Sequence[int],
+    padding: str | bytes,
+    resize_align_corners: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+def GRUBlockCell(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    name: str | None = None,
+) -> _GRUBlockCell: ...
+def GRUBlockCellGrad(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    r: TensorLike,
+    u: TensorLike,
+    c: TensorLike,
+    d_h: TensorLike,
+    name: str | None = None,
+) -> _GRUBlockCellGrad: ...
 def Gather(
     *, params: TensorLike, indices: TensorLike, validate_indices: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -1746,6 +2732,21 @@ def GetSessionHandleV2(*, value: TensorLike, name: str | None = None) -> Tensor:
 def GetSessionTensor(*, handle: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
 def Greater(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def GreaterEqual(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def GroupByReducerDataset(
+    *,
+    input_dataset: TensorLike,
+    key_func_other_arguments: Sequence[TensorLike],
+    init_func_other_arguments: Sequence[TensorLike],
+    reduce_func_other_arguments: Sequence[TensorLike],
+    finalize_func_other_arguments: Sequence[TensorLike],
+    key_func: FuncAttr | str,
+    init_func: FuncAttr | str,
+    reduce_func: FuncAttr | str,
+    finalize_func: FuncAttr | str,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def GroupByWindowDataset(
     *,
     input_dataset: TensorLike,
@@ -1826,6 +2827,9 @@ def Imag(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -
 def ImageSummary(
     *, tag: TensorLike, tensor: TensorLike, max_images: int = 3, bad_color: TensorLike = ..., name: str | None = None
 ) -> Tensor: ...
+def ImmutableConst(
+    *, dtype: DTypeLike, shape: ShapeLike, memory_region_name: str | bytes, name: str | None = None
+) -> Tensor: ...
 def ImportEvent(*, writer: TensorLike, event: TensorLike, name: str | None = None) -> Operation: ...
 def InTopK(*, predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None) -> Tensor: ...
 def InTopKV2(*, predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1872,6 +2876,10 @@ def Inv(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def InvGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Invert(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def InvertPermutation(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def IsBoostedTreesEnsembleInitialized(*, tree_ensemble_handle: TensorLike, name: str | None = None) -> Tensor: ...
+def IsBoostedTreesQuantileStreamResourceInitialized(
+    *, quantile_stream_resource_handle: TensorLike, name: str | None = None
+) -> Tensor: ...
 def IsFinite(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsInf(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def IsNan(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -1898,6 +2906,7 @@ def IteratorFromStringHandleV2(
     output_shapes: Sequence[ShapeLike] = ...,
     name: str | None = None,
 ) -> Tensor: ...
+def IteratorGetDevice(*, resource: TensorLike, name: str | None = None) -> Tensor: ...
 def IteratorGetNext(
     *,
     iterator: TensorLike,
@@ -1929,6 +2938,13 @@ def IteratorV2(
     name: str | None = None,
 ) -> Tensor: ...
 def L2Loss(*, t: TensorLike, name: str | None = None) -> Tensor: ...
+def LMDBDataset(
+    *,
+    filenames: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def LRN(
     *,
     input: TensorLike,
@@ -1949,10 +2965,57 @@ def LRNGrad(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor: ...
+def LSTMBlockCell(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> _LSTMBlockCell: ...
+def LSTMBlockCellGrad(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> _LSTMBlockCellGrad: ...
 def LeakyRelu(*, features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor: ...
 def LeakyReluGrad(
     *, gradients: TensorLike, features: TensorLike, alpha: float = 0.2, name: str | None = None
 ) -> Tensor: ...
+def LearnedUnigramCandidateSampler(
+    *,
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _LearnedUnigramCandidateSampler: ...
 def LeftShift(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def Less(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def LessEqual(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
@@ -2056,6 +3119,16 @@ def MapDataset(
     force_synchronous: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def MapDefun(
+    *,
+    arguments: Sequence[TensorLike],
+    captured_inputs: Sequence[TensorLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    f: FuncAttr | str,
+    max_intra_op_parallelism: int = 1,
+    name: str | None = None,
+) -> list[Tensor]: ...
 def MapIncompleteSize(
     *,
     dtypes: Sequence[DTypeLike],
@@ -2179,6 +3252,14 @@ def MatrixTriangularSolve(
     *, matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor: ...
 def Max(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
+def MaxIntraOpParallelismDataset(
+    *,
+    input_dataset: TensorLike,
+    max_intra_op_parallelism: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def MaxPool(
     *,
     input: TensorLike,
@@ -2469,6 +3550,13 @@ def NonMaxSuppressionWithOverlaps(
     score_threshold: TensorLike,
     name: str | None = None,
 ) -> Tensor: ...
+def NonSerializableDataset(
+    *,
+    input_dataset: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def NotEqual(
     *, x: TensorLike, y: TensorLike, incompatible_shape_error: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -2691,6 +3779,23 @@ def ParseExample(
     dense_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> _ParseExample: ...
+def ParseExampleDataset(
+    *,
+    input_dataset: TensorLike,
+    num_parallel_calls: TensorLike,
+    dense_defaults: Sequence[TensorLike],
+    sparse_keys: Sequence[str | bytes],
+    dense_keys: Sequence[str | bytes],
+    sparse_types: Sequence[DTypeLike],
+    dense_shapes: Sequence[ShapeLike],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    sloppy: bool = False,
+    ragged_keys: Sequence[str | bytes] = ...,
+    ragged_value_types: Sequence[DTypeLike] = ...,
+    ragged_split_types: Sequence[DTypeLike] = ...,
+    name: str | None = None,
+) -> Tensor: ...
 def ParseSequenceExample(
     *,
     serialized: TensorLike,
@@ -2789,6 +3894,14 @@ def PriorityQueueV2(
     shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def PrivateThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    num_threads: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Prod(*, input: TensorLike, axis: TensorLike, keep_dims: bool = False, name: str | None = None) -> Tensor: ...
 def PyFunc(
     *, input: Sequence[TensorLike], token: str | bytes, Tout: Sequence[DTypeLike], name: str | None = None
@@ -2832,6 +3945,9 @@ def QuantizeAndDequantizeV3(
     axis: int = -1,
     name: str | None = None,
 ) -> Tensor: ...
+def QuantizeDownAndShrinkRange(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, out_type: DTypeLike, name: str | None = None
+) -> _QuantizeDownAndShrinkRange: ...
 def QuantizeV2(
     *,
     input: TensorLike,
@@ -2845,6 +3961,492 @@ def QuantizeV2(
     ensure_minimum_range: float = 0.01,
     name: str | None = None,
 ) -> _QuantizeV2: ...
+def QuantizedAdd(
+    *,
+    x: TensorLike,
+    y: TensorLike,
+    min_x: TensorLike,
+    max_x: TensorLike,
+    min_y: TensorLike,
+    max_y: TensorLike,
+    Toutput: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedAdd: ...
+def QuantizedAvgPool(
+    *,
+    input: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> _QuantizedAvgPool: ...
+def QuantizedBatchNormWithGlobalNormalization(
+    *,
+    t: TensorLike,
+    t_min: TensorLike,
+    t_max: TensorLike,
+    m: TensorLike,
+    m_min: TensorLike,
+    m_max: TensorLike,
+    v: TensorLike,
+    v_min: TensorLike,
+    v_max: TensorLike,
+    beta: TensorLike,
+    beta_min: TensorLike,
+    beta_max: TensorLike,
+    gamma: TensorLike,
+    gamma_min: TensorLike,
+    gamma_max: TensorLike,
+    out_type: DTypeLike,
+    variance_epsilon: float,
+    scale_after_normalization: bool,
+    name: str | None = None,
+) -> _QuantizedBatchNormWithGlobalNormalization: ...
+def QuantizedBiasAdd(
+    *,
+    input: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_bias: TensorLike,
+    max_bias: TensorLike,
+    out_type: DTypeLike,
+    name: str | None = None,
+) -> _QuantizedBiasAdd: ...
+def QuantizedConcat(
+    *,
+    concat_dim: TensorLike,
+    values: Sequence[TensorLike],
+    input_mins: Sequence[TensorLike],
+    input_maxes: Sequence[TensorLike],
+    name: str | None = None,
+) -> _QuantizedConcat: ...
+def QuantizedConcatV2(
+    *,
+    values: Sequence[TensorLike],
+    axis: TensorLike,
+    input_mins: Sequence[TensorLike],
+    input_maxes: Sequence[TensorLike],
+    name: str | None = None,
+) -> _QuantizedConcatV2: ...
+def QuantizedConv2D(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2D: ...
+def QuantizedConv2DAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndRelu: ...
+def QuantizedConv2DAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndReluAndRequantize: ...
+def QuantizedConv2DAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DAndRequantize: ...
+def QuantizedConv2DPerChannel(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DPerChannel: ...
+def QuantizedConv2DWithBias(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBias: ...
+def QuantizedConv2DWithBiasAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndRelu: ...
+def QuantizedConv2DWithBiasAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndReluAndRequantize: ...
+def QuantizedConv2DWithBiasAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasAndRequantize: ...
+def QuantizedConv2DWithBiasSignedSumAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    summand: TensorLike,
+    min_summand: TensorLike,
+    max_summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSignedSumAndReluAndRequantize: ...
+def QuantizedConv2DWithBiasSumAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSumAndRelu: ...
+def QuantizedConv2DWithBiasSumAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    summand: TensorLike,
+    min_summand: TensorLike,
+    max_summand: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedConv2DWithBiasSumAndReluAndRequantize: ...
+def QuantizedDepthwiseConv2D(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2D: ...
+def QuantizedDepthwiseConv2DWithBias(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBias: ...
+def QuantizedDepthwiseConv2DWithBiasAndRelu(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBiasAndRelu: ...
+def QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize(
+    *,
+    input: TensorLike,
+    filter: TensorLike,
+    bias: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    min_filter: TensorLike,
+    max_filter: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    strides: Sequence[int],
+    padding: str | bytes,
+    out_type: DTypeLike = ...,
+    dilations: Sequence[int] = ...,
+    padding_list: Sequence[int] = ...,
+    name: str | None = None,
+) -> _QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize: ...
+def QuantizedInstanceNorm(
+    *,
+    x: TensorLike,
+    x_min: TensorLike,
+    x_max: TensorLike,
+    output_range_given: bool = False,
+    given_y_min: float = 0.0,
+    given_y_max: float = 0.0,
+    variance_epsilon: float = 1e-05,
+    min_separation: float = 0.001,
+    name: str | None = None,
+) -> _QuantizedInstanceNorm: ...
+def QuantizedMatMul(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    Tactivation: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedMatMul: ...
+def QuantizedMatMulWithBias(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBias: ...
+def QuantizedMatMulWithBiasAndRelu(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndRelu: ...
+def QuantizedMatMulWithBiasAndReluAndRequantize(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndReluAndRequantize: ...
+def QuantizedMatMulWithBiasAndRequantize(
+    *,
+    a: TensorLike,
+    b: TensorLike,
+    bias: TensorLike,
+    min_a: TensorLike,
+    max_a: TensorLike,
+    min_b: TensorLike,
+    max_b: TensorLike,
+    min_freezed_output: TensorLike,
+    max_freezed_output: TensorLike,
+    Toutput: DTypeLike = ...,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    input_quant_mode: str | bytes = "MIN_FIRST",
+    name: str | None = None,
+) -> _QuantizedMatMulWithBiasAndRequantize: ...
+def QuantizedMaxPool(
+    *,
+    input: TensorLike,
+    min_input: TensorLike,
+    max_input: TensorLike,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str | bytes,
+    name: str | None = None,
+) -> _QuantizedMaxPool: ...
+def QuantizedMul(
+    *,
+    x: TensorLike,
+    y: TensorLike,
+    min_x: TensorLike,
+    max_x: TensorLike,
+    min_y: TensorLike,
+    max_y: TensorLike,
+    Toutput: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedMul: ...
+def QuantizedRelu(
+    *,
+    features: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedRelu: ...
+def QuantizedRelu6(
+    *,
+    features: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedRelu6: ...
+def QuantizedReluX(
+    *,
+    features: TensorLike,
+    max_value: TensorLike,
+    min_features: TensorLike,
+    max_features: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _QuantizedReluX: ...
+def QuantizedReshape(
+    *, tensor: TensorLike, shape: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
+) -> _QuantizedReshape: ...
+def QuantizedResizeBilinear(
+    *,
+    images: TensorLike,
+    size: TensorLike,
+    min: TensorLike,
+    max: TensorLike,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+    name: str | None = None,
+) -> _QuantizedResizeBilinear: ...
 def QueueClose(*, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation: ...
 def QueueCloseV2(
     *, handle: TensorLike, cancel_pending_enqueues: bool = False, name: str | None = None
@@ -2913,6 +4515,44 @@ def RFFT3D(
     *, input: TensorLike, fft_length: TensorLike, Tcomplex: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
 def RGBToHSV(*, images: TensorLike, name: str | None = None) -> Tensor: ...
+def RaggedGather(
+    *,
+    params_nested_splits: Sequence[TensorLike],
+    params_dense_values: TensorLike,
+    indices: TensorLike,
+    OUTPUT_RAGGED_RANK: int,
+    name: str | None = None,
+) -> _RaggedGather: ...
+def RaggedRange(
+    *, starts: TensorLike, limits: TensorLike, deltas: TensorLike, Tsplits: DTypeLike = ..., name: str | None = None
+) -> _RaggedRange: ...
+def RaggedTensorFromVariant(
+    *,
+    encoded_ragged: TensorLike,
+    input_ragged_rank: int,
+    output_ragged_rank: int,
+    Tvalues: DTypeLike,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _RaggedTensorFromVariant: ...
+def RaggedTensorToSparse(
+    *, rt_nested_splits: Sequence[TensorLike], rt_dense_values: TensorLike, name: str | None = None
+) -> _RaggedTensorToSparse: ...
+def RaggedTensorToTensor(
+    *,
+    shape: TensorLike,
+    values: TensorLike,
+    default_value: TensorLike,
+    row_partition_tensors: Sequence[TensorLike],
+    row_partition_types: Sequence[str | bytes],
+    name: str | None = None,
+) -> Tensor: ...
+def RaggedTensorToVariant(
+    *, rt_nested_splits: Sequence[TensorLike], rt_dense_values: TensorLike, batched_input: bool, name: str | None = None
+) -> Tensor: ...
+def RandomCrop(
+    *, image: TensorLike, size: TensorLike, seed: int = 0, seed2: int = 0, name: str | None = None
+) -> Tensor: ...
 def RandomDataset(
     *,
     seed: TensorLike,
@@ -3004,6 +4644,15 @@ def ReaderSerializeState(*, reader_handle: TensorLike, name: str | None = None) 
 def ReaderSerializeStateV2(*, reader_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def Real(*, input: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def RealDiv(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def RebatchDataset(
+    *,
+    input_dataset: TensorLike,
+    num_replicas: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    use_fallback: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def Reciprocal(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ReciprocalGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def ReduceDataset(
@@ -3055,6 +4704,32 @@ def RepeatDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def RequantizationRange(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, name: str | None = None
+) -> _RequantizationRange: ...
+def RequantizationRangePerChannel(
+    *, input: TensorLike, input_min: TensorLike, input_max: TensorLike, clip_value_max: float, name: str | None = None
+) -> _RequantizationRangePerChannel: ...
+def Requantize(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    requested_output_min: TensorLike,
+    requested_output_max: TensorLike,
+    out_type: DTypeLike,
+    name: str | None = None,
+) -> _Requantize: ...
+def RequantizePerChannel(
+    *,
+    input: TensorLike,
+    input_min: TensorLike,
+    input_max: TensorLike,
+    requested_output_min: TensorLike,
+    requested_output_max: TensorLike,
+    out_type: DTypeLike = ...,
+    name: str | None = None,
+) -> _RequantizePerChannel: ...
 def Reshape(*, tensor: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def ResizeArea(
     *, images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None
@@ -3656,6 +5331,16 @@ def SampleDistortedBoundingBoxV2(
     use_image_if_no_bounding_boxes: bool = False,
     name: str | None = None,
 ) -> _SampleDistortedBoundingBoxV2: ...
+def SamplingDataset(
+    *,
+    input_dataset: TensorLike,
+    rate: TensorLike,
+    seed: TensorLike,
+    seed2: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Save(
     *, filename: TensorLike, tensor_names: TensorLike, data: Sequence[TensorLike], name: str | None = None
 ) -> Operation: ...
@@ -3846,6 +5531,16 @@ def ShuffleDataset(
     reshuffle_each_iteration: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def ShuffleDatasetV2(
+    *,
+    input_dataset: TensorLike,
+    buffer_size: TensorLike,
+    seed_generator: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    metadata: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Sigmoid(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def SigmoidGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Sign(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -3860,7 +5555,26 @@ def SkipDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def SleepDataset(
+    *,
+    input_dataset: TensorLike,
+    sleep_microseconds: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Slice(*, input: TensorLike, begin: TensorLike, size: TensorLike, name: str | None = None) -> Tensor: ...
+def SlidingWindowDataset(
+    *,
+    input_dataset: TensorLike,
+    window_size: TensorLike,
+    window_shift: TensorLike,
+    window_stride: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    drop_remainder: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def Snapshot(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def Softmax(*, logits: TensorLike, name: str | None = None) -> Tensor: ...
 def SoftmaxCrossEntropyWithLogits(
@@ -4276,6 +5990,15 @@ def Split(*, axis: TensorLike, value: TensorLike, num_split: int, name: str | No
 def SplitV(
     *, value: TensorLike, size_splits: TensorLike, axis: TensorLike, num_split: int, name: str | None = None
 ) -> list[Tensor]: ...
+def SqlDataset(
+    *,
+    driver_name: TensorLike,
+    data_source_name: TensorLike,
+    query: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Sqrt(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def SqrtGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
 def Square(*, x: TensorLike, name: str | None = None) -> Tensor: ...
@@ -4445,6 +6168,18 @@ def StringFormat(
 def StringJoin(*, inputs: Sequence[TensorLike], separator: str | bytes = "", name: str | None = None) -> Tensor: ...
 def StringLength(*, input: TensorLike, unit: str | bytes = "BYTE", name: str | None = None) -> Tensor: ...
 def StringLower(*, input: TensorLike, encoding: str | bytes = "", name: str | None = None) -> Tensor: ...
+def StringNGrams(
+    *,
+    data: TensorLike,
+    data_splits: TensorLike,
+    separator: str | bytes,
+    ngram_widths: Sequence[int],
+    left_pad: str | bytes,
+    right_pad: str | bytes,
+    pad_width: int,
+    preserve_short_sequences: bool,
+    name: str | None = None,
+) -> _StringNGrams: ...
 def StringSplit(
     *, input: TensorLike, delimiter: TensorLike, skip_empty: bool = True, name: str | None = None
 ) -> _StringSplit: ...
@@ -4764,6 +6499,20 @@ def TensorScatterUpdate(
 def TensorSliceDataset(
     *, components: Sequence[TensorLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> Tensor: ...
+def TensorStridedSliceUpdate(
+    *,
+    input: TensorLike,
+    begin: TensorLike,
+    end: TensorLike,
+    strides: TensorLike,
+    value: TensorLike,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
 def TensorSummary(
     *,
     tensor: TensorLike,
@@ -4784,6 +6533,34 @@ def TextLineReader(
 def TextLineReaderV2(
     *, skip_header_lines: int = 0, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
 ) -> Tensor: ...
+def ThreadPoolDataset(
+    *,
+    input_dataset: TensorLike,
+    thread_pool: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ThreadPoolHandle(
+    *,
+    num_threads: int,
+    display_name: str | bytes,
+    max_intra_op_parallelism: int = 1,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
+def ThreadUnsafeUnigramCandidateSampler(
+    *,
+    true_classes: TensorLike,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _ThreadUnsafeUnigramCandidateSampler: ...
 def Tile(*, input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor: ...
 def Timestamp(*, name: str | None = None) -> Tensor: ...
 def ToBool(*, input: TensorLike, name: str | None = None) -> Tensor: ...
@@ -4802,6 +6579,46 @@ def UnbatchDataset(
     input_dataset: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def UnicodeDecode(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _UnicodeDecode: ...
+def UnicodeDecodeWithOffsets(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    Tsplits: DTypeLike = ...,
+    name: str | None = None,
+) -> _UnicodeDecodeWithOffsets: ...
+def UnicodeEncode(
+    *,
+    input_values: TensorLike,
+    input_splits: TensorLike,
+    output_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
+) -> Tensor: ...
+def UnicodeScript(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def UnicodeTranscode(
+    *,
+    input: TensorLike,
+    input_encoding: str | bytes,
+    output_encoding: str | bytes,
+    errors: str | bytes = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
 def UniformCandidateSampler(
@@ -4859,6 +6676,7 @@ def Unstage(
     shared_name: str | bytes = "",
     name: str | None = None,
 ) -> list[Tensor]: ...
+def UnwrapDatasetVariant(*, input_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def UpperBound(
     *, sorted_inputs: TensorLike, values: TensorLike, out_type: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
@@ -4916,6 +6734,7 @@ def WindowDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def WrapDatasetVariant(*, input_handle: TensorLike, name: str | None = None) -> Tensor: ...
 def WriteAudioSummary(
     *,
     writer: TensorLike,
