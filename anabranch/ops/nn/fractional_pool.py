@@ -24,7 +24,7 @@ _TYPES = "T: {float, double, int32, int64}"
 
 
 # ---------------------------------------------------------------------- regions
-def _sequence(length: int, parts: int, pseudo_random: bool, rng: Any) -> HostArray:
+def _sequence(length: int, parts: int, pseudo_random: bool, rng: RandomSource) -> HostArray:
     """The borders of so many regions, each as long as the quotient, or by one longer."""
     if pseudo_random:
         ratio, least = length / parts, length // parts
@@ -67,7 +67,7 @@ def _pooled_shape(value: TensorShape, *, pooling_ratio: Sequence[float]) -> list
     return [TensorShape(sizes), *borders]
 
 
-def _draws(attrs: dict[str, Any], rng: RandomSource, ctx: OperationContext) -> Any:
+def _draws(attrs: dict[str, Any], rng: RandomSource, ctx: OperationContext) -> RandomSource:
     """What the regions are drawn with: the same in every step if the pool is deterministic."""
     seeds = (int(attrs["seed"]), int(attrs["seed2"]))
     ctx.check(
@@ -128,7 +128,7 @@ def _(value: HostArray, *, rng: RandomSource, ctx: OperationContext) -> Any:
 
 
 @FractionalMaxPool.gradient
-def _(op: Operation, grad: Tensor, *_: Any) -> Any:
+def _(op: Operation, grad: Tensor, *_: Tensor | None) -> Any:
     output, rows, columns = op.outputs
     return raw.FractionalMaxPoolGrad(op.inputs[0], output, grad, rows, columns, overlapping=op.attrs["overlapping"])
 
@@ -192,7 +192,7 @@ def _(value: HostArray, *, rng: RandomSource, ctx: OperationContext) -> Any:
 
 
 @FractionalAvgPool.gradient
-def _(op: Operation, grad: Tensor, *_: Any) -> Any:
+def _(op: Operation, grad: Tensor, *_: Tensor | None) -> Any:
     rows, columns = op.outputs[1:]
     shape = raw.Shape(op.inputs[0], out_type="int64")
     return raw.FractionalAvgPoolGrad(shape, grad, rows, columns, overlapping=op.attrs["overlapping"])
