@@ -2199,6 +2199,18 @@ def ExperimentalMapAndBatchDataset(
     preserve_cardinality: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalMapDataset(
+    *,
+    input_dataset: TensorLike,
+    other_arguments: Sequence[TensorLike],
+    f: FuncAttr | str,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    use_inter_op_parallelism: bool = True,
+    preserve_cardinality: bool = False,
+    force_synchronous: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalMatchingFilesDataset(*, patterns: TensorLike, name: str | None = None) -> Tensor: ...
 def ExperimentalMaxIntraOpParallelismDataset(
     *,

@@ -43,12 +43,12 @@ def _parallelism(value: Array, ctx: OperationContext, name: str = "num_parallel_
 
 
 # ---------------------------------------------------------------------- map
-MapDataset = define_dataset(
-    "MapDataset",
-    _INPUT,
+_SYNCHRONOUS = (
     f"{_FUNCTION}, use_inter_op_parallelism: bool = True, preserve_cardinality: bool = False, "
-    "force_synchronous: bool = False",
+    "force_synchronous: bool = False"
 )
+MapDataset = define_dataset("MapDataset", _INPUT, _SYNCHRONOUS)
+ExperimentalMapDataset = define_dataset("ExperimentalMapDataset", _INPUT, _SYNCHRONOUS)
 ParallelMapDataset = define_dataset(
     "ParallelMapDataset",
     f"{_INPUT}, num_parallel_calls: int32",
@@ -56,9 +56,12 @@ ParallelMapDataset = define_dataset(
 )
 
 
-@MapDataset.host_kernel
-def _(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext) -> Elements:
+def _one_by_one(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext) -> Elements:
     return _mapped(input_dataset, other_arguments, 1, f, ctx)
+
+
+MapDataset.host_kernel(_one_by_one)
+ExperimentalMapDataset.host_kernel(_one_by_one)
 
 
 def _mapped(input_dataset: Array, captured: list[Any], calls: int, f: FuncAttr, ctx: StepHostContext) -> Elements:

@@ -209,6 +209,13 @@ def test_a_function_of_each_row() -> None:
         apply_op(op_def_of("MapDefun"), bound | {"arguments": [tf.constant(1, tf.int64), vectors]})
 
 
+def test_an_older_name_of_map() -> None:
+    """ExperimentalMapDataset."""
+    body = function(lambda x: x * x, SCALAR)
+    bound = {"input_dataset": numbers(4), "other_arguments": body.captured, "f": body.function, **INT}
+    assert elements(apply_op(op_def_of("ExperimentalMapDataset"), bound).outputs[0], INT) == [0, 1, 4, 9]
+
+
 def test_elements_that_say_themselves_whether_they_stay() -> None:
     """FilterByLastComponentDataset."""
     pairs = raw.TensorSliceDataset(

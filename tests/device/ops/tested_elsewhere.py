@@ -15,7 +15,7 @@ _BY_FILE = {
     """,
     "tests/device/data/test_adjustments.py": """
         AnonymousMemoryCache AnonymousRandomSeedGenerator AutoShardDataset CacheDatasetV2 ChooseFastestDataset
-        ExperimentalIteratorGetDevice FilterByLastComponentDataset IteratorGetDevice MapDefun
+        ExperimentalIteratorGetDevice ExperimentalMapDataset FilterByLastComponentDataset IteratorGetDevice MapDefun
         DeleteMemoryCache DeleteRandomSeedGenerator ExperimentalAutoShardDataset ExperimentalChooseFastestDataset
         ExperimentalGroupByReducerDataset ExperimentalMaxIntraOpParallelismDataset
         ExperimentalNonSerializableDataset ExperimentalPrivateThreadPoolDataset ExperimentalRebatchDataset
