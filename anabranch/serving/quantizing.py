@@ -7,8 +7,8 @@ has become bytes stays so until something needs its floats:
     x -> QuantizeV2 -> QuantizedConv2D -> Requantize -> QuantizedBiasAdd -> Requantize -> ... -> Dequantize
 
 Products and sums have 32 bits; `Requantize` moves them to bytes of the range that was measured. Weights become bytes in
-the graph, which is then a quarter as large. Each float that other nodes or the outputs need keeps its name, so that
-the graph is fed and fetched as before. All operations are TensorFlow 1.15's, and have kernels for its processors.
+the graph. Each float that other nodes or the outputs need keeps its name, so that the graph is fed and fetched as
+before. All operations are TensorFlow 1.15's, and have kernels for its processors.
 """
 
 from __future__ import annotations

@@ -310,8 +310,8 @@ def _run_product(values: dict[str, Array], fusion: Fusion, ctx: OperationContext
     if fusion.narrow is None:
         return _finished(total, [extra], None, fusion, out_type, None), *ends
     frozen = values["min_freezed_output"], values["max_freezed_output"]
-    bits = 23 if steps.limits(out_type)[0] == 0 else 24
-    scale = np.float32(_largest(*ends) / _largest(*frozen) / np.float32(1 << bits))
+    # TensorFlow 1.15 has 256 and 128 for the last step, which the range that it gives contradicts; later ones this
+    scale = np.float32(_largest(*ends) / _largest(*frozen) * (_last(out_type) / np.float32(2.0**31)))
     return _finished(total, [extra], scale, fusion, out_type, None), *frozen
 
 
