@@ -24,7 +24,6 @@ _TPU: Final = (
 _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 _SESSION_TENSORS: Final = "keep what is to outlive a step in a tf.Variable (or fetch it, and feed it again)"
-_MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
 _QUANTISED: Final = "tf.quantization.dequantize gives floats to compute with"
 _UNICODE: Final = "tf.py_func with bytes.decode takes text apart; tf.strings.length and substr know UTF-8"
 #: by the longest beginning of a name: a way out
@@ -65,12 +64,7 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
     "delete_session_tensor": _SESSION_TENSORS,
     "get_session": _SESSION_TENSORS,
-    "linalg.LinearOperatorCirculant": "tf.linalg.LinearOperatorToeplitz takes the first column and row",
-    "linalg.logm": _MATRIX_FUNCTIONS,
-    "linalg.sqrtm": _MATRIX_FUNCTIONS,
-    "linalg.tridiagonal": "tf.linalg.LinearOperatorToeplitz has constant diagonals, tf.linalg.solve any",
     "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
-    "matrix_square_root": _MATRIX_FUNCTIONS,
     "nn.quantized": _QUANTISED,
     "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
