@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class _Circulant(LinearOperator):
     """What circulant operators of every depth have in common."""
 
     def __init__(
-        self, spectrum: TensorLike, block_depth: int, input_output_dtype: DTypeLike, hints: Any, name: str
+        self, spectrum: TensorLike, block_depth: int, input_output_dtype: DTypeLike, hints: Sequence[Hint], name: str
     ) -> None:
         is_non_singular, is_self_adjoint, is_positive_definite, is_square = hints
         given = convert_to_tensor(spectrum, name="spectrum")
@@ -158,7 +158,7 @@ class _Circulant(LinearOperator):
     def _inverse_transformed(self, x: Tensor) -> Tensor:
         return getattr(raw, f"IFFT{_SUFFIXES[self._block_depth]}")(x)  # type: ignore[no-any-return]
 
-    def _in_the_basis(self, x: Tensor, change: Any) -> Tensor:
+    def _in_the_basis(self, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         """The columns of x [..., n, k], changed where they are transformed."""
         rows = self._complex(matrix_transpose(x))
         blocks = raw.Reshape(rows, raw.ConcatV2([shape(rows)[:-1], self.block_shape_tensor()], 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.linear_operator import conjugate
@@ -92,7 +91,7 @@ def _ranks(compact: Tensor, rhs: Tensor) -> int:
     return more
 
 
-def _diagonals(diagonals: Any, diagonals_format: str) -> list[Tensor]:
+def _diagonals(diagonals: TensorLike | Sequence[TensorLike], diagonals_format: str) -> list[Tensor]:
     """The diagonals above, on and below the main one, [..., m] each."""
     if diagonals_format not in _FORMATS:
         raise ValueError(f"Unrecognized diagonals_format: {diagonals_format}; it is one of {', '.join(_FORMATS)}")
@@ -108,7 +107,7 @@ def _diagonals(diagonals: Any, diagonals_format: str) -> list[Tensor]:
     return [given[..., i, :] for i in range(3)]
 
 
-def _padded(diagonals: Any) -> list[Tensor]:
+def _padded(diagonals: TensorLike | Sequence[TensorLike]) -> list[Tensor]:
     if not isinstance(diagonals, list | tuple) or len(diagonals) != 3:
         raise ValueError(f"Expected diagonals to be a sequence of length 3, got {diagonals!r}")
     main = convert_to_tensor(diagonals[1], name="maindiag")

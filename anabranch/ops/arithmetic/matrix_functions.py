@@ -65,7 +65,7 @@ def _triangular_root(t: Array) -> Any:
     size = t.shape[-1]
     diagonal = np.arange(size)[None, :] - np.arange(size)[:, None]
 
-    def with_diagonal(k: Any, r: Array) -> Any:
+    def with_diagonal(k: Array, r: Array) -> Any:
         rest = t - r @ r
         quotient = jnp.where(sums == 0, rest, rest / jnp.where(sums == 0, 1, sums))
         return jnp.where(diagonal == k, quotient, r)
@@ -123,7 +123,7 @@ def _(input: Array) -> Any:
     triangular, unitary = _schur(input)
     identity = np.eye(input.shape[-1])
 
-    def is_far(state: Any) -> Any:
+    def is_far(state: tuple[Array, Array]) -> Any:
         return (state[0] < _MOST_ROOTS) & (_distance(state[1], identity) > _FAR)
 
     count, root = jax.lax.while_loop(is_far, lambda s: (s[0] + 1, _triangular_root(s[1])), (0, triangular))

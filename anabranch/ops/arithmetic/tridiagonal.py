@@ -123,7 +123,7 @@ def _eliminated(above: Array, main: Array, below: Array, rhs: Array, pivoting: b
     begins with the larger number.
     """
 
-    def step(hand: Any, row: Any) -> Any:
+    def step(hand: tuple[Array, ...], row: tuple[Array, ...]) -> Any:
         a, b, r = hand
         first, second, third, side = row
         swap = (jnp.abs(first) > jnp.abs(a)) & pivoting
@@ -143,8 +143,8 @@ def _eliminated(above: Array, main: Array, below: Array, rhs: Array, pivoting: b
     return (first, second, third), side
 
 
-def _substituted(pivots: Any, sides: Array) -> Any:
-    def step(after: Any, row: Any) -> Any:
+def _substituted(pivots: tuple[Array, ...], sides: Array) -> Any:
+    def step(after: tuple[Array, ...], row: tuple[tuple[Array, ...], Array]) -> Any:
         (first, second, third), side = row
         x = (side - second * after[0] - third * after[1]) / first
         return (x, after[0]), x
