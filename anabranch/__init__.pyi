@@ -180,6 +180,7 @@ from anabranch.frontend.arithmetic.linalg import (
     self_adjoint_eig as self_adjoint_eig,
     self_adjoint_eigvals as self_adjoint_eigvals,
     sparse_matmul as sparse_matmul,
+    sqrtm as _sqrtm,
     svd as svd,
     trace as trace,
 )
@@ -706,6 +707,7 @@ from anabranch.session import (
     get_default_session as get_default_session,
 )
 
+matrix_square_root = _sqrtm
 NoGradient = no_gradient
 NotDifferentiable = no_gradient
 reverse_v2 = reverse

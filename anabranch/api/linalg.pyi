@@ -1,3 +1,8 @@
+from anabranch.frontend.arithmetic.circulant_operators import (
+    LinearOperatorCirculant as LinearOperatorCirculant,
+    LinearOperatorCirculant2D as LinearOperatorCirculant2D,
+    LinearOperatorCirculant3D as LinearOperatorCirculant3D,
+)
 from anabranch.frontend.arithmetic.clipping import global_norm as global_norm
 from anabranch.frontend.arithmetic.contraction import einsum as einsum, tensordot as tensordot
 from anabranch.frontend.arithmetic.linalg import (
@@ -8,6 +13,7 @@ from anabranch.frontend.arithmetic.linalg import (
     expm as expm,
     eye as eye,
     logdet as logdet,
+    logm as logm,
     lu as lu,
     matmul as matmul,
     matrix_determinant,
@@ -24,6 +30,7 @@ from anabranch.frontend.arithmetic.linalg import (
     self_adjoint_eig,
     self_adjoint_eigvals,
     slogdet as slogdet,
+    sqrtm as sqrtm,
     svd as svd,
     trace as trace,
 )
@@ -45,6 +52,10 @@ from anabranch.frontend.arithmetic.linear_operators import (
     LinearOperatorScaledIdentity as LinearOperatorScaledIdentity,
     LinearOperatorToeplitz as LinearOperatorToeplitz,
     LinearOperatorZeros as LinearOperatorZeros,
+)
+from anabranch.frontend.arithmetic.tridiagonal import (
+    tridiagonal_matmul as tridiagonal_matmul,
+    tridiagonal_solve as tridiagonal_solve,
 )
 from anabranch.frontend.arrays.layout import matrix_transpose as matrix_transpose
 from anabranch.frontend.arrays.rearranging import (

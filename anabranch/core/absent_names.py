@@ -23,7 +23,6 @@ _TPU: Final = (
 )
 _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
-_MATRIX_FUNCTIONS: Final = "tf.linalg.eigh takes symmetric matrices apart; tf.py_func calls a Python package for others"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "audio": "decode sound with a Python package, in tf.py_func",
@@ -60,12 +59,7 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "keras 2.3.1 where that is installed",
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
-    "linalg.LinearOperatorCirculant": "tf.linalg.LinearOperatorToeplitz takes the first column and row",
-    "linalg.logm": _MATRIX_FUNCTIONS,
-    "linalg.sqrtm": _MATRIX_FUNCTIONS,
-    "linalg.tridiagonal": "tf.linalg.LinearOperatorToeplitz has constant diagonals, tf.linalg.solve any",
     "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
-    "matrix_square_root": _MATRIX_FUNCTIONS,
     "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
     "tf.profiler.profile counts parameters and float_ops",

@@ -274,6 +274,64 @@ def uses_of(tf: Any, operator: Any, columns: int, solvable: bool = True) -> list
 
 
 @case
+def circulant_operators(tf: Any) -> Any:
+    linalg = tf.linalg
+    spectrum = tf.constant([[4.0, 1.0 + 1j, 2.0, 1.0 - 1j], [3.0, 2.0j, 1.0, -2.0j]], tf.complex64)
+    flat = linalg.LinearOperatorCirculant(spectrum, tf.float32)
+    plain = linalg.LinearOperatorCirculant([6.0, 4.0, 2.0])
+    square = linalg.LinearOperatorCirculant2D(tf.constant(numbers(27, 2, 2, 3)) + 5.0)
+    cube = linalg.LinearOperatorCirculant3D(tf.constant(numbers(28, 2, 1, 2)) + 4.0)
+    fetched = []
+    for operator, size in ((flat, 4), (plain, 3), (square, 6), (cube, 4)):
+        x = tf.cast(tf.constant(numbers(29, *[2] * (operator is flat), size, 2)), operator.dtype)
+        fetched += [operator.to_dense(), operator.matmul(x), operator.matmul(x, adjoint=True), operator.solve(x)]
+        fetched += [operator.determinant(), operator.log_abs_determinant(), operator.trace(), operator.diag_part()]
+        fetched += [operator.convolution_kernel(), operator.shape_tensor(), operator.block_shape_tensor()]
+    with tf.control_dependencies([flat.assert_non_singular()]):
+        return [*fetched, tf.identity(spectrum)]
+
+
+@case
+def functions_of_matrices(tf: Any) -> Any:
+    matrix = numbers(31, 2, 4, 4).astype(np.float64)
+    x = tf.constant(matrix @ matrix.transpose(0, 2, 1) + np.eye(4))
+    root = tf.linalg.sqrtm(x)
+    turned = tf.constant(np.float64([[0, -4, 1], [4, 0, 2], [0, 0, 3]]))
+    complexes = tf.complex(x, tf.constant(numbers(32, 2, 4, 4).astype(np.float64)))
+    fetched = [root, tf.gradients(root, x, tf.constant(matrix))[0], tf.linalg.sqrtm(turned), tf.linalg.sqrtm(complexes)]
+    return [*fetched, tf.linalg.logm(complexes), tf.matrix_square_root(x[0])]
+
+
+@case
+def tridiagonal_matrices(tf: Any) -> Any:
+    fetched = []
+    for dtype in (np.float64, np.complex128):
+        diagonals = tf.constant(numbers(33, 2, 3, 5).astype(dtype) * (1 + (dtype is np.complex128) * 0.7j))
+        rhs = tf.constant(numbers(34, 2, 5, 3).astype(dtype) * (1 - (dtype is np.complex128) * 0.3j))
+        above, main, below = (diagonals[:, i] for i in range(3))
+        dense = tf.linalg.diag(main) + tf.linalg.diag(above[:, :-1], k=1) + tf.linalg.diag(below[:, 1:], k=-1)
+        for form, given in (
+            ("compact", diagonals),
+            ("sequence", [above, main, below]),
+            ("sequence", [above[:, :-1], main, below[:, 1:]]),
+            ("matrix", dense),
+        ):
+            solved = tf.linalg.tridiagonal_solve(given, rhs, form)
+            fetched.append(solved)
+            if dtype is np.float64:  # TensorFlow's gradient does not conjugate
+                fetched += tf.gradients(solved, [diagonals, rhs], rhs)
+            if form != "sequence":
+                multiplied = tf.linalg.tridiagonal_matmul(given, rhs, form)
+                fetched += [multiplied, *tf.gradients(multiplied, [diagonals, rhs], rhs)]
+        fetched += [
+            tf.linalg.tridiagonal_solve(diagonals, rhs[..., 0], conjugate_rhs=True),
+            tf.linalg.tridiagonal_solve(diagonals, tf.linalg.transpose(rhs), transpose_rhs=True),
+            tf.linalg.tridiagonal_solve(diagonals, rhs, partial_pivoting=False),
+        ]
+    return fetched
+
+
+@case
 def linear_operators(tf: Any) -> Any:
     dense = tf.constant(numbers(21, 2, 3, 3) + 4 * np.eye(3, dtype=np.float32))
     linalg = tf.linalg

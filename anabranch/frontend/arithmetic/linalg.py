@@ -18,7 +18,7 @@ from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.ops.arithmetic import linalg as ops, math as arithmetic, matmul as products
+from anabranch.ops.arithmetic import linalg as ops, math as arithmetic, matmul as products, matrix_functions
 
 
 # ---------------------------------------------------------------------- the identity
@@ -492,5 +492,39 @@ def pinv(
 # ---------------------------------------------------------------------- exponential
 def expm(input: TensorLike, name: str | None = None) -> Tensor:
     """The exponential of each square matrix; floating or complex."""
-    result: Tensor = ops.MatrixExponential(input, name=name)
+    result: Tensor = matrix_functions.MatrixExponential(input, name=name)
+    return result
+
+
+def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
+    """The principal square root of each matrix, whose product with itself is the matrix.
+
+    Args:
+        input: shape [..., n, n].
+        name: of the operation.
+
+    Returns:
+        A tensor of the input's shape and dtype; NaN for a real matrix whose root is not real.
+
+    Raises:
+        ValueError: the matrices are not square.
+    """
+    result: Tensor = matrix_functions.MatrixSquareRoot(input, name=name)
+    return result
+
+
+def logm(input: TensorLike, name: str | None = None) -> Tensor:
+    """The principal logarithm of each matrix, whose exponential is the matrix.
+
+    Args:
+        input: shape [..., n, n], complex64 or complex128.
+        name: of the operation.
+
+    Returns:
+        A tensor of the input's shape and dtype.
+
+    Raises:
+        ValueError: the matrices are not square.
+    """
+    result: Tensor = matrix_functions.MatrixLogarithm(input, name=name)
     return result

@@ -24,7 +24,7 @@ _TYPES = "{double, float, half, complex64, complex128}"
 
 
 # ---------------------------------------------------------------------- arrays
-def _widened(x: Array) -> Any:
+def widened(x: Array) -> Any:
     return x.astype(np.float32) if np.dtype(x.dtype) == np.float16 else x
 
 
@@ -78,7 +78,7 @@ def _diagonal(x: Tensor) -> Tensor:
     return raw.MatrixBandPart(x, 0, 0)  # type: ignore[no-any-return]
 
 
-def _lower_half_diagonal(x: Tensor) -> Tensor:
+def lower_half_diagonal(x: Tensor) -> Tensor:
     """The lower triangle with its diagonal halved."""
     return raw.Sub(_lower(x), raw.Mul(_diagonal(x), 0.5))  # type: ignore[no-any-return]
 
@@ -97,7 +97,7 @@ def _row(x: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------- shapes
-def _square(input: TensorShape) -> TensorShape:
+def square_shape(input: TensorShape) -> TensorShape:
     shape = input.with_rank_at_least(2)
     if shape.ndims is None:
         return shape
@@ -106,12 +106,12 @@ def _square(input: TensorShape) -> TensorShape:
 
 
 def _scalar_per_matrix(input: TensorShape) -> TensorShape:
-    return _square(input)[:-2] if input.ndims is not None else input
+    return square_shape(input)[:-2] if input.ndims is not None else input
 
 
 def _solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """For square systems: the shape of `rhs`, its number of rows that of the matrix."""
-    matrix, rhs = _square(matrix), rhs.with_rank_at_least(2)
+    matrix, rhs = square_shape(matrix), rhs.with_rank_at_least(2)
     if matrix.ndims is None or rhs.ndims is None:
         return rhs
     batch = matrix[:-2].merge_with(rhs[:-2])
@@ -120,7 +120,7 @@ def _solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
 
 # ---------------------------------------------------------------------- Cholesky, inverse, determinant
 Cholesky = define_op("Cholesky", "input: T -> output: T", f"T: {_TYPES}")
-Cholesky.shape(_square)
+Cholesky.shape(square_shape)
 
 
 @Cholesky.kernel
@@ -129,7 +129,7 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
 
     A matrix with NaN or infinity has a factor with NaN: TensorFlow only compares pivots with zero.
     """
-    factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
+    factor = jnp.tril(jax.lax.linalg.cholesky(widened(input), symmetrize_input=False))
     has_factor = jnp.isfinite(factor) | ~jnp.all(jnp.isfinite(jnp.tril(input)), axis=(-2, -1), keepdims=True)
     ctx.check(jnp.all(has_factor), "Cholesky decomposition was not successful. The input might not be valid.")
     return factor.astype(input.dtype)
@@ -139,19 +139,19 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
 def _(op: Operation, grad: Tensor) -> Any:
     """A symmetric matrix: half of it for each triangle of the symmetric input."""
     factor = op.outputs[0]
-    middle = _lower_half_diagonal(product(factor, grad, adj_a=True))
+    middle = lower_half_diagonal(product(factor, grad, adj_a=True))
     left = MatrixTriangularSolve(factor, middle, lower=True, adjoint=True)
     both = adjoint(MatrixTriangularSolve(factor, adjoint(left), lower=True, adjoint=True))
     return raw.Mul(raw.AddV2(both, adjoint(both)), 0.5)
 
 
 MatrixInverse = define_op("MatrixInverse", "input: T -> output: T", f"adjoint: bool = False, T: {_TYPES}")
-MatrixInverse.shape(_square)
+MatrixInverse.shape(square_shape)
 
 
 @MatrixInverse.kernel
 def _(input: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
-    matrix = _widened(_transposed(input) if adjoint else input)
+    matrix = widened(_transposed(input) if adjoint else input)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
     return _solved(*_factored(ctx, matrix), identity).astype(input.dtype)
 
@@ -170,7 +170,7 @@ MatrixDeterminant.shape(_scalar_per_matrix)
 
 @MatrixDeterminant.kernel
 def _(input: Array) -> Any:
-    return jnp.linalg.det(_widened(input)).astype(input.dtype)
+    return jnp.linalg.det(widened(input)).astype(input.dtype)
 
 
 def _matrix_of(scalar: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 @LogMatrixDeterminant.kernel
 def _(input: Array) -> Any:
     """Adds the logarithms of the pivots: their product may be too small, or too large, for its dtype."""
-    factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
+    factors, swaps, _ = jax.lax.linalg.lu(widened(input))
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
     odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2
     sign = jnp.prod(jnp.sign(pivots), axis=-1) * (1 - 2 * odd)
@@ -220,8 +220,8 @@ def _check_system(ctx: OperationContext, matrix: Array, rhs: Array) -> None:
 @MatrixSolve.kernel
 def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
     _check_system(ctx, matrix, rhs)
-    wide = _widened(_transposed(matrix) if adjoint else matrix)
-    return _solved(*_factored(ctx, wide, "Input matrix"), _widened(rhs)).astype(rhs.dtype)
+    wide = widened(_transposed(matrix) if adjoint else matrix)
+    return _solved(*_factored(ctx, wide, "Input matrix"), widened(rhs)).astype(rhs.dtype)
 
 
 def _by_matrix(grad_rhs: Tensor, solution: Tensor, adjoint: bool) -> Tensor:
@@ -239,7 +239,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 def _broadcast_solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """Like `_solution`; the batches broadcast."""
-    matrix, rhs = _square(matrix), rhs.with_rank_at_least(2)
+    matrix, rhs = square_shape(matrix), rhs.with_rank_at_least(2)
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
     batch = shape_rules.broadcast(matrix[:-2], rhs[:-2])
@@ -298,7 +298,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
 @MatrixSolveLs.kernel
 def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: OperationContext) -> Any:
     """With `fast` normal equations are solved, with the regularizer; else singular values are used, without it."""
-    a, b = _widened(matrix), _widened(rhs)
+    a, b = widened(matrix), widened(rhs)
     ctx.check((l2_regularizer >= 0) | (0 in a.shape[:-2]), "l2_regularizer must be >= 0, got {0}", l2_regularizer)
     if not fast:
         return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
@@ -354,7 +354,7 @@ def _least(a: int | None, b: int | None) -> int | None:
 
 @Qr.kernel
 def _(input: Array, *, full_matrices: bool) -> Any:
-    q, r = jnp.linalg.qr(_widened(input), mode="complete" if full_matrices else "reduced")
+    q, r = jnp.linalg.qr(widened(input), mode="complete" if full_matrices else "reduced")
     return q.astype(input.dtype), r.astype(input.dtype)
 
 
@@ -400,7 +400,7 @@ SelfAdjointEigV2 = define_op("SelfAdjointEigV2", "input: T -> e: T, v: T", f"com
 
 @SelfAdjointEigV2.shape
 def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
-    square = _square(input)
+    square = square_shape(input)
     values = square[:-1] if square.ndims is not None else square
     return [values, square if compute_v else TensorShape([0])]
 
@@ -411,7 +411,7 @@ def _(input: Array, *, compute_v: bool, ctx: OperationContext) -> Any:
     ctx.check(
         jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
     )
-    e, v = jnp.linalg.eigh(_widened(input), UPLO="L", symmetrize_input=False)
+    e, v = jnp.linalg.eigh(widened(input), UPLO="L", symmetrize_input=False)
     vectors = v.astype(input.dtype) if compute_v else jnp.zeros((0,), input.dtype)
     return e.astype(input.dtype), vectors
 
@@ -424,6 +424,11 @@ def _(op: Operation, grad_e: Tensor | None, grad_v: Tensor | None) -> Any:
         grad_v = None
     else:
         e, v = op.outputs
+    return by_eigenvalues(e, v, grad_e, grad_v)
+
+
+def by_eigenvalues(e: Tensor, v: Tensor, grad_e: Tensor | None, grad_v: Tensor | None) -> Any:
+    """The gradient of the lower triangle, given those of the eigenvalues and eigenvectors."""
     middle = None if grad_e is None else raw.MatrixDiag(grad_e)
     if grad_v is not None:
         gaps = _safe_reciprocal(raw.Sub(_row(e), _last(e)))
@@ -431,7 +436,7 @@ def _(op: Operation, grad_e: Tensor | None, grad_v: Tensor | None) -> Any:
     if middle is None:
         return None
     full = product(v, product(middle, v, adj_b=True))
-    return _lower_half_diagonal(raw.AddV2(full, adjoint(full)))
+    return lower_half_diagonal(raw.AddV2(full, adjoint(full)))
 
 
 def _safe_reciprocal(x: Tensor) -> Tensor:
@@ -462,7 +467,7 @@ def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[Tens
 @Svd.kernel
 def _(input: Array, *, compute_uv: bool, full_matrices: bool) -> Any:
     """The decomposition input = u diag(s) v^H, s descending."""
-    wide = _widened(input)
+    wide = widened(input)
     if not compute_uv:
         empty = jnp.zeros((0,), input.dtype)
         return jnp.linalg.svd(wide, compute_uv=False).astype(input.dtype), empty, empty
@@ -517,14 +522,14 @@ Lu = define_op("Lu", "input: T -> lu: T, p: output_idx_type", f"T: {_TYPES}, out
 
 @Lu.shape
 def _(input: TensorShape) -> list[TensorShape]:
-    square = _square(input)
+    square = square_shape(input)
     return [square, square[:-1] if square.ndims is not None else square]
 
 
 @Lu.kernel
 def _(input: Array, *, output_idx_type: DType, ctx: OperationContext) -> Any:
     """input[p] = l u; the result holds l (without its unit diagonal) and u."""
-    factors, permutation = _factored(ctx, _widened(input))
+    factors, permutation = _factored(ctx, widened(input))
     return factors.astype(input.dtype), permutation.astype(output_idx_type.as_numpy_dtype)
 
 
@@ -544,25 +549,3 @@ def _(op: Operation, grad: Tensor, _: Tensor | None) -> Any:
     size = raw.StridedSlice(raw.Shape(factors), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
     order = raw.OneHot(permutation, size, raw.Cast(1, DstT=grad.dtype), raw.Cast(0, DstT=grad.dtype))
     return product(order, permuted, adj_a=True)
-
-
-# ---------------------------------------------------------------------- exponential
-MatrixExponential = define_op("MatrixExponential", "input: T -> output: T", f"T: {_TYPES}")
-MatrixExponential.shape(_square)
-
-
-@MatrixExponential.kernel
-def _(input: Array) -> Any:
-    return jax.scipy.linalg.expm(_widened(input)).astype(input.dtype)
-
-
-@MatrixExponential.gradient
-def _(op: Operation, grad: Tensor) -> Any:
-    """The upper right block of the exponential of [[a, grad], [0, a]], with a the adjoint of the input."""
-    a = adjoint(op.inputs[0])
-    upper, lower = raw.ConcatV2([a, grad], -1), raw.ConcatV2([raw.ZerosLike(a), a], -1)
-    both = MatrixExponential(raw.ConcatV2([upper, lower], -2))
-    size = raw.StridedSlice(raw.Shape(a), [-1], [0], [1], end_mask=1)
-    top = raw.Concat(0, [raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1), size])
-    begin = raw.Concat(0, [raw.ZerosLike(raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1)), size])
-    return raw.Slice(both, begin, top)

@@ -86,7 +86,7 @@ _BY_FILE = {
     """,
     "tests/device/ops/test_recorded_nn.py": """
         BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 GRUBlockCell GRUBlockCellGrad LSTMBlockCell
-        LSTMBlockCellGrad DataFormatDimMap DataFormatVecPermute FractionalAvgPoolGrad FractionalMaxPoolGrad
+        LSTMBlockCellGrad FractionalAvgPoolGrad FractionalMaxPoolGrad
         FusedPadConv2D FusedResizeAndPadConv2D
     """,
     "tests/device/ops/test_fractional_pool.py": """
