@@ -7,6 +7,7 @@ waits, and a thread of the package calls it.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -16,14 +17,19 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
+#: how long the end of the process waits for calls that are under way (s)
+_FAREWELL: Final = 10.0
+
 
 class _Caller:
     """The thread, which begins with the first object that is watched."""
 
     def __init__(self) -> None:
         # its `put` may be called while another `put` or `get` of this thread is under way, which no other queue allows
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        #: None ends the thread
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._ended = False
         self.thread: threading.Thread | None = None
 
     def note(self, call: Callable[[], None]) -> None:
@@ -34,13 +40,24 @@ class _Caller:
         """Starts the thread unless it runs: here, since starting one waits for locks as well."""
         with self._lock:
             # a process that was forked has the object, but not the thread
-            if self.thread is None or not self.thread.is_alive():
+            if not self._ended and (self.thread is None or not self.thread.is_alive()):
                 self.thread = threading.Thread(target=self._run, name="anabranch-collected", daemon=True)
                 self.thread.start()
 
+    def end(self) -> None:
+        """Ends the thread after what has been noted.
+
+        A call may release what a library in C++ made, without Python's lock. When the interpreter is gone, the thread
+        would be ended where it asks for that lock again, which C++ does not bear: the process would be aborted.
+        """
+        with self._lock:
+            self._ended, thread = True, self.thread
+        if thread is not None:
+            self._calls.put(None)
+            thread.join(_FAREWELL)
+
     def _run(self) -> None:
-        while True:
-            call = self._calls.get()
+        while (call := self._calls.get()) is not None:
             try:
                 call()
             except Exception:
@@ -49,6 +66,7 @@ class _Caller:
 
 
 _caller: Final = _Caller()
+atexit.register(_caller.end)
 
 
 def calling_thread() -> threading.Thread | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +44,24 @@ def test_a_call_that_fails_is_logged_and_others_are_made(caplog: pytest.LogCaptu
         gc.collect()
         assert called.wait(10)
     assert "ZeroDivisionError" in caplog.text
+
+
+_PROGRAM = """
+import sys, threading
+from pathlib import Path
+from anabranch.core.collected import when_collected
+
+class Watched:
+    pass
+
+def call():
+    threading.Event().wait(0.3)
+    Path(sys.argv[1]).write_text("made")
+
+when_collected(Watched(), call)
+"""
+
+
+def test_the_end_of_a_process_waits_for_calls_that_are_under_way(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _PROGRAM, str(tmp_path / "told")], check=True, timeout=60)
+    assert (tmp_path / "told").read_text() == "made"
