@@ -54,10 +54,7 @@ def _(
 ) -> Any:
     ctx.check(all(width > 0 for width in ngram_widths), "ngram_widths must contain positive values")
     size = len(data)
-    outside = (data_splits < 0) | (data_splits > size)
-    if outside.any():
-        ctx.check(False, f"Invalid split value {{0}}, must be in [0,{size}]", data_splits[int(np.argmax(outside))])
-    ctx.check(bool((data_splits[1:] >= data_splits[:-1]).all()), "data_splits must not decrease")
+    _check_splits(data_splits, size, ctx)
     if not size or not data_splits.size:
         return np.empty(0, np.object_), np.zeros_like(data_splits)
     cuts = data_splits.tolist()
@@ -95,3 +92,14 @@ def _ngrams(row: list[bytes], width: int, left: list[bytes], right: list[bytes],
     padded = [*left, *row, *right]
     for at in range(len(padded) - width + 1):
         yield separator.join(padded[at : at + width])
+
+
+def _check_splits(splits: Array, size: int, ctx: OperationContext) -> None:
+    """Rows begin at 0, do not overlap, and end with the data."""
+    if not splits.size:
+        return
+    ctx.check(bool(splits[0] == 0), "First split value must be 0, got {0}", splits[0])
+    lowest = np.concatenate([splits[:1], splits[:-1]])
+    for least, split in zip(lowest.tolist(), splits.tolist(), strict=True):
+        ctx.check(least <= split <= size, f"Invalid split value {split}, must be in [{least}, {size}]")
+    ctx.check(bool(splits[-1] == size), f"Last split value must be data size. Expected {size}, got {{0}}", splits[-1])

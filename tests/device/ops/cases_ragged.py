@@ -175,6 +175,16 @@ NGRAMS = [
         label="short rows",
     ),
     OpCase("StringNGrams", _GRAMS, _grams(" ", [0], "", "", 0, False), error=INVALID, label="no width"),
+    *(
+        OpCase(
+            "StringNGrams",
+            (_GRAMS[0], longs(*splits)),
+            _grams(" ", [2], "", "", 0, False),
+            error=INVALID,
+            label=f"splits {splits}",
+        )
+        for splits in ((0, 2), (1, len(_GRAMS[0])), (0, 3, 2, len(_GRAMS[0])), (0, 99))
+    ),
 ]
 
 CASES = [*ROWS, *CHARACTERS, *NGRAMS]
