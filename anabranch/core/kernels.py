@@ -78,9 +78,7 @@ class AlternateKernel:
 
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
-        if any(as_dtype(case.attrs[name]) not in allowed for name, allowed in self.types.items()):
-            return False
-        return self.applies(case)
+        return _are_among(case.attrs, self.types) and self.applies(case)
 
     def estimate(self, case: KernelCase) -> float:
         """What share of the time of the operation's own kernel it is expected to take.
@@ -104,12 +102,32 @@ class KernelCandidate(NamedTuple):
     kernel: AlternateKernel | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """A module that has yet to register kernels; see `load_kernels_from`."""
+
+    module: str
+    types: Mapping[str, frozenset[DType]]
+    needs: str | None
+
+    def has_some(self, attrs: Mapping[str, Any]) -> bool:
+        """Whether it may have a kernel for an operation with these attributes."""
+        if not _are_among(attrs, self.types):
+            return False
+        return self.needs is None or bool(importlib.import_module(self.needs).is_usable())
+
+
+def _are_among(attrs: Mapping[str, Any], types: Mapping[str, frozenset[DType]]) -> bool:
+    """Whether the type attributes are allowed ones; an operation need not have all that are named."""
+    return all(as_dtype(attrs[name]) in allowed for name, allowed in types.items() if name in attrs)
+
+
 @dataclass(slots=True)
 class _Registry:
     """What is registered, in order, by operation; and the modules that have yet to register something."""
 
     kernels: dict[str, tuple[AlternateKernel, ...]] = field(default_factory=dict)
-    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    modules: dict[str, tuple[_Home, ...]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -191,26 +209,40 @@ def unregister_kernel(op_type: str, name: str, device_type: str) -> None:
         _registry.kernels[op_type] = left
 
 
-def load_kernels_from(module: str, op_types: Collection[str]) -> None:
-    """Names the module that registers kernels of these operations, to be imported when one is first compiled."""
+def load_kernels_from(
+    module: str,
+    op_types: Collection[str],
+    types: Mapping[str, Collection[Any]] | None = None,
+    needs: str | None = None,
+) -> None:
+    """Names the module that registers kernels of these operations, to be imported when one is first compiled.
+
+    Args:
+        types: of type attributes, the dtypes for which it has kernels; what is not named may be any.
+        needs: the module of what these kernels call; its `is_usable()` is asked when an operation is to be compiled.
+    """
+    accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
+    home = _Home(module, accepted, needs)
     with _registry.lock:
         for op_type in op_types:
-            _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), module)
+            _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), home)
 
 
-def has_alternates(op_type: str) -> bool:
-    """Whether an operation may have more than its own kernel. Costs two look-ups."""
-    return op_type in _registry.kernels or op_type in _registry.modules
+def has_alternates(op_type: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether an operation with these attributes may have more than its own kernel. Loads no kernels."""
+    registered, homes = _registry.kernels.get(op_type, ()), _registry.modules.get(op_type, ())
+    return any(_are_among(attrs, one.types) for one in registered) or any(home.has_some(attrs) for home in homes)
 
 
 def alternates(op_type: str) -> Sequence[AlternateKernel]:
     """The registered kernels of an operation, in the order of registration."""
-    modules = _registry.modules.get(op_type, ())
+    modules = [home.module for home in _registry.modules.get(op_type, ())]
     for module in modules:
         importlib.import_module(module)  # without the lock, which whoever else imports it may be waiting for
     if modules:
         with _registry.lock:
-            left = {name: [one for one in homes if one not in modules] for name, homes in _registry.modules.items()}
+            every = _registry.modules.items()
+            left = {name: [home for home in homes if home.module not in modules] for name, homes in every}
             _registry.modules = {name: tuple(homes) for name, homes in left.items() if homes}
     return _registry.kernels.get(op_type, ())
 

@@ -10,17 +10,18 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 #: contexts without warnings that nobody is in: a context takes one caller at a time
 _free: Final[deque[Context]] = deque()
 
 
-def quietly(function: Callable[..., R], *args: Any, **keywords: Any) -> R:
+def quietly(function: Callable[P, R], *args: P.args, **keywords: P.kwargs) -> R:
     """Calls `function(*args, **keywords)` without warnings of division by zero, overflow, or invalid operations.
 
     It runs in a context of its own: variables of `contextvars` have their defaults there.

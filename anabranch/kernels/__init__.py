@@ -24,6 +24,10 @@ MODULES: Final = {
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
 }
+_ONEDNN: Final = "anabranch.kernels.onednn"
+_HALF: Final = dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",))
 
-for _module, _op_types in MODULES.items():
-    load_kernels_from(_module, _op_types)
+load_kernels_from("anabranch.kernels.convolutions", _CONVOLUTIONS)
+load_kernels_from("anabranch.kernels.native_convolutions", _CONVOLUTIONS, needs=_ONEDNN)
+load_kernels_from("anabranch.kernels.native_pooling", _POOLING, needs=_ONEDNN)
+load_kernels_from("anabranch.kernels.native_products", _PRODUCTS, _HALF, _ONEDNN)

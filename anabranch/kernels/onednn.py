@@ -472,6 +472,11 @@ def library() -> Library | None:
     return outcome if isinstance(outcome, Library) else None
 
 
+def is_usable() -> bool:
+    """Whether the library is there; it is loaded to find out."""
+    return library() is not None
+
+
 def library_state() -> LibraryState:
     """What there is, for people."""
     outcome = loaded()

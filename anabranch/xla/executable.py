@@ -416,7 +416,7 @@ class Executable:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
-        several = any(has_alternates(op.type) for op in self.island.operations)
+        several = any(has_alternates(op.type, op.attrs) for op in self.island.operations)
         return (0 if foreign or several else FIRST_DIRECT_CALLS), MAX_FIRST_ELEMENTS
 
     @functools.cached_property

@@ -232,7 +232,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     assert rule is not None
     _check_static(op, inputs)
     shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
-    if state.target is not None and state.direct is None and has_alternates(op.type):
+    if state.target is not None and state.direct is None and has_alternates(op.type, op.attrs):
         rule = _chosen_rule(op, inputs, rule, state, state.target)
     drawn = _source_of(op, state) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)

@@ -239,7 +239,10 @@ def _promised_lengths(op: AnyOperation, entries: int, masks: dict[str, int]) -> 
     source, part = _whole_and_part(op)
     if source is None or part is None:
         return {}
-    pieces = [piece for piece in _pieces(source, entries, masks) if piece.kind != "index"]
+    try:
+        pieces = [piece for piece in _pieces(source, entries, masks) if piece.kind != "index"]
+    except ValueError:  # which the kernel says where it has the operation's name
+        return {}
     if len(pieces) != len(part):  # a gradient of another rank, which the kernel refuses
         return {}
     return {piece.entry: length for piece, length in zip(pieces, part, strict=True) if piece.kind == "range"}

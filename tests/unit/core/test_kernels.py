@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -138,10 +139,11 @@ def test_a_module_is_loaded_when_one_of_its_operations_is_asked_for(
         "register_kernel('Softsign', 'loaded', device_type='CPU')(lambda features: features)\n",
         "utf-8",
     )
-    assert not has_alternates("Softsign")
+    floats = {"T": dtypes.float32}
+    assert not has_alternates("Softsign", floats)
     load_kernels_from("kernels_of_softsign", ["Softsign", "Elu"])
     load_kernels_from("math", ["Softsign"])  # an operation may have kernels in several modules
-    assert has_alternates("Softsign")
+    assert has_alternates("Softsign", floats)
     with pytest.raises(ModuleNotFoundError):
         alternates("Softsign")
     monkeypatch.syspath_prepend(tmp_path)
@@ -150,3 +152,14 @@ def test_a_module_is_loaded_when_one_of_its_operations_is_asked_for(
     monkeypatch.delitem(sys.modules, "kernels_of_softsign")
     assert not alternates("Elu")  # the module is not asked for again
     unregister_kernel("Softsign", "loaded", "CPU")
+
+
+def test_a_module_may_have_kernels_for_some_dtypes_or_none_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_kernels_from("math", ["Softplus"], {"T": [dtypes.bfloat16]})
+    monkeypatch.setitem(sys.modules, "library", SimpleNamespace(is_usable=lambda: False))
+    load_kernels_from("math", ["Softsign"], needs="library")
+    assert has_alternates("Softplus", {"T": dtypes.bfloat16})
+    assert not has_alternates("Softplus", {"T": dtypes.float32})
+    assert not has_alternates("Softsign", {"T": dtypes.bfloat16})
+    assert not alternates("Softplus")  # nothing is left of it for other tests
+    assert not alternates("Softsign")
