@@ -43,7 +43,7 @@ def build_call(definition: OpFunction, args: Sequence[Argument], kwargs: Mapping
     bound = definition.bind(tuple(args), given)
     graph = _graph_of(bound)
     with contextlib.nullcontext() if graph is get_default_graph() else graph.as_default():
-        call = _Call(graph, definition, bound, name if isinstance(name, str) else definition.name)
+        call = _RawCall(graph, definition, bound, name if isinstance(name, str) else definition.name)
         return _BUILDERS[definition.name](call)
 
 
@@ -57,7 +57,7 @@ def _graph_of(bound: Mapping[str, Any]) -> Graph:
     return default
 
 
-class _Call:
+class _RawCall:
     """One call: its inputs, its attributes, and the function that it names.
 
     Attributes:
@@ -115,11 +115,11 @@ class _Call:
             return raw.IdentityN(list(results), name=f"{self._name}/")
 
 
-def _plain(call: _Call) -> Any:
+def _plain(call: _RawCall) -> Any:
     return _called(call, call.inputs)
 
 
-def _called(call: _Call, inputs: list[Tensor]) -> Any:
+def _called(call: _RawCall, inputs: list[Tensor]) -> Any:
     body = call.function("f", [t.dtype for t in inputs])
     call.check("results", [t.dtype for t in body.outputs], call.attrs["Tout"], call.attrs["f"].name)
     with call.inside():
@@ -127,7 +127,7 @@ def _called(call: _Call, inputs: list[Tensor]) -> Any:
     return call.finished(results, effects)
 
 
-def _remote(call: _Call) -> Any:
+def _remote(call: _RawCall) -> Any:
     """On the device that the target names, where that is known while the graph is built; else where it fits."""
     target = constant_value(call.inputs[0])
     if target is None:
@@ -137,7 +137,7 @@ def _remote(call: _Call) -> Any:
         return _called(call, call.inputs[1:])
 
 
-def _symbolic_gradient(call: _Call) -> Any:
+def _symbolic_gradient(call: _RawCall) -> Any:
     """The gradients of a function with respect to its arguments, zeros where there is none."""
     wanted: list[DType] = call.attrs["Tout"]
     count = len(wanted)
@@ -162,7 +162,7 @@ def _gradients_of(ys: list[Tensor], xs: list[Tensor], grads: list[Tensor]) -> li
     return gradients([y for y, _ in flowing], xs, [g for _, g in flowing])
 
 
-def _for(call: _Call) -> Any:
+def _for(call: _RawCall) -> Any:
     types: list[DType] = call.attrs["T"]
     body = call.function("body", [t.dtype for t in (call.inputs[0], *call.inputs[3:])])
     call.check("results", [t.dtype for t in body.outputs], types, call.attrs["body"].name)
@@ -182,7 +182,7 @@ def _checked_range(start: Tensor, limit: Tensor, delta: Tensor) -> Operation:
     return checked
 
 
-def _looped(call: _Call, body: FunctionGraph, start: Tensor, limit: Tensor, delta: Tensor) -> list[Tensor]:
+def _looped(call: _RawCall, body: FunctionGraph, start: Tensor, limit: Tensor, delta: Tensor) -> list[Tensor]:
     """The counter after the loop, and the results; what each iteration passes on unchanged is no loop variable."""
     inputs = call.inputs[3:]
     varying = [i for i, t in enumerate(body.outputs) if _root(t) is not body.inputs[i + 1]]

@@ -41,7 +41,7 @@ _ATTRIBUTE_TYPES: Final = {
     "type": "DTypeLike",
     "shape": "ShapeLike",
     "tensor": "TensorLike",
-    "func": "FuncAttr | str | Callable[..., object]",
+    "func": "FuncAttr | NameAttrList | str | Callable[..., object]",
 }
 
 

@@ -27,6 +27,7 @@ from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import TensorLike
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.proto.graph_pb2 import NameAttrList
 """
 
 
