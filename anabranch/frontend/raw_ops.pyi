@@ -32,6 +32,11 @@ class _BarrierTakeMany(NamedTuple):
     keys: Tensor
     values: list[Tensor]
 
+class _Batch(NamedTuple):
+    batched_tensors: list[Tensor]
+    batch_index: Tensor
+    id: Tensor
+
 class _BatchNormWithGlobalNormalizationGrad(NamedTuple):
     dx: Tensor
     dm: Tensor
@@ -1204,6 +1209,20 @@ def BarrierTakeMany(
     timeout_ms: int = -1,
     name: str | None = None,
 ) -> _BarrierTakeMany: ...
+def Batch(
+    *,
+    in_tensors: Sequence[TensorLike],
+    num_batch_threads: int,
+    max_batch_size: int,
+    batch_timeout_micros: int,
+    grad_timeout_micros: int,
+    max_enqueued_batches: int = 10,
+    allowed_batch_sizes: Sequence[int] = ...,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    batching_queue: str | bytes = "",
+    name: str | None = None,
+) -> _Batch: ...
 def BatchCholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchCholeskyGrad(*, l: TensorLike, grad: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchDataset(
@@ -1227,6 +1246,22 @@ def BatchDatasetV2(
 def BatchFFT(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchFFT2D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchFFT3D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def BatchFunction(
+    *,
+    in_tensors: Sequence[TensorLike],
+    captured_tensors: Sequence[TensorLike],
+    f: FuncAttr | NameAttrList | str | Callable[..., object],
+    num_batch_threads: int,
+    max_batch_size: int,
+    batch_timeout_micros: int,
+    Tout: Sequence[DTypeLike],
+    max_enqueued_batches: int = 10,
+    allowed_batch_sizes: Sequence[int] = ...,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    batching_queue: str | bytes = "",
+    name: str | None = None,
+) -> list[Tensor]: ...
 def BatchIFFT(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchIFFT2D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def BatchIFFT3D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
@@ -6679,11 +6714,31 @@ def TruncateMod(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Ten
 def TruncatedNormal(
     *, shape: TensorLike, dtype: DTypeLike, seed: int = 0, seed2: int = 0, name: str | None = None
 ) -> Tensor: ...
+def Unbatch(
+    *,
+    batched_tensor: TensorLike,
+    batch_index: TensorLike,
+    id: TensorLike,
+    timeout_micros: int,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def UnbatchDataset(
     *,
     input_dataset: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def UnbatchGrad(
+    *,
+    original_input: TensorLike,
+    batch_index: TensorLike,
+    grad: TensorLike,
+    id: TensorLike,
+    container: str | bytes = "",
+    shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
 def UnicodeDecode(
