@@ -83,7 +83,7 @@ class BatchLimits:
         return next((size for size in self.allowed if size >= rows), rows)
 
 
-class Task(Pending):
+class BatchTask(Pending):
     """What one run of an operation gives to a batch; settled with what it gets of the result.
 
     Attributes:
@@ -94,7 +94,7 @@ class Task(Pending):
 
     __slots__ = ("context", "inputs", "rows")
 
-    def __init__(self, inputs: Sequence[HostArray], context: object, name: str) -> None:
+    def __init__(self, inputs: Sequence[HostArray], context: Any, name: str) -> None:
         super().__init__(waiting_for=f"other tasks of batch {name!r}")
         if any(a.ndim == 0 for a in inputs):
             raise InvalidArgumentError(None, None, "Batching input tensors must have at least one dimension")
@@ -118,7 +118,7 @@ class ClosedBatch:
         rows: how many rows the batch has, filled up.
     """
 
-    def __init__(self, tasks: Sequence[Task], limits: BatchLimits) -> None:
+    def __init__(self, tasks: Sequence[BatchTask], limits: BatchLimits) -> None:
         self.tasks = [task for task in tasks if not task.is_settled]
         self.bounds = [0, *np.cumsum([task.rows for task in self.tasks], dtype=np.int64).tolist()]
         self.rows = limits.filled_up(self.bounds[-1])
@@ -158,7 +158,7 @@ class _OpenBatch:
     __slots__ = ("forget_time", "is_closed", "tasks")
 
     def __init__(self) -> None:
-        self.tasks: list[Task] = []
+        self.tasks: list[BatchTask] = []
         self.is_closed = False
         self.forget_time: Callable[[], None] | None = None
 
@@ -185,7 +185,7 @@ class BatchGatherer:
         self._under_way = 0
         self._is_closed = False
 
-    def add(self, task: Task, queue: bytes = b"") -> Task:
+    def add(self, task: BatchTask, queue: bytes = b"") -> BatchTask:
         """Lets a task wait for its batch.
 
         Args:
@@ -214,7 +214,7 @@ class BatchGatherer:
             self._keep_time(queue, batch)
         return task
 
-    def _batch_for(self, task: Task, queue: bytes, closed: list[ClosedBatch]) -> tuple[_OpenBatch, bool]:
+    def _batch_for(self, task: BatchTask, queue: bytes, closed: list[ClosedBatch]) -> tuple[_OpenBatch, bool]:
         """The open batch that a task joins, and whether it is new; one that has no room for it is closed."""
         if self._is_closed:
             raise self._cancelled()

@@ -22,7 +22,7 @@ from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
-from anabranch.state.batching import BatchGatherer, BatchLimits, ClosedBatch, GradientGatherer, PieceExchange, Task
+from anabranch.state.batching import BatchGatherer, BatchLimits, BatchTask, ClosedBatch, GradientGatherer, PieceExchange
 
 _NAMES: Final = "container: string = '', shared_name: string = ''"
 _KEY_BITS: Final = 63
@@ -76,7 +76,7 @@ def _(in_tensors: list[Any], *, batching_queue: bytes, ctx: StepHostContext) -> 
         return gatherer
 
     gatherer: BatchGatherer = _opened(ctx, "batch", made)
-    return outcome(gatherer.add(Task(in_tensors, secrets.randbits(_KEY_BITS), ctx.op.name), batching_queue))
+    return outcome(gatherer.add(BatchTask(in_tensors, secrets.randbits(_KEY_BITS), ctx.op.name), batching_queue))
 
 
 def _give_to_last(gatherer: BatchGatherer, batch: ClosedBatch) -> None:
@@ -191,7 +191,7 @@ def _(
     def called(batched: Sequence[HostArray]) -> list[Any]:
         return ctx.call(body, [*batched, *captured_tensors])
 
-    return outcome(gatherer.add(Task(in_tensors, called, ctx.op.name), batching_queue))
+    return outcome(gatherer.add(BatchTask(in_tensors, called, ctx.op.name), batching_queue))
 
 
 class _BatchThreads:
