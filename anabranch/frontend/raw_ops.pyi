@@ -773,6 +773,10 @@ class _TensorArrayV3(NamedTuple):
     handle: Tensor
     flow: Tensor
 
+class _TensorListConcat(NamedTuple):
+    tensor: Tensor
+    lengths: Tensor
+
 class _TensorListConcatV2(NamedTuple):
     tensor: Tensor
     lengths: Tensor
@@ -1683,6 +1687,19 @@ def Ceil(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def CheckNumerics(*, tensor: TensorLike, message: str | bytes, name: str | None = None) -> Tensor: ...
 def Cholesky(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def CholeskyGrad(*, l: TensorLike, grad: TensorLike, name: str | None = None) -> Tensor: ...
+def ChooseFastestBranchDataset(
+    *,
+    input_dataset: TensorLike,
+    ratio_numerator: TensorLike,
+    ratio_denominator: TensorLike,
+    other_arguments: Sequence[TensorLike],
+    num_elements_per_branch: int,
+    branches: Sequence[FuncAttr | NameAttrList | str | Callable[..., object]],
+    other_arguments_lengths: Sequence[int],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ChooseFastestDataset(
     *,
     input_datasets: Sequence[TensorLike],
@@ -2108,6 +2125,14 @@ def DynamicPartition(
     *, data: TensorLike, partitions: TensorLike, num_partitions: int, name: str | None = None
 ) -> list[Tensor]: ...
 def DynamicStitch(*, indices: Sequence[TensorLike], data: Sequence[TensorLike], name: str | None = None) -> Tensor: ...
+def EagerPyFunc(
+    *,
+    input: Sequence[TensorLike],
+    token: str | bytes,
+    Tout: Sequence[DTypeLike],
+    is_async: bool = False,
+    name: str | None = None,
+) -> list[Tensor]: ...
 def EditDistance(
     *,
     hypothesis_indices: TensorLike,
@@ -2476,6 +2501,7 @@ def FIFOQueueV2(
     shared_name: str | bytes = "",
     name: str | None = None,
 ) -> Tensor: ...
+def Fact(*, name: str | None = None) -> Tensor: ...
 def FakeParam(*, dtype: DTypeLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
 def FakeQuantWithMinMaxArgs(
     *,
@@ -6541,6 +6567,12 @@ def TensorArrayWriteV3(
 def TensorDataset(
     *, components: Sequence[TensorLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> Tensor: ...
+def TensorListConcat(
+    *, input_handle: TensorLike, element_dtype: DTypeLike, element_shape: ShapeLike = ..., name: str | None = None
+) -> _TensorListConcat: ...
+def TensorListConcatLists(
+    *, input_a: TensorLike, input_b: TensorLike, element_dtype: DTypeLike, name: str | None = None
+) -> Tensor: ...
 def TensorListConcatV2(
     *,
     input_handle: TensorLike,
@@ -6576,6 +6608,9 @@ def TensorListReserve(
     *, element_shape: TensorLike, num_elements: TensorLike, element_dtype: DTypeLike, name: str | None = None
 ) -> Tensor: ...
 def TensorListResize(*, input_handle: TensorLike, size: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorListScatter(
+    *, tensor: TensorLike, indices: TensorLike, element_shape: TensorLike, name: str | None = None
+) -> Tensor: ...
 def TensorListScatterIntoExistingList(
     *, input_handle: TensorLike, tensor: TensorLike, indices: TensorLike, name: str | None = None
 ) -> Tensor: ...

@@ -326,7 +326,7 @@ def joined_rows(handle: TensorList, shape: TensorShape | TensorValue, ctx: Opera
     known = handle.of_type(ctx).known_shape(shape)
     if handle.elements is None:
         ctx.check(known is not None, "nothing was written into the list that is concatenated")
-        handle = handle.of_shape(known)
+        handle = handle.of_shape(known or ())
     _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
     ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")

@@ -16,6 +16,7 @@ _BY_FILE = {
     """,
     "tests/device/data/test_adjustments.py": """
         AnonymousMemoryCache AnonymousRandomSeedGenerator AutoShardDataset CacheDatasetV2 ChooseFastestDataset
+        ChooseFastestBranchDataset
         ExperimentalIteratorGetDevice ExperimentalMapDataset FilterByLastComponentDataset IteratorGetDevice MapDefun
         DeleteMemoryCache DeleteRandomSeedGenerator ExperimentalAutoShardDataset ExperimentalChooseFastestDataset
         ExperimentalGroupByReducerDataset ExperimentalMaxIntraOpParallelismDataset
@@ -108,7 +109,7 @@ _BY_FILE = {
         ReaderReadV2 ReaderReadUpToV2 ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompletedV2 ReaderResetV2
         ReaderSerializeStateV2 ReaderRestoreStateV2
     """,
-    "tests/device/ops/test_script.py": "PyFunc PyFuncStateless",
+    "tests/device/ops/test_script.py": "EagerPyFunc PyFunc PyFuncStateless",
     "tests/device/ops/test_staging.py": """
         ConditionalAccumulator AccumulatorApplyGradient AccumulatorTakeGradient AccumulatorSetGlobalStep
         AccumulatorNumAccumulated ResourceConditionalAccumulator ResourceAccumulatorApplyGradient
