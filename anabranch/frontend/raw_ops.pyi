@@ -4789,6 +4789,17 @@ def RebatchDataset(
 ) -> Tensor: ...
 def Reciprocal(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ReciprocalGrad(*, y: TensorLike, dy: TensorLike, name: str | None = None) -> Tensor: ...
+def RecordInput(
+    *,
+    file_pattern: str | bytes,
+    file_random_seed: int = 301,
+    file_shuffle_shift_ratio: float = 0.0,
+    file_buffer_size: int = 10000,
+    file_parallelism: int = 16,
+    batch_size: int = 32,
+    compression_type: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def ReduceDataset(
     *,
     input_dataset: TensorLike,
