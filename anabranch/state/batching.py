@@ -20,6 +20,7 @@ import numpy as np
 
 from anabranch.core.arrays import HostArray
 from anabranch.core.pending import Pending
+from anabranch.core.values import PassedOn
 from anabranch.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OpError, UnavailableError
 
 #: calls a function after so many seconds, on any thread; gives a function that prevents it
@@ -94,7 +95,7 @@ class BatchTask(Pending):
 
     __slots__ = ("context", "inputs", "rows")
 
-    def __init__(self, inputs: Sequence[HostArray], context: Any, name: str) -> None:
+    def __init__(self, inputs: Sequence[HostArray], context: PassedOn, name: str) -> None:
         super().__init__(waiting_for=f"other tasks of batch {name!r}")
         if any(a.ndim == 0 for a in inputs):
             raise InvalidArgumentError(None, None, "Batching input tensors must have at least one dimension")

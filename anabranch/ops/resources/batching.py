@@ -12,6 +12,7 @@ import numpy as np
 
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import FailedPreconditionError
 from anabranch.graph.building import define_op
@@ -38,7 +39,7 @@ def _after(seconds: float, function: Callable[[], None]) -> Callable[[], None]:
 
 
 def _opened(ctx: StepHostContext, kind: str, make: Callable[[str], object]) -> Any:
-    def plan(handle: Any) -> Plan:
+    def plan(handle: ResourceHandle) -> Plan:
         return {}, lambda: make(handle.name)
 
     return object_behind(ctx, open_object(ctx, kind, plan), kind)
