@@ -398,6 +398,9 @@ from anabranch.frontend.arrays.strings import (
     string_to_number as string_to_number,
     substr as substr,
 )
+from anabranch.frontend.control_flow.batched_functions import (
+    nondifferentiable_batch_function as nondifferentiable_batch_function,
+)
 from anabranch.frontend.control_flow.checks import (
     Assert as Assert,
     add_check_numerics_ops as add_check_numerics_ops,

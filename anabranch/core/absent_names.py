@@ -60,7 +60,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "layers.experimental": "tf.layers has the layers of graphs",
     "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
     "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
-    "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
     "tf.profiler.profile counts parameters and float_ops",
     "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef
 from anabranch.core.registry import all_op_defs, find_op_def
+from anabranch.frontend.raw_calls import build_call
 from anabranch.graph.building import Argument, OpFunction
+from anabranch.graph.call_types import call_names, call_type
 from anabranch.graph.older_operations import build, takes_references
 from anabranch.graph.older_types import ALSO_VALUES, older_names, older_type
 
@@ -39,15 +41,17 @@ _ATTRIBUTE_TYPES: Final = {
     "type": "DTypeLike",
     "shape": "ShapeLike",
     "tensor": "TensorLike",
-    "func": "FuncAttr | str",
+    "func": "FuncAttr | NameAttrList | str | Callable[..., object]",
 }
 
 
 def public_operations() -> list[OpFunction]:
-    """The operation types that programs may use, by name: those of TensorFlow, older ones among them."""
+    """The operation types that programs may use, by name: those of TensorFlow, older ones and calls among them."""
     op_defs = {name: op for name, op in all_op_defs().items() if name[0] != "_" and isinstance(op, OpFunction)}
     older = (older_type(name) for name in older_names())
     op_defs |= {found.definition.name: found.definition for found in older if found is not None}
+    calls = (call_type(name) for name in call_names())
+    op_defs |= {found.name: found for found in calls if found is not None}
     return [op_defs[name] for name in sorted(op_defs)]
 
 
@@ -57,6 +61,8 @@ def generated_function(op: OpFunction) -> Callable[..., Any]:
     older = older_type(op.name)
 
     def apply(*args: Argument, **kwargs: Argument) -> Any:
+        if call_type(op.name) is not None:
+            return build_call(op, args, kwargs)
         if older is not None and (op.name not in ALSO_VALUES or takes_references(older, args, kwargs)):
             return build(older, args, kwargs)
         return op(*args, **{defined.get(key, key): value for key, value in kwargs.items()})
@@ -71,6 +77,7 @@ def keyword_function(name: str) -> Callable[..., Any] | None:
     op = None if name.startswith("_") else find_op_def(name)
     if op is None and (older := older_type(name)) is not None:
         op = older.definition
+    op = op or call_type(name)
     if not isinstance(op, OpFunction):
         return None
     function = generated_function(op)

@@ -21,6 +21,8 @@ from anabranch.core.values import TensorLike, to_array
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.proto.attr_values import attr_from_proto
+from anabranch.proto.graph_pb2 import AttrValue, NameAttrList
 
 #: What an operation type is called with: an input, or the value of an attribute.
 Argument: TypeAlias = TensorLike | AttributeValue
@@ -398,6 +400,11 @@ def _read_func(value: object) -> FuncAttr:
         return value
     if isinstance(value, str):
         return FuncAttr(value, {})
+    if isinstance(value, NameAttrList):
+        return attr_from_proto(AttrValue(func=value), "func")  # type: ignore[no-any-return]
+    add = getattr(value, "add_to_graph", None)
+    if add is not None:
+        return FuncAttr(add(get_default_graph()), {})
     raise TypeError("not a function name")
 
 

@@ -22,7 +22,7 @@ from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, NodeDef
 
 #: nodes that all copies of one GraphDef may make up
 MOST_NODES: Final = 2_000_000
-_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
+_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
 
 
 class CopiedCalls:
@@ -140,6 +140,8 @@ class CopiedCalls:
         body = self._bodies[signature.name]
         given = [text for text in call.input if not text.startswith("^")]
         controls = [text for text in call.input if text.startswith("^")]
+        if call.op == "RemoteCall" and given:  # where it runs is for placement to say
+            controls = [*controls, f"^{_producer(given.pop(0))}"]
         attrs = {key: value for source in (call.attr["f"].func.attr, call.attr) for key, value in source.items()}
         arguments = _bound(call, function, given, attrs)
         prefix = _free_prefix(call.name, [node.name for node in body], taken)

@@ -100,7 +100,8 @@ class OlderType:
 
 def older_names() -> list[str]:
     """The names of all of them, in alphabetical order; those that are operations as well are not among them."""
-    return sorted({*_VARIABLES, *_updating(), *ref_handles.RENAMED, *_ARRAYS} - ALSO_VALUES)
+    names = {*_VARIABLES, *_updating(), *ref_handles.RENAMED, *_ARRAYS, ref_handles.FAKE_QUEUE}
+    return sorted(names - ALSO_VALUES)
 
 
 @functools.cache
@@ -112,6 +113,8 @@ def older_type(name: str) -> OlderType | None:
         return _of_update(name, ref_variables.UPDATES[name].op)
     if name in _ARRAYS:
         return OlderType(_read(name, *_ARRAYS[name]).definition, frozenset({"handle"}))
+    if name == ref_handles.FAKE_QUEUE:
+        return OlderType(_read(name, "resource: resource -> handle: string", "").definition, frozenset({"resource"}))
     if name in ref_handles.RENAMED:
         return _of_handle(name, ref_handles.RENAMED[name])
     return None

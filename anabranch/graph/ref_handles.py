@@ -46,6 +46,9 @@ RENAMED: Final[Mapping[str, str]] = {
 #: types of which several nodes come
 EXPANDED: Final = ("TensorArrayPack", "TensorArrayUnpack")
 
+#: makes an older handle of a newer one, which is the same here
+FAKE_QUEUE: Final = "FakeQueue"
+
 #: types that hand a reference on, and what does the same to a handle
 _PASSING: Final[Mapping[str, str]] = {
     **{name: name for name in ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration")},
@@ -55,12 +58,13 @@ _PASSING: Final[Mapping[str, str]] = {
     "RefEnter": "Enter",
     "RefExit": "Exit",
     "RefNextIteration": "NextIteration",
+    FAKE_QUEUE: "Identity",
 }
 
 
 def translate(nodes: Sequence[NodeDef]) -> list[NodeDef]:
     """The nodes with resource handles; nodes that have nothing to do with these are the same objects."""
-    if not any(node.op in RENAMED or node.op in EXPANDED for node in nodes):
+    if not any(node.op in RENAMED or node.op in EXPANDED or node.op == FAKE_QUEUE for node in nodes):
         return list(nodes)
     handles = _handles(nodes)
     return list(_translated(nodes, handles))
@@ -68,7 +72,7 @@ def translate(nodes: Sequence[NodeDef]) -> list[NodeDef]:
 
 def _handles(nodes: Sequence[NodeDef]) -> set[str]:
     """The names of the nodes whose first output is a handle."""
-    handles = {node.name for node in nodes if node.op in MAKERS or node.op in _ARRAYS}
+    handles = {node.name for node in nodes if node.op in MAKERS or node.op in _ARRAYS or node.op == FAKE_QUEUE}
     passing = [node for node in nodes if node.op in _PASSING]
     while True:
         more = {n.name for n in passing if n.name not in handles and n.input and _producer(n.input[0]) in handles}

@@ -12,7 +12,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.graph.older_types import older_names
-from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.graph_pb2 import DT_INT32, GraphDef
 from tests.older_programs import STEPS, Program, arrays, programs, splitting
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "tensorflow" / "older_programs.npz"
@@ -111,6 +111,29 @@ def test_variables_queues_and_tables_can_be_given_as_references() -> None:
         queue = tf.FIFOQueue(3, tf.int32, shapes=[[]])
         session.run(raw.QueueEnqueue(handle=queue.queue_ref, components=[5]))
         assert session.run(queue.dequeue()) == 5
+
+
+def test_an_older_handle_of_a_newer_queue() -> None:
+    """FakeQueue: what older operations do with it is done to the queue."""
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.int32])
+        older = tf.raw_ops.FakeQueue(resource=queue, name="older")
+        assert older.name == "older:0"
+        session.run(tf.raw_ops.QueueEnqueue(handle=older, components=[7]))
+        assert session.run(tf.raw_ops.QueueSizeV2(handle=queue)) == 1
+        assert session.run(tf.raw_ops.QueueDequeue(handle=older, component_types=[tf.int32])) == [7]
+        assert "FakeQueue" not in {node.op for node in graph.as_graph_def().node}
+
+
+def test_an_imported_handle_of_a_newer_queue() -> None:
+    message = GraphDef()
+    queue = message.node.add(name="queue", op="FIFOQueueV2")
+    queue.attr["component_types"].list.type.append(DT_INT32)
+    message.node.add(name="older", op="FakeQueue", input=["queue"])
+    message.node.add(name="size", op="QueueSize", input=["older"])
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        tf.import_graph_def(message, name="")
+        assert session.run(graph.get_tensor_by_name("size:0")) == 0
 
 
 def test_what_has_one_operation_for_values_keeps_it() -> None:

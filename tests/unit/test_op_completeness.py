@@ -15,6 +15,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.core.shapes import TensorShape
+from anabranch.graph.call_types import call_names, call_type
 from anabranch.graph.older_types import older_names, older_type
 from tests.device.ops.table import table_rows
 from tests.device.ops.tested_elsewhere import TESTED_ELSEWHERE
@@ -106,6 +107,20 @@ def test_the_signature_of_an_older_type_is_tensorflows(name: str) -> None:
     assert older.references == {a["name"] for a in theirs["outputs"] if a.get("is_ref") and a.get("type") != "string"}
     is_handle = {a["name"] for a in theirs["inputs"] if a.get("is_ref")}
     assert older.handles >= is_handle
+    problems = [
+        *compare_args("input", ours.inputs, theirs["inputs"]),
+        *compare_args("output", ours.outputs, theirs["outputs"]),
+    ]
+    problems += compare_attrs(ours, theirs["attrs"])
+    assert not problems, f"{name}: " + "; ".join(problems)
+
+
+@pytest.mark.parametrize("name", call_names())
+def test_the_signature_of_a_call_is_tensorflows(name: str) -> None:
+    theirs = signatures()[name]
+    ours = call_type(name)
+    assert ours is not None
+    assert name not in OPS
     problems = [
         *compare_args("input", ours.inputs, theirs["inputs"]),
         *compare_args("output", ours.outputs, theirs["outputs"]),

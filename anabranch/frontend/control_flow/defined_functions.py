@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,9 +17,10 @@ from anabranch.frontend.control_flow.functional import map_fn
 from anabranch.frontend.control_flow.functions import ConcreteFunction, PolymorphicFunction
 from anabranch.frontend.variables.scope import get_variable_scope, variable_scope
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.copied_functions import added_once
 from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
@@ -39,12 +41,13 @@ class DefinedFunction:
 
     def __init__(self, function: Callable[..., Any], types: Sequence[DTypeLike], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
-        self.name = options.get("func_name") or getattr(function, "__name__", "function")
+        self.name = options.get("func_name") or getattr(function, "__name__", "").strip("<>_") or "function"
         self.declared_input_types = [as_dtype(t) for t in types]
         self._traced = PolymorphicFunction(function)
         self._traced._name = self.name
         self._python_gradient = options.get("python_grad_func")
         self._gradient = options.get("grad_func")
+        self._added: weakref.WeakKeyDictionary[Graph, str] = weakref.WeakKeyDictionary()
 
     def __call__(self, *args: TensorLike, **kwargs: PassedOn) -> Any:
         """Copies the function into the default graph.
@@ -66,6 +69,24 @@ class DefinedFunction:
             else:
                 result = custom_gradient(self._with_gradient)(*values)
         return list(result) if isinstance(result, tuple) else result
+
+    def add_to_graph(self, g: Graph | None = None) -> str:
+        """Puts the function into the library of `g` (default: of the default graph), once; returns its name.
+
+        Raises:
+            TypeError: it takes arguments whose dtypes were not declared.
+        """
+        graph = g or get_default_graph()
+        if graph not in self._added:
+            body = FunctionGraph(self.name, graph)
+            with body.as_default():
+                parameters = [body.add_parameter(t, None, f"args_{i}") for i, t in enumerate(self.declared_input_types)]
+            self._added[graph] = added_once(graph, ConcreteFunction(lambda: self._result_of(parameters), body).graph)
+        return self._added[graph]
+
+    def _result_of(self, parameters: Sequence[Tensor]) -> Any:
+        result = self(*parameters)
+        return None if isinstance(result, Operation) else result
 
     def _with_gradient(self, *inputs: Tensor) -> Any:
         result = self._traced(*inputs)

@@ -17,7 +17,6 @@ from typing import Any, overload
 import numpy as np
 
 from anabranch.core import nest
-from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
@@ -25,19 +24,13 @@ from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.frontend.specs import TensorSpec
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.copied_functions import added_once, copied_into
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 _SYMBOLIC = (Tensor, SparseTensor, IndexedSlices, RaggedTensor)
-
-
-def _has_effect(op: Operation) -> bool:
-    definition = op.op_def
-    if not definition.stateful or definition.random or definition.role is Role.PLACEHOLDER:
-        return False
-    return bool(definition.writes) or not (definition.reads or definition.unnoticed)
 
 
 class ConcreteFunction:
@@ -94,7 +87,7 @@ class ConcreteFunction:
         given.update(zip(self.graph.captured_parameters, self.graph.captures, strict=True))
         graph = get_default_graph()
         with graph.name_scope(self.name):
-            copied, effects = self._copied_into(graph, given)
+            copied, effects = copied_into(self.graph, graph, given)
             done = [raw.Identity(copied[t]) for t in self.graph.outputs] if not effects else None
             if done is None:
                 with graph.control_dependencies(effects):
@@ -105,6 +98,10 @@ class ConcreteFunction:
         if not done:
             return finished
         return self._packed(done)
+
+    def add_to_graph(self, g: Graph | None = None) -> str:
+        """Puts the function graph into the library of `g` (default: of the default graph), once; returns its name."""
+        return added_once(g or get_default_graph(), self.graph)
 
     def _components(self, item: TensorLike) -> list[Tensor]:
         if isinstance(item, Operation):
@@ -120,47 +117,6 @@ class ConcreteFunction:
             rebuilt(item, [next(rest) for _ in parts]) for item, parts in zip(self._flat, self._parts, strict=True)
         ]
         return nest.pack_sequence_as(self.structured_outputs, items)
-
-    def _copied_into(self, graph: Graph, given: dict[Tensor, Tensor]) -> tuple[dict[Tensor, Tensor], list[Operation]]:
-        """Copies of the operations: the tensor for each tensor of the function, and what has effects.
-
-        Args:
-            given: for each parameter, what stands for it.
-        """
-        if isinstance(graph, FunctionGraph):
-            given = {parameter: graph.capture(value) for parameter, value in given.items()}
-        tensors, operations = dict(given), dict[Operation, Operation]()
-        readers: list[Operation] = []
-        last: Operation | None = None
-        effects: list[Operation] = []
-        parameters = {t.op for t in self.graph.inputs}
-        for op in self.graph.get_operations():
-            if op in parameters:
-                continue
-            controls = dict.fromkeys(operations[c] for c in op.control_inputs if c in operations)
-            acts = _has_effect(op)
-            if last is not None and (acts or op.op_def.reads):
-                controls[last] = None
-            if acts:
-                controls.update(dict.fromkeys(readers))
-            made = graph.create_op(
-                op.op_def,
-                [tensors[t] for t in op.inputs],
-                dict(op.attrs),
-                name=op.name,
-                site=op.site,
-                control_inputs=list(controls),
-            )
-            operations[op] = made
-            tensors.update(zip(op.outputs, made.outputs, strict=True))
-            for old, new in zip(op.outputs, made.outputs, strict=True):
-                new.set_shape(new.shape.merge_with(old.shape) if new.shape.is_compatible_with(old.shape) else None)
-            if acts:
-                last, readers = made, []
-                effects.append(made)
-            elif op.op_def.reads:
-                readers.append(made)
-        return tensors, effects
 
 
 class PolymorphicFunction:

@@ -12,7 +12,7 @@ from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike, TensorValue, to_array
 from anabranch.frontend.arguments import DTypes
-from anabranch.graph.building import apply_op
+from anabranch.graph.building import OpFunction, apply_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.control_flow.script import register_function
@@ -65,13 +65,22 @@ def py_func(
         >>> sess.run(y)
         array([1., 2., 3.], dtype=float32)
     """
+    return _called(raw.PyFunc if stateful else raw.PyFuncStateless, func, inp, Tout, name)
+
+
+def _called(
+    kind: OpFunction,
+    func: Callable[..., Any],
+    inp: TensorLike | Sequence[TensorLike],
+    Tout: DTypes,
+    name: str | None,
+) -> nest.Structure:
     many = isinstance(Tout, list | tuple)
     dtypes: list[Any] = list(Tout) if isinstance(Tout, list | tuple) else [Tout]
-    kind = raw.PyFunc if stateful else raw.PyFuncStateless
     inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
     op = apply_op(kind, {"input": inputs, "token": register_function(func), "Tout": dtypes}, name)
     if not dtypes:
-        return op if stateful else []  # without effects and results there is nothing to run
+        return op if kind.stateful else []  # without effects and results there is nothing to run
     result = kind.result_of(op)
     return result if many else result[0]
 
@@ -136,7 +145,7 @@ def py_function(
             return result  # one tensor of a list of numbers, or a number of results that the operation refuses
         return [_converted(item, dtype) for item, dtype in zip(items, dtypes, strict=True)]
 
-    return py_func(with_arrays, inp, Tout, True, name)
+    return _called(raw.EagerPyFunc, with_arrays, inp, Tout, name)
 
 
 def _eager(value: TensorValue) -> EagerArray:

@@ -1,4 +1,4 @@
-"""Python functions as operations: `PyFunc`."""
+"""Python functions as operations: `PyFunc`, `EagerPyFunc`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,16 @@ PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True
 PyFuncStateless = define_op(
     "PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True, calls_user_code=True
 )
-for _op in (PyFunc, PyFuncStateless):
+#: of functions that take values with the method `numpy`; that of `py_function` gives them to it
+EagerPyFunc = define_op(
+    "EagerPyFunc",
+    "input: Tin -> output: Tout",
+    "token: string, is_async: bool = False, Tin: list(type) >= 0, Tout: list(type) >= 0",
+    stateful=True,
+    blocking=True,
+    calls_user_code=True,
+)
+for _op in (PyFunc, PyFuncStateless, EagerPyFunc):
     _op.shape(_shapes)
     _op.host_kernel(_call)
     _op.not_differentiable()

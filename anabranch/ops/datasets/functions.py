@@ -20,7 +20,7 @@ from anabranch.ops import shape_rules
 from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, function_of, made_by
 from anabranch.ops.datasets.threads import ThreadBackground
 from anabranch.state import dataset_background as background, dataset_functions as functions
-from anabranch.state.dataset_batches import BatchDataset, stacked
+from anabranch.state.dataset_batches import BatchDataset, boxed, stacked
 from anabranch.state.datasets import ElementFunction, Elements
 
 #: what a user writes to leave a size or a degree of parallelism to the system
@@ -233,6 +233,42 @@ for _name in ("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDatase
         "prefetch_input_elements: int64",
         _FUNCTION,
     ).host_kernel(_parallel_interleave)
+
+
+ChooseFastestBranchDataset = define_dataset(
+    "ChooseFastestBranchDataset",
+    "input_dataset: variant, ratio_numerator: int64, ratio_denominator: int64, other_arguments: Targuments",
+    "Targuments: list(type) >= 0, num_elements_per_branch: int >= 1, branches: list(func) >= 1, "
+    f"other_arguments_lengths: list(int) >= 1, {TYPED}",
+)
+
+
+@ChooseFastestBranchDataset.host_kernel
+def _(
+    input_dataset: Array,
+    ratio_numerator: Array,
+    ratio_denominator: Array,
+    other_arguments: list[Any],
+    *,
+    branches: list[FuncAttr],
+    other_arguments_lengths: list[int],
+    ctx: StepHostContext,
+) -> Elements:
+    """What the first branch makes of the input: all make the same, and which is fastest is measured by nobody."""
+    for name, number in (("ratio_numerator", ratio_numerator), ("ratio_denominator", ratio_denominator)):
+        if int(number) <= 0:
+            raise InvalidArgumentError(None, ctx.op, f"`{name}` must be greater than 0, got {int(number)}")
+    counts = other_arguments_lengths
+    if len(counts) != len(branches) or min(counts) < 0 or sum(counts) != len(other_arguments):
+        raise InvalidArgumentError(
+            None,
+            ctx.op,
+            f"other_arguments_lengths {counts} must say for each of {len(branches)} branches how many of "
+            f"{len(other_arguments)} other arguments it takes",
+        )
+    source = dataset_of(input_dataset, ctx)
+    (made,) = function_of(ctx, branches[0], other_arguments[: counts[0]])(boxed(source))
+    return made_by(dataset_of(made, ctx), ctx)
 
 
 def _group_by_window(

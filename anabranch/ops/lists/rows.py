@@ -135,7 +135,7 @@ TensorListScatterIntoExistingList = define_op(
 )
 
 
-def _scattered_shape(tensor: TensorShape, indices: TensorShape) -> TensorShape:
+def scattered_shape(tensor: TensorShape, indices: TensorShape) -> TensorShape:
     """Of a list of the rows of `tensor`, one for each of `indices`."""
     rows, count = tensor.with_rank_at_least(1), shape_rules.with_rank(indices, 1, "indices")
     if not rows[:1].is_compatible_with(count):
@@ -145,7 +145,7 @@ def _scattered_shape(tensor: TensorShape, indices: TensorShape) -> TensorShape:
 
 @TensorListScatterIntoExistingList.shape
 def _(handle: TensorShape, tensor: TensorShape, indices: TensorShape) -> TensorShape:
-    return _scattered_shape(tensor, indices)
+    return scattered_shape(tensor, indices)
 
 
 @TensorListScatterIntoExistingList.kernel
@@ -184,7 +184,7 @@ TensorListScatterV2 = define_op(
 
 @TensorListScatterV2.late_shape
 def _(tensor: TensorShape, indices: TensorShape, shape: TensorShape, num_elements: TensorShape) -> TensorShape:
-    return _scattered_shape(tensor, indices)
+    return scattered_shape(tensor, indices)
 
 
 def _scattered_length(num_elements: Array, ctx: OperationContext) -> int:
@@ -196,7 +196,11 @@ def _scattered_length(num_elements: Array, ctx: OperationContext) -> int:
 
 @TensorListScatterV2.kernel
 def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: StepTracingContext) -> TensorList:
-    length = _scattered_length(num_elements, ctx)
+    return scattered(tensor, indices, shape, _scattered_length(num_elements, ctx), ctx)
+
+
+def scattered(tensor: Array, indices: Array, shape: Array, length: int, ctx: StepTracingContext) -> TensorList:
+    """A list with rows at some places, in a compiled program; of length -1: as long as the largest index says."""
     if length < 0:
         if not isinstance(indices, np.ndarray):
             raise ctx.needs_host("the indices decide the length of the list")
@@ -209,7 +213,11 @@ def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: 
 
 @TensorListScatterV2.host_kernel
 def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: OperationContext) -> TensorList:
-    length = _scattered_length(num_elements, ctx)
+    return scattered_on_host(tensor, indices, shape, _scattered_length(num_elements, ctx), ctx)
+
+
+def scattered_on_host(tensor: Array, indices: Array, shape: Array, length: int, ctx: OperationContext) -> TensorList:
+    """The same on the host."""
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
@@ -308,12 +316,17 @@ def _check_pieces(handle: TensorList, stated: TensorShape | TensorValue, shapes:
 
 @TensorListConcatV2.kernel
 def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any:
+    return joined_rows(handle, shape, ctx)
+
+
+def joined_rows(handle: TensorList, shape: TensorShape | TensorValue, ctx: OperationContext) -> Any:
+    """The elements of a list one after the other, and how many rows each has, in a compiled program."""
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     known = handle.of_type(ctx).known_shape(shape)
     if handle.elements is None:
         ctx.check(known is not None, "nothing was written into the list that is concatenated")
-        handle = handle.of_shape(known)
+        handle = handle.of_shape(known or ())
     _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
     ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
@@ -323,6 +336,11 @@ def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any
 
 @TensorListConcatV2.host_kernel
 def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any:
+    return joined_rows_on_host(handle, shape, ctx)
+
+
+def joined_rows_on_host(handle: TensorList, shape: TensorShape | TensorValue, ctx: OperationContext) -> Any:
+    """The same on the host, where elements may have different numbers of rows."""
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.of_type(ctx).to_host()

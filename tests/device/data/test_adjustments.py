@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.frontend.data.functions import ElementBody
+from anabranch.frontend.data.structure import from_legacy
 from anabranch.graph.building import apply_op
 from anabranch.graph.graph import op_def_of
 from anabranch.ops import raw
@@ -232,3 +234,43 @@ def test_iterators_are_on_the_host(prefix: str) -> None:
     with tf.Session() as session:
         session.run(raw.MakeIterator(numbers(), iterator))
         assert session.run(op(prefix, "IteratorGetDevice")(iterator)).endswith(b"/device:CPU:0")
+
+
+def branches_of(lengths: Any = (1, 1), ratio: tuple[int, int] = (2, 1)) -> Any:
+    """Two branches that add what they captured, and make batches of two."""
+    shift = tf.placeholder_with_default(N(10), [])
+
+    def batched(dataset: Any) -> Any:
+        return tf.data.Dataset(dataset, from_legacy(tf.int64, [])).map(lambda x: x + shift).batch(2)
+
+    bodies = [ElementBody(batched, f"branch_{i}", from_legacy(tf.variant, tf.TensorShape([]))) for i in range(2)]
+    given = {
+        "input_dataset": numbers(5),
+        "ratio_numerator": N(ratio[0]),
+        "ratio_denominator": N(ratio[1]),
+        "other_arguments": [tensor for body in bodies for tensor in body.captured],
+        "num_elements_per_branch": 2,
+        "branches": [body.function for body in bodies],
+        "other_arguments_lengths": list(lengths),
+        **VECTOR,
+    }
+    return apply_op(op_def_of("ChooseFastestBranchDataset"), given).outputs[0]
+
+
+def test_the_branches_of_a_dataset_make_the_same() -> None:
+    """ChooseFastestBranchDataset."""
+    assert elements(branches_of(), VECTOR) == [[10, 11], [12, 13], [14]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"lengths": (2, 1)}, "must say for each of 2 branches"),
+        ({"lengths": (2,)}, "must say for each of 2 branches"),
+        ({"ratio": (0, 1)}, "`ratio_numerator` must be greater than 0"),
+        ({"ratio": (1, -1)}, "`ratio_denominator` must be greater than 0"),
+    ],
+)
+def test_branches_that_do_not_fit_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        elements(branches_of(**wrong), VECTOR)

@@ -65,6 +65,7 @@ SINGLE = [
     OpCase("StringLower", (WORDS,), expected=text(b"one two", *WORDS[1:])),
     OpCase("StringUpper", (WORDS,), expected=text(b"ONE TWO", b"  X\t", b"", b"\xc3\xa9T\xc3\xa9")),
     OpCase("StringUpper", (WORDS[3:],), {"encoding": "utf-8"}, expected=text("ÉTÉ".encode()), label="utf-8"),
+    OpCase("Fact", (), expected=np.array(b"0! == 1", object)),
     OpCase("StringLength", (WORDS,), expected=np.array([7, 4, 0, 5], np.int32)),
     OpCase(
         "StringLength", (WORDS,), {"unit": "UTF8_CHAR"}, expected=np.array([7, 4, 0, 3], np.int32), label="characters"

@@ -79,6 +79,26 @@ CASES = [
         oracle=lambda v, i, s, n: with_row(np.zeros((3, 2)), i, v),
         label="as long as needed",
     ),
+    OpCase(
+        "TensorListScatter",
+        (PAIR, [2, 0], SHAPE),
+        oracle=lambda v, i, s: with_row(np.zeros((3, 2)), i, v),
+        order=2,
+    ),
+    OpCase("TensorListScatter", (PAIR, [2, -1], SHAPE), error=InvalidArgumentError, label="negative"),
+    OpCase(
+        "TensorListConcat",
+        (X,),
+        F64,
+        oracle=lambda x: [x.reshape(-1), np.array([2, 2, 2])],
+        static_shape=False,
+        order=2,
+    ),
+    OpCase("TensorListConcat", (X[:, 0],), F64, error=InvalidArgumentError, label="scalars"),
+    OpCase("TensorListConcatLists", (X, PAIR), F64, oracle=lambda a, b: np.concatenate([a, b])),
+    OpCase(
+        "TensorListConcatLists", (X, PAIR), {"element_dtype": np.int32}, error=InvalidArgumentError, label="other dtype"
+    ),
     OpCase("TensorListSplit", (X, [1, 2], np.array([1, 1, 1])), oracle=lambda x, s, n: x[:, None], order=2),
     OpCase("TensorListSplit", (X, [-1, 2], np.array([1, 1])), error=InvalidArgumentError, label="rows left over"),
     OpCase(

@@ -29,6 +29,18 @@ def test_a_function_of_arrays(stateful: bool, kind: str) -> None:
     assert name == b"float32"
 
 
+def test_values_with_the_method_numpy() -> None:
+    """EagerPyFunc: what `py_function` makes; its function gets the values as they are there."""
+    x = tf.placeholder(tf.float32, [None])
+    y = tf.py_function(lambda a: a.numpy() + 1, [x], tf.float32)
+    assert y.op.type == "EagerPyFunc"
+    assert y.op.get_attr("is_async") is False
+    assert run(y, {x: [1, 2]}).tolist() == [2, 3]
+    (again,) = tf.raw_ops.EagerPyFunc(input=[x], token=y.op.get_attr("token"), Tout=[tf.float32], is_async=True)
+    assert run(again, {x: [5]}).tolist() == [6]
+    assert tf.gradients(y, x) == [None]
+
+
 def test_calls_that_have_effects_are_neither_merged_nor_folded() -> None:
     calls: list[int] = []
     two = [tf.py_func(lambda: np.int64(calls.append(1) or len(calls)), [], tf.int64) for _ in range(2)]

@@ -8,6 +8,8 @@ from __future__ import annotations
 #: file of tests -> the operation types that it runs
 _BY_FILE = {
     "tests/cluster/test_clock_jumps.py": "_MonotonicSeconds",
+    "tests/device/data/test_record_input.py": "RecordInput",
+    "tests/device/ops/test_batching.py": "Batch BatchFunction Unbatch UnbatchGrad",
     "tests/device/serving/test_saved_model.py": "DisableCopyOnRead",
     "tests/cluster/test_mirrors.py": "_AssignNewer _ScatterNewer",
     "tests/cluster/test_elastic.py": """
@@ -15,6 +17,7 @@ _BY_FILE = {
     """,
     "tests/device/data/test_adjustments.py": """
         AnonymousMemoryCache AnonymousRandomSeedGenerator AutoShardDataset CacheDatasetV2 ChooseFastestDataset
+        ChooseFastestBranchDataset
         ExperimentalIteratorGetDevice ExperimentalMapDataset FilterByLastComponentDataset IteratorGetDevice MapDefun
         DeleteMemoryCache DeleteRandomSeedGenerator ExperimentalAutoShardDataset ExperimentalChooseFastestDataset
         ExperimentalGroupByReducerDataset ExperimentalMaxIntraOpParallelismDataset
@@ -107,7 +110,7 @@ _BY_FILE = {
         ReaderReadV2 ReaderReadUpToV2 ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompletedV2 ReaderResetV2
         ReaderSerializeStateV2 ReaderRestoreStateV2
     """,
-    "tests/device/ops/test_script.py": "PyFunc PyFuncStateless",
+    "tests/device/ops/test_script.py": "EagerPyFunc PyFunc PyFuncStateless",
     "tests/device/ops/test_staging.py": """
         ConditionalAccumulator AccumulatorApplyGradient AccumulatorTakeGradient AccumulatorSetGlobalStep
         AccumulatorNumAccumulated ResourceConditionalAccumulator ResourceAccumulatorApplyGradient
