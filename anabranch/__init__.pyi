@@ -471,6 +471,7 @@ from anabranch.frontend.framework import (
     set_random_seed as set_random_seed,
 )
 from anabranch.frontend.images.geometry import random_crop as random_crop
+from anabranch.frontend.nn.ctc import ctc_loss_with_first_blank
 from anabranch.frontend.platform.logging import get_logger as get_logger
 from anabranch.frontend.platform.sysconfig import (
     CXX11_ABI_FLAG as CXX11_ABI_FLAG,
@@ -707,6 +708,7 @@ from anabranch.session import (
     get_default_session as get_default_session,
 )
 
+ctc_loss_v2 = ctc_loss_with_first_blank
 matrix_square_root = _sqrtm
 NoGradient = no_gradient
 NotDifferentiable = no_gradient

@@ -151,6 +151,10 @@ class _CTCLoss(NamedTuple):
     loss: Tensor
     gradient: Tensor
 
+class _CTCLossV2(NamedTuple):
+    loss: Tensor
+    gradient: Tensor
+
 class _CombinedNonMaxSuppression(NamedTuple):
     nmsed_boxes: Tensor
     nmsed_scores: Tensor
@@ -1615,6 +1619,17 @@ def CTCLoss(
     ignore_longer_outputs_than_inputs: bool = False,
     name: str | None = None,
 ) -> _CTCLoss: ...
+def CTCLossV2(
+    *,
+    inputs: TensorLike,
+    labels_indices: TensorLike,
+    labels_values: TensorLike,
+    sequence_length: TensorLike,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    name: str | None = None,
+) -> _CTCLossV2: ...
 def CacheDataset(
     *,
     input_dataset: TensorLike,
