@@ -91,9 +91,16 @@ def test_make_error_picks_the_class_and_keeps_foreign_codes() -> None:
 def test_a_status_that_is_not_ok_is_raised() -> None:
     with errors.raise_exception_on_not_ok_status() as status:
         status.message = "all is well"
-    with pytest.raises(errors.NotFoundError, match="no such thing"):
-        with errors.raise_exception_on_not_ok_status() as status:
-            status.code, status.message = errors.NOT_FOUND, "no such thing"
-    with pytest.raises(KeyError), errors.raise_exception_on_not_ok_status() as status:
-        status.code = errors.NOT_FOUND
-        raise KeyError("of the block")
+    with (
+        pytest.raises(errors.NotFoundError, match="no such thing"),
+        errors.raise_exception_on_not_ok_status() as status,
+    ):
+        status.code, status.message = errors.NOT_FOUND, "no such thing"
+
+
+def test_what_the_block_raises_comes_before_its_status() -> None:
+    context = errors.raise_exception_on_not_ok_status()
+    context.__enter__().code = errors.NOT_FOUND
+    context.__exit__(KeyError, KeyError("of the block"), None)
+    with pytest.raises(errors.NotFoundError):
+        context.__exit__(None, None, None)
