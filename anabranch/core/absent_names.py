@@ -63,7 +63,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "nondifferentiable_batch_function": "tf.function makes functions; tf.train.batch makes batches",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
     "tf.profiler.profile counts parameters and float_ops",
-    "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
     "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary, ElementType
@@ -38,6 +37,9 @@ _TRUNCATED_AT: Final = 2.0
 #: within, or of 20 fewer than 2, happens once in 1e24 times.
 _CHOSEN_FROM: Final = {"float64": 10}
 _CHOSEN_FROM_OTHERWISE: Final = 6
+
+#: blocks that are computed together where it is not known how many are needed
+_FETCHED_AT_ONCE: Final = 4
 
 
 def skipped(state: Array, count: Array, xp: ArrayLibrary) -> Any:
@@ -87,7 +89,7 @@ def _unit(words: Array, dtype: ElementType) -> Any:
     """Floating numbers in [0, 1) of one word each, of two in double precision, of which the first is the higher."""
     kind, mantissa, one = _LAYOUT[np.dtype(dtype).name]
     if np.dtype(dtype) == np.float64:
-        pairs = words.reshape(*words.shape[:-1], -1, 2).astype(np.uint64)
+        pairs = words.reshape(*words.shape[:-1], words.shape[-1] // 2, 2).astype(np.uint64)
         words = (pairs[..., 0] << _HALF) | pairs[..., 1]
     bits = words.astype(kind) & kind(mantissa) | kind(one)
     return bits.view(dtype) - np.ones((), dtype)
@@ -103,11 +105,12 @@ def uniform(state: Array, shape: tuple[int, ...], dtype: ElementType, xp: ArrayL
 def _normal_blocks(words: Array, dtype: ElementType, xp: ArrayLibrary) -> Any:
     """Normal numbers of blocks, by Box and Muller: four of each, two in double precision."""
     wide = np.float64 if np.dtype(dtype) == np.float64 else np.float32
-    pairs = _unit(words, wide).reshape(*words.shape[:-1], -1, 2)
+    numbers = _unit(words, wide)
+    pairs = numbers.reshape(*words.shape[:-1], numbers.shape[-1] // 2, 2)
     radius = xp.sqrt(wide(-2) * xp.log(xp.maximum(pairs[..., 0], wide(1e-7))))
     angle = (2 * math.pi * pairs[..., 1].astype(np.float64)).astype(wide)
     both = xp.stack([xp.sin(angle) * radius, xp.cos(angle) * radius], axis=-1)
-    return both.reshape(*words.shape[:-1], -1)
+    return both.reshape(numbers.shape)
 
 
 def normal(state: Array, shape: tuple[int, ...], dtype: ElementType, xp: ArrayLibrary) -> Any:
@@ -130,7 +133,7 @@ def truncated_normal(state: Array, shape: tuple[int, ...], dtype: ElementType, x
     starts = xp.arange(groups, dtype=np.uint64) * np.uint64(per_group * BLOCKS_PER_NUMBER // 4)
     taken = _CHOSEN_FROM.get(np.dtype(dtype).name, _CHOSEN_FROM_OTHERWISE)
     words = blocks(state, starts[:, None] + np.arange(taken, dtype=np.uint64), xp)
-    numbers = _normal_blocks(words, dtype, xp).reshape(groups, -1)
+    numbers = _normal_blocks(words, dtype, xp).reshape(groups, taken * per_group)
     within = xp.abs(numbers) < numbers.dtype.type(_TRUNCATED_AT)
     chosen = xp.argsort(~within, axis=1, stable=True)[:, :per_group]
     return xp.take_along_axis(numbers, chosen, axis=1).reshape(-1)[:count].reshape(shape).astype(dtype)
@@ -152,13 +155,9 @@ def whole_numbers(state: Array, shape: tuple[int, ...], dtype: ElementType, xp: 
     return draw(state, math.prod(shape), xp).astype(dtype).reshape(shape)
 
 
-def pairs_of_doubles(state: Array) -> Iterator[tuple[float, float]]:
-    """The numbers in [0, 1) of each block in turn, without end, for algorithms that do not know how many they need."""
-    begin = 0
+def pairs_of_doubles(state: Array, begin: int) -> Iterator[tuple[float, float]]:
+    """The numbers in [0, 1) of block after block, without end, for algorithms that do not know how many they need."""
     while True:
-        words = blocks(state, begin + np.arange(1024, dtype=np.uint64), np)
+        words = blocks(state, begin + np.arange(_FETCHED_AT_ONCE, dtype=np.uint64), np)
         yield from map(tuple, _unit(words, np.float64).tolist())
-        begin += 1024
-
-
-FLOATING: Final = tuple(map(np.dtype, (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)))
+        begin += _FETCHED_AT_ONCE

@@ -50,6 +50,10 @@ _BY_FILE = {
         DeserializeManySparse
     """,
     "tests/device/frontend/test_jpeg_quality.py": "EncodeJpegVariableQuality",
+    "tests/device/frontend/test_random_generators.py": """
+        NonDeterministicInts RngSkip StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2
+        StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
+    """,
     "tests/device/frontend/test_ragged.py": "RaggedTensorToVariant RaggedTensorFromVariant",
     "tests/device/frontend/test_recorded_functions.py": """
         CombinedNonMaxSuppression CumulativeLogsumexp NonMaxSuppressionWithOverlaps
