@@ -1,6 +1,7 @@
 from anabranch import compat as compat, contrib as contrib, estimator as estimator, feature_column as feature_column
 from anabranch.api import (
     app as app,
+    audio as audio,
     autograph as autograph,
     bitwise as bitwise,
     config as config,

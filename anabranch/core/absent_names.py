@@ -25,7 +25,6 @@ _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spe
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
-    "audio": "decode sound with a Python package, in tf.py_func",
     "autograph": _GRAPH_CODE,
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "contrib.autograph": _GRAPH_CODE,

@@ -162,7 +162,7 @@ class Benchmark:
             values["extras"]["full_trace_chrome_format"] = Timeline(metadata.step_stats).generate_chrome_trace_format()
         return values
 
-    def evaluate(self, tensors: Structure) -> Any:
+    def evaluate(self, tensors: Structure) -> Structure:
         """The values of a tensor or a structure of tensors, in the default session, or else in one for this call."""
         session = get_default_session()
         if session is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,13 @@ def ctc_loss(
     return result
 
 
+class LossAndGradient(NamedTuple):
+    """What `ctc_loss_with_first_blank` gives."""
+
+    loss: Tensor
+    gradient: Tensor
+
+
 def ctc_loss_with_first_blank(
     inputs: TensorLike,
     labels_indices: TensorLike,
@@ -65,7 +72,7 @@ def ctc_loss_with_first_blank(
     ctc_merge_repeated: bool = True,
     ignore_longer_outputs_than_inputs: bool = False,
     name: str | None = None,
-) -> Any:
+) -> LossAndGradient:
     """`ctc_loss` of labels given in parts, where the first class is the blank, and its gradient.
 
     Args:
@@ -79,7 +86,7 @@ def ctc_loss_with_first_blank(
     Returns:
         A tuple `(loss, gradient)`: float32, [batch], and of the shape of `inputs`.
     """
-    return raw.CTCLossV2(
+    outputs = raw.CTCLossV2(
         inputs,
         labels_indices,
         labels_values,
@@ -89,6 +96,7 @@ def ctc_loss_with_first_blank(
         ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
         name=name,
     )
+    return LossAndGradient(*outputs)
 
 
 def _time_major(inputs: TensorLike, time_major: bool) -> Tensor:

@@ -32,7 +32,7 @@ def _state_size(algorithm: int) -> int:
     return _STATE_SIZES[algorithm]
 
 
-def _signed(number: Any) -> Any:
+def _signed(number: TensorLike) -> TensorLike:
     """A number of 64 bits as a signed one; anything else as it is."""
     return number - _WORD if isinstance(number, int) and number >= _WORD // 2 else number
 
@@ -137,7 +137,7 @@ class Generator:
         return cls(state=_joined(key, counter, alg), alg=alg)
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Variable:
         """The variable: int64, a vector."""
         return self._state
 

@@ -19,7 +19,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
-from anabranch.graph.building import define_op
+from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops.arithmetic import philox
 from anabranch.ops.resources.rows import library_of
@@ -71,13 +71,14 @@ def _advance(handle: ResourceHandle, state: Array, numbers: int, ctx: OperationC
 def _require(dtype: DType, allowed: tuple[str, ...], ctx: OperationContext) -> ElementType:
     if dtype.name not in allowed:
         raise InvalidArgumentError(None, ctx.op, f"dtype must be one of {', '.join(allowed)}, not {dtype.name}")
-    return dtype.as_numpy_dtype
+    kind: ElementType = dtype.as_numpy_dtype
+    return kind
 
 
 _Draw = Callable[[Array, tuple[int, ...], ElementType, ArrayLibrary], Any]
 
 
-def _define(name: str, inputs: str, attributes: str) -> Any:
+def _define(name: str, inputs: str, attributes: str) -> OpFunction:
     op = define_op(
         name,
         f"resource: resource, {inputs} -> output: dtype",
