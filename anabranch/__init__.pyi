@@ -331,6 +331,10 @@ from anabranch.frontend.arrays.layout import (
     tile as tile,
     transpose as transpose,
 )
+from anabranch.frontend.arrays.patches import (
+    extract_volume_patches as extract_volume_patches,
+    fingerprint as fingerprint,
+)
 from anabranch.frontend.arrays.rearranging import (
     batch_to_space as batch_to_space,
     batch_to_space_nd as batch_to_space_nd,

@@ -2445,6 +2445,9 @@ def ExtractImagePatches(
     name: str | None = None,
 ) -> Tensor: ...
 def ExtractJpegShape(*, contents: TensorLike, output_type: DTypeLike = ..., name: str | None = None) -> Tensor: ...
+def ExtractVolumePatches(
+    *, input: TensorLike, ksizes: Sequence[int], strides: Sequence[int], padding: str | bytes, name: str | None = None
+) -> Tensor: ...
 def FFT(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT2D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def FFT3D(*, input: TensorLike, name: str | None = None) -> Tensor: ...
@@ -2541,6 +2544,7 @@ def FilterDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def Fingerprint(*, data: TensorLike, method: TensorLike, name: str | None = None) -> Tensor: ...
 def FixedLengthRecordDataset(
     *,
     filenames: TensorLike,
@@ -5454,6 +5458,26 @@ def SaveV2(
     name: str | None = None,
 ) -> Operation: ...
 def ScalarSummary(*, tags: TensorLike, values: TensorLike, name: str | None = None) -> Tensor: ...
+def ScaleAndTranslate(
+    *,
+    images: TensorLike,
+    size: TensorLike,
+    scale: TensorLike,
+    translation: TensorLike,
+    kernel_type: str | bytes = "lanczos3",
+    antialias: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def ScaleAndTranslateGrad(
+    *,
+    grads: TensorLike,
+    original_image: TensorLike,
+    scale: TensorLike,
+    translation: TensorLike,
+    kernel_type: str | bytes = "lanczos3",
+    antialias: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
 def ScanDataset(
     *,
     input_dataset: TensorLike,

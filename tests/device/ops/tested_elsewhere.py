@@ -61,6 +61,9 @@ _BY_FILE = {
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
         QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeV2
     """,
+    "tests/device/frontend/test_scaled_images.py": """
+        ExtractVolumePatches Fingerprint ScaleAndTranslate ScaleAndTranslateGrad
+    """,
     "tests/device/frontend/test_sounds.py": "AudioSpectrogram DecodeWav EncodeWav Mfcc",
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
