@@ -10,6 +10,7 @@ import numpy as np
 from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 
@@ -126,7 +127,7 @@ def _(
     return (xp.log(bands) @ cosines.T).astype(np.float32)
 
 
-def _mel(frequency: Any) -> Any:
+def _mel(frequency: TensorValue) -> Any:
     return 1127.0 * np.log1p(frequency / 700.0)
 
 

@@ -43,11 +43,11 @@ def _(data: Array, method: Array, *, ctx: OperationContext) -> Array:
     return np.array(marks, "<u8").view(np.uint8).reshape(len(marks), _SIZE)
 
 
-def _row_bytes(row: Any) -> bytes:
+def _row_bytes(row: Array | bytes) -> bytes:
     if isinstance(row, bytes):
         return row
     array = np.asarray(row)
     if array.dtype != np.object_:
         return array.tobytes()
-    strings = array.reshape(-1).tolist()
+    strings: list[bytes] = array.reshape(-1).tolist()
     return strings[0] if len(strings) == 1 else b"".join(fingerprint64(s).to_bytes(8, "little") for s in strings)
