@@ -1,6 +1,7 @@
 from anabranch import compat as compat, contrib as contrib, estimator as estimator, feature_column as feature_column
 from anabranch.api import (
     app as app,
+    audio as audio,
     autograph as autograph,
     bitwise as bitwise,
     config as config,
@@ -330,6 +331,10 @@ from anabranch.frontend.arrays.layout import (
     tile as tile,
     transpose as transpose,
 )
+from anabranch.frontend.arrays.patches import (
+    extract_volume_patches as extract_volume_patches,
+    fingerprint as fingerprint,
+)
 from anabranch.frontend.arrays.rearranging import (
     batch_to_space as batch_to_space,
     batch_to_space_nd as batch_to_space_nd,
@@ -474,6 +479,7 @@ from anabranch.frontend.framework import (
     set_random_seed as set_random_seed,
 )
 from anabranch.frontend.images.geometry import random_crop as random_crop
+from anabranch.frontend.nn.ctc import ctc_loss_with_first_blank
 from anabranch.frontend.platform.logging import get_logger as get_logger
 from anabranch.frontend.platform.sysconfig import (
     CXX11_ABI_FLAG as CXX11_ABI_FLAG,
@@ -710,6 +716,7 @@ from anabranch.session import (
     get_default_session as get_default_session,
 )
 
+ctc_loss_v2 = ctc_loss_with_first_blank
 matrix_square_root = _sqrtm
 NoGradient = no_gradient
 NotDifferentiable = no_gradient

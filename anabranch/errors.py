@@ -265,3 +265,39 @@ def make_error(error_code: int, node_def: NodeLike | None, op: OperationLike | N
     if cls is None or cls is UnknownError:
         return UnknownError(node_def, op, message, error_code)
     return cls(node_def, op, message)
+
+
+class Status:
+    """A code and a message, as what reports errors sets them that raises none.
+
+    Attributes:
+      code: one of this module's codes; `OK` at first.
+      message: what happened.
+    """
+
+    def __init__(self) -> None:
+        self.code = OK
+        self.message = ""
+
+
+class raise_exception_on_not_ok_status:
+    """A context whose value is a `Status`; where its code is not `OK` at the end, the error of that code is raised.
+
+    Raises:
+      OpError: of the class that belongs to the code, unless the block itself raises.
+
+    Example:
+        >>> with tf.errors.raise_exception_on_not_ok_status() as status:
+        ...     status.code = tf.errors.OK
+    """
+
+    def __init__(self) -> None:
+        self.status = Status()
+
+    def __enter__(self) -> Status:
+        self.status = Status()
+        return self.status
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+        if kind is None and self.status.code != OK:
+            raise make_error(self.status.code, None, None, self.status.message)

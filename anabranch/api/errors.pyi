@@ -36,4 +36,5 @@ from anabranch.errors import (
     error_code_from_exception_type as error_code_from_exception_type,
     exception_type_from_error_code as exception_type_from_error_code,
     make_error as make_error,
+    raise_exception_on_not_ok_status as raise_exception_on_not_ok_status,
 )

@@ -68,6 +68,7 @@ from anabranch.frontend.images.quality import (
     psnr as psnr,
     sobel_edges as sobel_edges,
     ssim as ssim,
+    ssim_multiscale as ssim_multiscale,
     total_variation as total_variation,
 )
 from anabranch.frontend.images.suppression import (

@@ -5,6 +5,10 @@ from anabranch.frontend.arrays.rearranging import (
     space_to_batch as space_to_batch,
     space_to_depth as space_to_depth,
 )
+from anabranch.frontend.measures.average_loss import (
+    compute_average_loss as compute_average_loss,
+    scale_regularization_loss as scale_regularization_loss,
+)
 from anabranch.frontend.nn.activations import (
     bias_add as bias_add,
     crelu as crelu,

@@ -1,3 +1,4 @@
+from anabranch.api import random_experimental
 from anabranch.frontend.arithmetic.random import (
     categorical as categorical,
     multinomial as multinomial,
@@ -22,6 +23,7 @@ from anabranch.frontend.nn.candidate_sampling import (
     uniform_candidate_sampler as uniform_candidate_sampler,
 )
 
+experimental = random_experimental
 gamma = random_gamma
 normal = random_normal
 poisson = random_poisson

@@ -1,5 +1,6 @@
 from unittest import mock as mock
 
+from anabranch.testing.benchmark import Benchmark as Benchmark, benchmark_config as benchmark_config
 from anabranch.testing.gradient_checker import (
     compute_gradient as compute_gradient,
     compute_gradient_error as compute_gradient_error,

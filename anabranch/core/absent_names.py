@@ -25,7 +25,6 @@ _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spe
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
-    "audio": "decode sound with a Python package, in tf.py_func",
     "autograph": _GRAPH_CODE,
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "contrib.autograph": _GRAPH_CODE,
@@ -62,7 +61,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
     "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
     "tf.profiler.profile counts parameters and float_ops",
-    "random.experimental": "tf.random.stateless_uniform and its like take a seed that the program keeps",
     "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
     "tf.saved_model.loader.load reads one",
     "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import re
+import sys
 import tempfile
 import threading
 import unittest
@@ -28,6 +29,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.session import Session, default_sessions
+from anabranch.testing.benchmark import run_benchmarks
 
 _DEFAULT_SEED = 87654321
 
@@ -458,10 +460,11 @@ class _CheckedThread:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs the tests of the calling program.
+    """Runs the tests of the calling program, or its benchmarks.
 
     Args:
-        argv: the command line; default: `sys.argv`.
+        argv: the command line; default: `sys.argv`. With ``--benchmarks=``, the benchmarks are run that match the
+            regular expression behind it, in place of the tests; see `tf.test.Benchmark`.
 
     Raises:
         SystemExit: always, with status 0 where all tests passed.
@@ -473,6 +476,10 @@ def main(argv: list[str] | None = None) -> None:
         ...     print("done")
         done
     """
+    for argument in sys.argv if argv is None else argv:
+        if found := re.fullmatch("--?benchmarks=(.*)", argument):
+            run_benchmarks(found[1])
+            sys.exit(0)
     unittest.main(argv=argv)
 
 

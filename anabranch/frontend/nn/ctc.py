@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from anabranch.core.values import TensorLike
@@ -52,6 +54,49 @@ def ctc_loss(
         ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
     ).loss
     return result
+
+
+class LossAndGradient(NamedTuple):
+    """What `ctc_loss_with_first_blank` gives."""
+
+    loss: Tensor
+    gradient: Tensor
+
+
+def ctc_loss_with_first_blank(
+    inputs: TensorLike,
+    labels_indices: TensorLike,
+    labels_values: TensorLike,
+    sequence_length: TensorLike,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    name: str | None = None,
+) -> LossAndGradient:
+    """`ctc_loss` of labels given in parts, where the first class is the blank, and its gradient.
+
+    Args:
+        inputs: logits, float32, [time, batch, classes].
+        labels_indices: int64, [labels, 2]: the sequence and the position in it of each label.
+        labels_values: int32, [labels]: not 0, which is the blank.
+        sequence_length, preprocess_collapse_repeated, ctc_merge_repeated, ignore_longer_outputs_than_inputs: as of
+            `ctc_loss`.
+        name: of the operation.
+
+    Returns:
+        A tuple `(loss, gradient)`: float32, [batch], and of the shape of `inputs`.
+    """
+    outputs = raw.CTCLossV2(
+        inputs,
+        labels_indices,
+        labels_values,
+        sequence_length,
+        preprocess_collapse_repeated=preprocess_collapse_repeated,
+        ctc_merge_repeated=ctc_merge_repeated,
+        ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
+        name=name,
+    )
+    return LossAndGradient(*outputs)
 
 
 def _time_major(inputs: TensorLike, time_major: bool) -> Tensor:

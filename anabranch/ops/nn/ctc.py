@@ -46,17 +46,15 @@ def _check_lengths(inputs: Array, sequence_length: Array, ctx: OperationContext)
 
 
 # ---------------------------------------------------------------------- loss
-CTCLoss = define_op(
-    "CTCLoss",
-    "inputs: T, labels_indices: int64, labels_values: int32, sequence_length: int32 -> loss: T, gradient: T",
+_LOSS_INPUTS = "labels_indices: int64, labels_values: int32, sequence_length: int32"
+_LOSS_ATTRIBUTES = (
     "preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True, "
-    "ignore_longer_outputs_than_inputs: bool = False, T: {float, double} = float32",
-    ranks={"inputs": 3, "labels_indices": 2, "labels_values": 1, "sequence_length": 1},
+    "ignore_longer_outputs_than_inputs: bool = False"
 )
+_LOSS_RANKS = {"inputs": 3, "labels_indices": 2, "labels_values": 1, "sequence_length": 1}
 
 
-@CTCLoss.shape
-def _(
+def _loss_shapes(
     inputs: TensorShape, labels_indices: TensorShape, labels_values: TensorShape, sequence_length: TensorShape
 ) -> tuple[TensorShape, TensorShape]:
     shape_rules.merged(labels_values, shape_rules.with_rank(labels_indices, 2, "labels_indices")[:1])
@@ -65,8 +63,7 @@ def _(
     return logits[1:2], logits
 
 
-@CTCLoss.host_kernel
-def _(
+def _losses(
     inputs: Array,
     labels_indices: Array,
     labels_values: Array,
@@ -101,6 +98,62 @@ def _(
         if steps:
             loss[b], gradient[:steps, b] = _loss_of_one(_log_softmax(inputs[:steps, b]), labels, ctc_merge_repeated)
     return loss, gradient
+
+
+def _loss_gradient(op: Operation, grad_loss: Tensor, _: Tensor | None) -> Any:
+    return raw.Mul(op.outputs[1], raw.ExpandDims(grad_loss, np.int32(-1))), None, None, None
+
+
+CTCLoss = define_op(
+    "CTCLoss",
+    f"inputs: T, {_LOSS_INPUTS} -> loss: T, gradient: T",
+    f"{_LOSS_ATTRIBUTES}, T: {{float, double}} = float32",
+    ranks=_LOSS_RANKS,
+)
+CTCLoss.shape(_loss_shapes)
+CTCLoss.host_kernel(_losses)
+CTCLoss.gradient(_loss_gradient)
+
+CTCLossV2 = define_op(
+    "CTCLossV2",
+    f"inputs: float32, {_LOSS_INPUTS} -> loss: float32, gradient: float32",
+    _LOSS_ATTRIBUTES,
+    ranks=_LOSS_RANKS,
+)
+CTCLossV2.shape(_loss_shapes)
+CTCLossV2.gradient(_loss_gradient)
+
+
+@CTCLossV2.host_kernel
+def _(
+    inputs: Array,
+    labels_indices: Array,
+    labels_values: Array,
+    sequence_length: Array,
+    *,
+    preprocess_collapse_repeated: bool,
+    ctc_merge_repeated: bool,
+    ignore_longer_outputs_than_inputs: bool,
+    ctx: OperationContext,
+) -> tuple[Array, Array]:
+    """The loss where the first class, not the last, is the blank."""
+    classes = inputs.shape[2]
+    ctx.check(
+        (labels_values >= 1) & (labels_values < classes),
+        f"labels must be in [1, {classes}) (the class 0 is the blank), got {{0}}",
+        labels_values,
+    )
+    loss, gradient = _losses(
+        np.roll(inputs, -1, axis=2),
+        labels_indices,
+        labels_values - 1,
+        sequence_length,
+        preprocess_collapse_repeated=preprocess_collapse_repeated,
+        ctc_merge_repeated=ctc_merge_repeated,
+        ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
+        ctx=ctx,
+    )
+    return loss, np.roll(gradient, 1, axis=2)
 
 
 def _loss_of_one(log_probabilities: Array, labels: Array, merge: bool) -> tuple[float, Array]:
@@ -147,11 +200,6 @@ def _backward(emitted: Array, stay: Array, skip: Array) -> Array:
         total[:-2] = np.logaddexp(total[:-2], np.where(skip[2:], after[2:], _NEVER))
         log_probs[t] = total
     return log_probs
-
-
-@CTCLoss.gradient
-def _(op: Operation, grad_loss: Tensor, _: Tensor | None) -> Any:
-    return raw.Mul(op.outputs[1], raw.ExpandDims(grad_loss, np.int32(-1))), None, None, None
 
 
 # ---------------------------------------------------------------------- decoders

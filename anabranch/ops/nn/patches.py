@@ -1,7 +1,9 @@
-"""Patches of images, side by side in the depth dimension."""
+"""Patches of images and volumes, side by side in the depth dimension."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,17 +35,22 @@ def _(images: TensorShape, *, ksizes: list[int], strides: list[int], rates: list
     return TensorShape([dims[0], rows, columns, None if dims[3] is None else dims[3] * ksizes[1] * ksizes[2]])
 
 
+def _rates(attrs: dict[str, Any]) -> Any:
+    """How far apart the elements of a patch lie, per dimension; those of volumes are neighbours."""
+    return attrs.get("rates") or [1] * len(attrs["ksizes"])
+
+
 class _PatchGrid:
-    """Where the patches of an image lie, per axis (1 and 2), once the image was padded."""
+    """Where the patches of an image or a volume lie, per axis but the first and the last, once it was padded."""
 
     def __init__(self, shape: Sequence[int], attrs: dict[str, Any]) -> None:
-        self.ksizes, self.strides, self.rates = attrs["ksizes"], attrs["strides"], attrs["rates"]
-        padding = attrs["padding"]
-        self.pads = [(0, 0)] * 4
-        self.counts = [1] * 4
-        for a in (1, 2):
-            self.pads[a] = pad_amounts(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a])
-            self.counts[a] = positions(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a]) or 0
+        self.strides = attrs["strides"]
+        ksizes, rates, padding = attrs["ksizes"], _rates(attrs), attrs["padding"]
+        self.pads = [(0, 0)] * len(ksizes)
+        self.counts = [1] * len(ksizes)
+        for a in range(1, len(ksizes) - 1):
+            self.pads[a] = pad_amounts(shape[a], ksizes[a], self.strides[a], padding, rates[a])
+            self.counts[a] = positions(shape[a], ksizes[a], self.strides[a], padding, rates[a]) or 0
 
     def bounds(self, axis: int, offset: int) -> tuple[int, int, int]:
         """Begin, end and stride along `axis` of what stands at `offset` in every patch."""
@@ -52,51 +59,84 @@ class _PatchGrid:
         return offset, offset + (count - 1) * stride + 1 if count else offset, stride
 
 
-def _offsets(attrs: dict[str, Any]) -> list[tuple[int, int]]:
-    """The (row, column) of each element of a patch, in the order in which a patch lists them."""
-    ksizes, rates = attrs["ksizes"], attrs["rates"]
-    return [(i * rates[1], j * rates[2]) for i in range(ksizes[1]) for j in range(ksizes[2])]
+def _offsets(attrs: dict[str, Any]) -> list[tuple[int, ...]]:
+    """The place of each element of a patch, per axis, in the order in which a patch lists them."""
+    inner = zip(attrs["ksizes"][1:-1], _rates(attrs)[1:-1], strict=True)
+    return list(itertools.product(*(range(0, ksize * rate, rate) for ksize, rate in inner)))
+
+
+def _extracted(images: Array, attrs: dict[str, Any], xp: ArrayLibrary) -> Any:
+    windows = _PatchGrid(np.shape(images), attrs)
+    padded = xp.pad(images, windows.pads)
+    parts = [
+        padded[(slice(None), *(slice(*windows.bounds(axis, at)) for axis, at in enumerate(offset, 1)))]
+        for offset in _offsets(attrs)
+    ]
+    return xp.concatenate(parts, axis=-1)
 
 
 @ExtractImagePatches.kernel
 def _(images: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
-    windows = _PatchGrid(np.shape(images), ctx.op.attrs)
-    padded = xp.pad(images, windows.pads)
-    parts = [
-        padded[:, slice(*windows.bounds(1, row)), slice(*windows.bounds(2, column))]
-        for row, column in _offsets(ctx.op.attrs)
-    ]
-    return xp.concatenate(parts, axis=-1)
+    return _extracted(images, ctx.op.attrs, xp)
 
 
 def _measured(op: Operation, grad: Tensor) -> tuple[Any, Any, Any]:
     """Of images whose sizes the step decides, per axis: padding in front and in all, how far patches start."""
     attrs, shape = op.attrs, raw.Shape(op.inputs[0])
     steps = raw.Mul(raw.Sub(raw.Shape(grad), 1), np.array(attrs["strides"], np.int32))
-    reach = np.array([(k - 1) * r for k, r in zip(attrs["ksizes"], attrs["rates"], strict=True)], np.int32)
+    reach = np.array([(k - 1) * r for k, r in zip(attrs["ksizes"], _rates(attrs), strict=True)], np.int32)
     missing = raw.Maximum(raw.Sub(raw.AddV2(steps, reach + 1), shape), 0)
-    padded = int(attrs["padding"] == b"SAME")
-    total = raw.Mul(missing, np.array([0, padded, padded, 0], np.int32))
+    padded = np.array([0, *[int(attrs["padding"] == b"SAME")] * (len(reach) - 2), 0], np.int32)
+    total = raw.Mul(missing, padded)
     return raw.FloorDiv(total, 2), total, raw.Maximum(raw.AddV2(steps, 1), 0)
 
 
 @ExtractImagePatches.gradient
 def _(op: Operation, grad: Tensor) -> Any:
-    images = op.inputs[0]
-    if images.shape[1:3].is_fully_defined():
+    return _put_back(op, grad)
+
+
+def _put_back(op: Operation, grad: Tensor) -> Any:
+    """The gradient: each element gets what the patches that hold it got."""
+    images, rank = op.inputs[0], len(op.attrs["ksizes"])
+    if images.shape[1 : rank - 1].is_fully_defined():
         windows = _PatchGrid([size or 0 for size in images.shape.as_list()], op.attrs)
         paddings = np.array(windows.pads, np.int32)
         before, total = paddings[:, 0], paddings.sum(axis=1, dtype=np.int32)
-        reach: Any = np.array([0, windows.bounds(1, 0)[1], windows.bounds(2, 0)[1], 0], np.int32)
+        reach: Any = np.array([0, *(windows.bounds(a, 0)[1] for a in range(1, rank - 1)), 0], np.int32)
     else:
         before, total, reach = _measured(op, grad)
     offsets = _offsets(op.attrs)
-    parts = raw.Split(np.int32(3), grad, num_split=len(offsets))
+    parts = raw.Split(np.int32(rank - 1), grad, num_split=len(offsets))
     padded = raw.AddV2(raw.Shape(images), total)
+    whole = 1 | 1 << rank - 1  # the first and the last axis
     sums = []
-    for (row, column), part in zip(offsets, parts, strict=True):
-        begin = np.array([0, row, column, 0], np.int32)
+    for offset, part in zip(offsets, parts, strict=True):
+        begin = np.array([0, *offset, 0], np.int32)
         end = reach + begin if isinstance(reach, np.ndarray) else raw.AddV2(reach, begin)
         strides = op.attrs["strides"]
-        sums.append(raw.StridedSliceGrad(padded, begin, end, strides, part, begin_mask=9, end_mask=9))
+        sums.append(raw.StridedSliceGrad(padded, begin, end, strides, part, begin_mask=whole, end_mask=whole))
     return raw.Slice(raw.AddN(sums), before, raw.Shape(images))
+
+
+ExtractVolumePatches = define_op(
+    "ExtractVolumePatches",
+    "input: T -> patches: T",
+    "ksizes: list(int) >= 5, strides: list(int) >= 5, T: real, padding: {'SAME', 'VALID'}",
+)
+ExtractVolumePatches.gradient(_put_back)
+
+
+@ExtractVolumePatches.shape
+def _(input: TensorShape, *, ksizes: list[int], strides: list[int], padding: bytes) -> TensorShape:
+    for name, sizes in (("ksizes", ksizes), ("strides", strides)):
+        if len(sizes) != 5 or sizes[0] != 1 or sizes[4] != 1 or min(sizes) < 1:
+            raise ValueError(f"{name} must be [1, planes, rows, columns, 1], got {sizes}")
+    dims = shape_rules.with_rank(input, 5, "input").dims_tuple or ()
+    places = [positions(dims[a], ksizes[a], strides[a], padding) for a in (1, 2, 3)]
+    return TensorShape([dims[0], *places, None if dims[4] is None else dims[4] * math.prod(ksizes)])
+
+
+@ExtractVolumePatches.kernel
+def _(input: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    return _extracted(input, ctx.op.attrs, xp)

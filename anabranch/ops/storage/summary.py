@@ -6,7 +6,6 @@ All of them are host work: a step that is asked for a summary hands the summaris
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.io.png import encode_png
 from anabranch.ops import shape_rules
+from anabranch.ops.audio.wav import encode_wav
 from anabranch.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
 from anabranch.proto.tensors import make_tensor_proto
 
@@ -26,7 +26,6 @@ Array = np.ndarray[Any, Any]
 
 #: float images below this are drawn black, not stretched to the full range
 _NO_RANGE = 1e-6
-_WAV_BITS = 16
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -221,22 +220,6 @@ def audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: in
         audio.encoded_audio_string = encode_wav(clip, int(sample_rate + 0.5))
         audio.content_type = "audio/wav"
     return bytes(summary.SerializeToString())
-
-
-def encode_wav(clip: Array, sample_rate: int) -> bytes:
-    """A RIFF/WAVE file of 16-bit samples.
-
-    Args:
-        clip: float, shape [frames, channels]; [-1, 1) is the full range, what lies outside is clipped.
-        sample_rate: frames per second (hertz).
-    """
-    scaled = np.nan_to_num(clip.astype(np.float64)) * 32768
-    data: bytes = np.clip(np.trunc(scaled + np.copysign(0.5, scaled)), -32768, 32767).astype("<i2").tobytes()
-    channels = clip.shape[1]
-    frame_bytes = channels * _WAV_BITS // 8
-    layout = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * frame_bytes, frame_bytes, _WAV_BITS)
-    body = b"WAVEfmt " + struct.pack("<I", len(layout)) + layout + b"data" + struct.pack("<I", len(data)) + data
-    return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
 # ---------------------------------------------------------------------- tensors

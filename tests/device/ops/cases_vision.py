@@ -239,6 +239,17 @@ SEQUENCES = [
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS - 1), error=InvalidArgumentError, label="too short"),
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES + 1, LENGTHS), error=InvalidArgumentError, label="the blank as a label"),
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS + 1), error=InvalidArgumentError, label="too long"),
+    OpCase(
+        "CTCLossV2",
+        (LOGITS, PLACES, NAMES + 1, LENGTHS),
+        oracle=lambda logits, places, names, lengths: [
+            ctc(LABELS)(np.roll(logits, -1, 2), places, names - 1, lengths)[0],
+            np.roll(ctc(LABELS)(np.roll(logits, -1, 2), places, names - 1, lengths)[1], 1, 2),
+        ],
+        tolerance=1e-4,
+        gradient=False,
+    ),
+    OpCase("CTCLossV2", (LOGITS, PLACES, NAMES, LENGTHS), error=InvalidArgumentError, label="the blank as a label"),
     OpCase("CTCGreedyDecoder", (LOGITS, LENGTHS), {"merge_repeated": True}, greedy),
     OpCase(  # a label of NaN is not greater than another; the first is greatest until another is greater
         "CTCGreedyDecoder",

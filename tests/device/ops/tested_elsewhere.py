@@ -53,6 +53,10 @@ _BY_FILE = {
         DeserializeManySparse
     """,
     "tests/device/frontend/test_jpeg_quality.py": "EncodeJpegVariableQuality",
+    "tests/device/frontend/test_random_generators.py": """
+        NonDeterministicInts RngSkip StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2
+        StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
+    """,
     "tests/device/frontend/test_ragged.py": "RaggedTensorToVariant RaggedTensorFromVariant",
     "tests/device/frontend/test_recorded_functions.py": """
         CombinedNonMaxSuppression CumulativeLogsumexp NonMaxSuppressionWithOverlaps
@@ -60,6 +64,10 @@ _BY_FILE = {
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
         QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeV2
     """,
+    "tests/device/frontend/test_scaled_images.py": """
+        ExtractVolumePatches Fingerprint ScaleAndTranslate ScaleAndTranslateGrad
+    """,
+    "tests/device/frontend/test_sounds.py": "AudioSpectrogram DecodeWav EncodeWav Mfcc",
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
     "tests/device/ops/test_boosted_trees.py": """

@@ -86,3 +86,21 @@ def test_make_error_picks_the_class_and_keeps_foreign_codes() -> None:
     foreign = errors.make_error(99, None, None, "m")
     assert isinstance(foreign, errors.UnknownError)
     assert foreign.error_code == 99
+
+
+def test_a_status_that_is_not_ok_is_raised() -> None:
+    with errors.raise_exception_on_not_ok_status() as status:
+        status.message = "all is well"
+    with (
+        pytest.raises(errors.NotFoundError, match="no such thing"),
+        errors.raise_exception_on_not_ok_status() as status,
+    ):
+        status.code, status.message = errors.NOT_FOUND, "no such thing"
+
+
+def test_what_the_block_raises_comes_before_its_status() -> None:
+    context = errors.raise_exception_on_not_ok_status()
+    context.__enter__().code = errors.NOT_FOUND
+    context.__exit__(KeyError, KeyError("of the block"), None)
+    with pytest.raises(errors.NotFoundError):
+        context.__exit__(None, None, None)
