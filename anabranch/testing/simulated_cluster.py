@@ -3,7 +3,8 @@
 Two parameter servers and two workers serve two clients, which run steps over all of them. Everything between the
 network and the kernels is what real clusters run: links, peers, sessions and leases of the tasks, rendezvous, the
 master of a session. Kernels are replaced by waits; now and then one fails. Meanwhile processes are killed and started
-again, stopped for a while, cut off, slowed down; connections break, messages are lost or come twice.
+again, stopped for a while, cut off, slowed down; connections break, messages are lost or come twice, old greetings come
+late.
 
 What is checked in every run:
 
@@ -341,6 +342,10 @@ class SimulatedCluster:
         if connection is not None:
             connection.repeat_next()
 
+    def repeat_greeting(self) -> None:
+        """A copy of an old hello or welcome comes late."""
+        self.simulation.network.repeat_greeting()
+
     # ------------------------------------------------------------------ its life
     def live(self) -> None:
         """Runs it from beginning to end.
@@ -429,6 +434,7 @@ FAULTS = (
     *[SimulatedCluster.break_connection] * 4,
     *[SimulatedCluster.lose_message] * 3,
     SimulatedCluster.repeat_message,
+    *[SimulatedCluster.repeat_greeting] * 2,
 )
 
 _plans: list[Plan] = []

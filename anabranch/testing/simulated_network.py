@@ -3,7 +3,7 @@
 What runs on it is the real thing: links and peers, `distributed.peer_table` in place of an endpoint, and whatever is
 built on these. Only sockets, threads and clocks are simulated. A process may crash, or do nothing for a while; the way
 from one process to another may be slow, or be cut, in one direction or both; a connection may break with messages in
-it, lose one, or carry one twice.
+it, lose one, or carry one twice; and a copy of an old greeting may come late.
 
     >>> simulation = SimulatedTime(seed=1)
     >>> process = simulation.process("a:1")
@@ -23,6 +23,7 @@ import itertools
 import random
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -40,6 +41,8 @@ from anabranch.runtime.protocols import LinkTraffic
 _KIND_AT: Final = 6
 _RECEIVER_AT: Final = 16
 _GREETINGS: Final = (MessageKind.HELLO, MessageKind.WELCOME, MessageKind.REFUSAL)
+#: of the hellos and welcomes that were sent the last so many are kept, to come again
+_GREETINGS_KEPT: Final = 50
 #: seconds between two attempts to connect
 _DIAL_EVERY = 0.2
 
@@ -163,6 +166,7 @@ class SimulatedNetwork:
         cut: the ways that nothing goes by, by (from, to).
         connections: those that are not closed.
         fail: told what does not hold of the links.
+        greetings: hellos and welcomes that were sent, the last ones, and where to.
     """
 
     def __init__(self, simulation: SimulatedTime) -> None:
@@ -174,6 +178,17 @@ class SimulatedNetwork:
         self.slow: dict[tuple[str, str], float] = {}
         self.cut: dict[tuple[str, str], None] = {}
         self.connections: dict[SimulatedConnection, None] = {}
+        self.greetings: deque[tuple[str, bytes, Frames]] = deque(maxlen=_GREETINGS_KEPT)
+
+    def repeat_greeting(self) -> None:
+        """A late copy of a hello or welcome comes to whoever has the address now that it was sent to."""
+        if self.greetings:
+            address, header, frames = self.simulation.dice.choice(self.greetings)
+            place = self.places.get(address)
+            if place is not None:
+                self.simulation.at(
+                    self.simulation.now, place.process, lambda: place.take_message(header, list(frames), Lane.CONTROL)
+                )
 
     def crash(self, place: SimulatedPlace) -> None:
         """A process is killed: what it has sent just now may be lost, and others find its connections broken."""
@@ -351,6 +366,8 @@ class SimulatedConnection:
         number, target = next(self._numbers), self._target
         assert target is not None
         self._under_way[number] = None
+        if header[_KIND_AT] in (MessageKind.HELLO, MessageKind.WELCOME):
+            self._network.greetings.append((self._way[1], header, frames))
         # a hello or welcome that comes again says nothing new, and does no harm
         if again and header[_KIND_AT] not in _GREETINGS:
             self._lost[number] = None

@@ -69,3 +69,12 @@ def test_an_answer_to_the_process_that_had_the_address_before_proves_nothing() -
     assert one.merged is other
     assert table.peer("127.0.0.1:10") is other
     table.stop_links()
+
+
+def test_who_takes_this_process_for_the_one_before_it_is_told() -> None:
+    table = Table(None, Limits(), lambda: 0.0)  # type: ignore[arg-type]
+    body = encode_hello(Hello("", "other", "127.0.0.1:10", 1, 3))
+    header = Header(MessageKind.WELCOME, Lane.CONTROL, 77, 1234, 5, 0, 0, 1, len(body))
+    table.take_message(encode_header(header), [body], Lane.CONTROL)
+    assert [(peer.address, peer.state) for peer in table._known_peers()] == [("127.0.0.1:10", PeerState.CONNECTING)]
+    table.stop_links()
