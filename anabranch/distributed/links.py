@@ -146,9 +146,13 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class FailAll:
-    """An instruction: fail what waits for the peer, and tell who wants to know that it is lost."""
+    """An instruction: fail what waits for the peer, and tell who wants to know that it is lost.
+
+    It says who that was, since another process may have taken its place already.
+    """
 
     error: OpError
+    was: Hello | None = None
 
 
 Instruction: TypeAlias = Dial | HangUp | Say | Attach | Ready | Deliver | FailAll
@@ -544,7 +548,7 @@ class Link:
         self._heard_channel = 0
         self._dial_at = None
         hung_up: list[Instruction] = [HangUp(self._dropped_channel(), is_farewell)] if self.channel else []
-        return [*hung_up, FailAll(error)]
+        return [*hung_up, FailAll(error, self.hello)]
 
     def _refuse(self, header: Header, reason: str, now: float) -> list[Instruction]:
         if self.is_up:
@@ -556,7 +560,7 @@ class Link:
         self.state = PeerState.LOST
         self._late_since = None
         # the channel carries nothing but the refusal
-        return [*done, reply, HangUp(self._dropped_channel(), is_farewell=True), FailAll(self.error)]
+        return [*done, reply, HangUp(self._dropped_channel(), is_farewell=True), FailAll(self.error, self.hello)]
 
     def _heard_late(self, header: Header, now: float) -> list[Instruction]:
         """Tells a peer that does not know it that its channel is closed."""

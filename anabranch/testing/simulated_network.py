@@ -193,12 +193,18 @@ class SimulatedNetwork:
     def crash(self, place: SimulatedPlace) -> None:
         """A process is killed: what it has sent just now may be lost, and others find its connections broken."""
         place.process.is_alive = False
-        self.places.pop(place.hello.address, None)
+        self.move_away(place)
         for connection in list(self.connections):
             if connection.place is place:
                 connection.lose_last()
                 del self.connections[connection]
-            elif connection.peer.address == place.hello.address:
+
+    def move_away(self, place: SimulatedPlace) -> None:
+        """A process cannot be reached any more at its address, which another may take; it does not know that."""
+        if self.places.get(place.hello.address) is place:
+            del self.places[place.hello.address]
+        for connection in list(self.connections):
+            if connection.goes_to(place):
                 connection.break_off()
 
     def set_cut(self, source: str, destination: str, is_cut: bool) -> None:
@@ -341,6 +347,10 @@ class SimulatedConnection:
     def repeat_next(self) -> None:
         """The next message arrives twice."""
         self._repeats = True
+
+    def goes_to(self, place: SimulatedPlace) -> bool:
+        """Whether it has reached a place."""
+        return self._target is place
 
     def break_off(self) -> None:
         """The connection breaks."""
