@@ -234,6 +234,10 @@ class SimulatedPlace(PeerTable):
         self.birth = next(self.network.births)
         #: of each address, the last process whose message was delivered here
         self._heard: dict[str, int] = {}
+        #: the newest channel of each process that was believed here, by address and incarnation
+        self._believed: dict[str, dict[int, int]] = {}
+        #: processes that were replaced here by one that was heard
+        self._replaced: dict[int, None] = {}
         self._tick_later()
 
     def _tick_later(self) -> None:
@@ -243,6 +247,16 @@ class SimulatedPlace(PeerTable):
         if not self._is_closed:
             self.tick()
             self._tick_later()
+
+    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
+        """A channel was opened: it must be newer than those before, and of no process that was replaced."""
+        believed = self._believed.setdefault(peer.announced, {})
+        if channel <= believed.get(incarnation, 0):
+            self.network.fail(f"{self.hello.name} went back to an older channel of {peer.announced}")
+        if incarnation in self._replaced:
+            self.network.fail(f"{self.hello.name} went back to a process that was replaced at {peer.announced}")
+        believed[incarnation] = channel
+        super().attach(peer, incarnation, channel)
 
     def takes(self, data: bytes, frames: Frames, lane: Lane) -> bool:
         """Takes a message; whether it was delivered."""
@@ -258,6 +272,9 @@ class SimulatedPlace(PeerTable):
         if sender.birth < self._heard.get(address, 0):
             self.network.fail(f"{self.hello.name} took a message of a process that was replaced at {address}")
         self._heard[address] = sender.birth
+        for incarnation in self._believed[address]:
+            if incarnation != sender.incarnation:
+                self._replaced[incarnation] = None
 
     def connect(self, peer: Peer, lane: Lane, channel: int) -> SimulatedConnection:
         """See `distributed.place.Place`."""
