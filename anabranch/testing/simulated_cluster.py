@@ -284,7 +284,7 @@ class SimulatedCluster:
         self.tasks[name] = SimulatedTask(self, name)
 
     def replace_task(self) -> None:
-        """A task is stopped, and another process takes its place; the first goes on later, and knows nothing of that."""
+        """A task is stopped, and another process takes its place; the first goes on later, and knows nothing."""
         simulation, name = self.simulation, self.simulation.dice.choice(TASKS)
         old = self.tasks[name]
         if old.process.is_alive:
