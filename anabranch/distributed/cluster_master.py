@@ -19,7 +19,7 @@ from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
-from anabranch.distributed.described_tasks import Describing, TasksToCome, described
+from anabranch.distributed.described_tasks import Describing, TasksToCome, check_task, described
 from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
 from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, nothing
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
@@ -74,6 +74,7 @@ class ClusterMaster:
     Raises:
         InvalidArgumentError: the configuration or the policy is wrong, or the filters leave no task.
         DeadlineExceededError: `operation_timeout_in_ms` is over, and tasks do not answer.
+        UnavailableError: another task is at the address of one.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class ClusterMaster:
         visible.sort(key=lambda name: (name != first.task, *parse_task_name(name)))
         self._addresses = {name: addresses[name] for name in visible}
         descriptions = waiting.describe([self._describing(address) for address in self._addresses.values()])
+        for name, said in zip(visible, descriptions, strict=True):
+            check_task(name, self._addresses[name], said)
         incarnations = {said.task: said.incarnation for said in descriptions}
         devices = [
             RemoteDevice(d.device_type, DeviceSpec.from_string(d.name).device_index or 0, d.memory_limit, said.task)
@@ -189,15 +192,16 @@ class ClusterMaster:
         remote.watch(watcher)
         return remote
 
-    def incarnation_at(self, address: str) -> int:
-        """Which process the task is now.
+    def incarnation_of(self, name: str, address: str) -> int:
+        """Which process a task is now.
 
         Raises:
-            UnavailableError: it cannot be reached.
+            UnavailableError: it cannot be reached, or another task is at its address.
         """
         said = self._describing(address).describe()
         if said is None:
             raise UnavailableError(None, None, f"the task at {address} does not answer; it was lost, and is not back")
+        check_task(name, address, said)
         return said.incarnation
 
     def connection(self, address: str) -> TaskConnection | None:

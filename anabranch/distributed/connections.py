@@ -8,7 +8,7 @@ from typing import Final
 from anabranch.distributed.network import RequestHandler
 from anabranch.distributed.peers import Peer
 from anabranch.distributed.transport import Endpoint
-from anabranch.distributed.wire import Lane
+from anabranch.distributed.wire import Hello, Lane
 from anabranch.errors import OpError, UnavailableError
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
@@ -87,9 +87,9 @@ class HandlerOfTask:
         """A request."""
         self._task.request(_name(sender), frames, reply)
 
-    def lost(self, sender: Peer, error: OpError) -> None:
+    def lost(self, sender: Peer, error: OpError, was: Hello) -> None:
         """The link to a peer failed."""
-        self._task.lost(_name(sender), sender.name or "")
+        self._task.lost(was.address, was.name)
 
 
 def _name(peer: Peer) -> str:

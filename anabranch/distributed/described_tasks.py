@@ -92,6 +92,21 @@ def described(connection: TaskConnection) -> TaskDescription | None:
     return reply.description
 
 
+def check_task(name: str, address: str, said: TaskDescription) -> None:
+    """Finds out whether it is the task that is meant who answers at its address.
+
+    Raises:
+        UnavailableError: it is another one: that one may have got the address, and the one that is meant another.
+    """
+    if said.task != name:
+        raise UnavailableError(
+            None,
+            None,
+            f"{said.task} answers at {address}, where {name} is expected; start that one there, or make the session "
+            "anew where the cluster's addresses have changed",
+        )
+
+
 def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) -> None:
     """Empties containers of all tasks of a cluster, one of which has this address (`tf.Session.reset`).
 

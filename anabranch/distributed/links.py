@@ -21,6 +21,9 @@ a link that was opened again, and a message that was lost are all told apart fro
     refusal       -              fail -> lost    -               -                 -
     welcome       dropped        -> up           (counts)        -> up             dropped
     in order      dropped        dropped         deliver         deliver -> up     dropped (2)
+    welcome for   dial, hello    -               fail, dial,     fail, dial,       dial, hello
+    another (4)   -> connecting                  hello           hello             -> connecting
+                                                 -> connecting   -> connecting
     gap, repeat   dropped        dropped         fail, dial,     fail, dial,       dropped
                                                  hello           hello
                                                  -> connecting   -> connecting
@@ -44,7 +47,8 @@ a link that was opened again, and a message that was lost are all told apart fro
 
 #: What waits for an answer has one, or the peer took it on this link, which is up or suspect, or it waits to be sent.
 #: A message is delivered if it is the next of its lane on the channel that was welcomed last; all others are dropped.
-#: Of the channels of one incarnation, each is newer than those before; an incarnation that was replaced never returns.
+#: Of the channels of one incarnation, each is newer than those before; an incarnation that was replaced by one that has
+#: proved to live never returns.
 #: Nothing is sent again: what a link that failed had taken may or may not have been delivered.
 """
 
@@ -142,9 +146,13 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class FailAll:
-    """An instruction: fail what waits for the peer, and tell who wants to know that it is lost."""
+    """An instruction: fail what waits for the peer, and tell who wants to know that it is lost.
+
+    It says who that was, since another process may have taken its place already.
+    """
 
     error: OpError
+    was: Hello | None = None
 
 
 Instruction: TypeAlias = Dial | HangUp | Say | Attach | Ready | Deliver | FailAll
@@ -168,6 +176,8 @@ class Link:
         self._own_incarnation = incarnation
         self._next_channel = next_channel
         self._fenced: deque[int] = deque(maxlen=_FENCED)
+        #: those that were replaced by one that has not proved to live, and the newest channel of each
+        self._rivals: dict[int, int] = {}
         self.address = address
         self.state = PeerState.NEW
         #: what the last hello or welcome of the peer said
@@ -322,6 +332,7 @@ class Link:
             # a process that does not know that it knows this one, by another address: it is told, and uses one link
             return [Say(MessageKind.WELCOME, header.channel)]
         done = self._replace(header)
+        self._know(header.sender)
         # both may have dialed at the same time: a channel that is open already carries the welcome, too
         if not self.channel:
             done += self._dial(now)
@@ -340,11 +351,24 @@ class Link:
             return []
         if hello.cluster != self._me.cluster:
             return self._lose(self._foreign(f"it belongs to the cluster {hello.cluster!r}, not {self._me.cluster!r}"))
+        self._know(header.sender)
+        self._fence_rivals()
         if header.sequence != 0:
             # the peer takes it for a second address of a link that is gone: a hello that names it opens a new one
-            self.incarnation = header.sender
             return [HangUp(self._dropped_channel()), *self._dial(now), Say(MessageKind.HELLO)]
         return [*self._welcomed(header, hello, now), Ready()]
+
+    def heard_mistaken(self, header: Header, now: float) -> list[Instruction]:
+        """A welcome came that is for another process at this address: the peer does not know who is here now."""
+        if header.sender in self._fenced:
+            return []
+        if not self.is_up:
+            return self.open(now)
+        if header.sender != self.incarnation or header.channel <= self._newest_channel:
+            return []
+        # the channel that was open until then is closed for the peer: what was sent by it since is lost
+        self._newest_channel = header.channel
+        return self._reopen(now, f"{self} took this process for the one that had its address before")
 
     def heard_refusal(self, answers: int, reason: str) -> list[Instruction]:
         """The peer does not take the hello of this side's channel."""
@@ -371,6 +395,8 @@ class Link:
                 now, f"message {min(expected, header.sequence)} of the {header.lane.name.lower()} lane of {self} {what}"
             )
         # from here on it is in order: it counts as a sign of life, whatever it is
+        if self._rivals:
+            self._fence_rivals()
         self._expected[header.lane] = expected + 1
         self._heard_bytes += size
         self._heard_at = now
@@ -454,7 +480,7 @@ class Link:
 
     def _welcomed(self, header: Header, hello: Hello, now: float) -> list[Instruction]:
         """The peer's channel is the one that counts from now on."""
-        self.hello, self.incarnation = hello, header.sender
+        self.hello = hello
         self._heard_channel = self._newest_channel = header.channel
         self._expected = [0, 0]
         # the hello or welcome was number 0
@@ -471,7 +497,25 @@ class Link:
         if header.sequence != 0 or header.lane is not Lane.CONTROL or header.sender in self._fenced:
             return True
         # the numbers of channels grow, so that of two hellos the later one is known, whichever comes first
-        return header.sender == self.incarnation and header.channel <= self._newest_channel
+        known = self._newest_channel if header.sender == self.incarnation else self._rivals.get(header.sender, 0)
+        return header.channel <= known
+
+    def _know(self, incarnation: int) -> None:
+        """Notes who the peer is; one that it replaces may still prove to be the one that lives."""
+        if incarnation == self.incarnation:
+            return
+        if self.incarnation is not None:
+            self._rivals[self.incarnation] = self._newest_channel
+            # as many as are fenced: who sends many hellos must not fill the memory
+            if len(self._rivals) > _FENCED:
+                del self._rivals[next(iter(self._rivals))]
+        self.incarnation = incarnation
+        self._newest_channel = self._rivals.pop(incarnation, 0)
+
+    def _fence_rivals(self) -> None:
+        """The peer lives: whoever it replaced never returns, since two cannot listen at one address at one time."""
+        self._fenced.extend(self._rivals)
+        self._rivals.clear()
 
     def _replace(self, header: Header) -> list[Instruction]:
         """Ends what a hello shows to be over."""
@@ -480,8 +524,6 @@ class Link:
             None, None, f"{self} has opened its connection anew; what was sent may be lost"
         )
         if known is not None and header.sender != known:
-            # it never returns: two that run at one time cannot listen at one address
-            self._fenced.append(known)
             error = AbortedError(
                 None, None, f"{self} was started again, and has lost what it was doing; try again from where you can"
             )
@@ -506,7 +548,7 @@ class Link:
         self._heard_channel = 0
         self._dial_at = None
         hung_up: list[Instruction] = [HangUp(self._dropped_channel(), is_farewell)] if self.channel else []
-        return [*hung_up, FailAll(error)]
+        return [*hung_up, FailAll(error, self.hello)]
 
     def _refuse(self, header: Header, reason: str, now: float) -> list[Instruction]:
         if self.is_up:
@@ -518,7 +560,7 @@ class Link:
         self.state = PeerState.LOST
         self._late_since = None
         # the channel carries nothing but the refusal
-        return [*done, reply, HangUp(self._dropped_channel(), is_farewell=True), FailAll(self.error)]
+        return [*done, reply, HangUp(self._dropped_channel(), is_farewell=True), FailAll(self.error, self.hello)]
 
     def _heard_late(self, header: Header, now: float) -> list[Instruction]:
         """Tells a peer that does not know it that its channel is closed."""

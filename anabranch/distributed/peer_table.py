@@ -179,9 +179,12 @@ class PeerTable(abc.ABC):
             case MessageKind.HELLO:
                 hello = wire.decode_hello(frames)
                 self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
-            case MessageKind.WELCOME | MessageKind.REFUSAL if header.receiver not in (0, self.incarnation):
-                # meant for the process that had this address before, whose channels had the same numbers
+            # meant for the process that had this address before, whose channels had the same numbers
+            case MessageKind.REFUSAL if header.receiver not in (0, self.incarnation):
                 return
+            case MessageKind.WELCOME if header.receiver not in (0, self.incarnation):
+                hello = wire.decode_hello(frames)
+                self._greeting(header, hello).take(lambda link, now: link.heard_mistaken(header, now))
             case MessageKind.WELCOME:
                 welcome = wire.decode_hello(frames)
                 answered = self._dialed.get(welcome.answers)

@@ -33,7 +33,7 @@ from anabranch.distributed.links import (
 )
 from anabranch.distributed.place import Connection, OnReply, Place
 from anabranch.distributed.segments import LentFrames, Pool, encode_offer, encode_shared
-from anabranch.distributed.wire import Header, Lane, MessageKind
+from anabranch.distributed.wire import Header, Hello, Lane, MessageKind
 from anabranch.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -492,9 +492,9 @@ class Peer:
                     self._transmit(self._pending.popleft())
                 self._pending_bytes = 0
                 self._changed.notify_all()
-            case FailAll(error):
+            case FailAll(error, was):
                 # who is told may send again, to this peer, whose lock is held here
-                after.append(self._failing(error))
+                after.append(self._failing(error, was or Hello("", "", self.address, 0)))
                 self._changed.notify_all()
 
     def _hang_up(self, channel: int, is_farewell: bool) -> None:
@@ -531,7 +531,7 @@ class Peer:
         )
         self._write(header, [wire.encode_header(header), body])
 
-    def _failing(self, error: OpError) -> Callable[[], None]:
+    def _failing(self, error: OpError, was: Hello) -> Callable[[], None]:
         """Takes out all that wait; returns what tells them."""
         waiting = list(self._waiting.values())
         callbacks = list(self._callbacks.values())
@@ -549,7 +549,7 @@ class Peer:
             for on_reply in waiting:
                 guarded(on_reply, error)
             if is_told and not isinstance(error, CancelledError):
-                guarded(self._place.handler.lost, self, error)
+                guarded(self._place.handler.lost, self, error, was)
 
         return tell
 

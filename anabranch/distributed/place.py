@@ -31,10 +31,10 @@ class MessageHandler(Protocol):
     def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
         """A request; `reply` may be called from any thread, once. It is dropped if the link failed meanwhile."""
 
-    def lost(self, sender: Peer, error: OpError) -> None:
+    def lost(self, sender: Peer, error: OpError, was: Hello) -> None:
         """A link failed that was up, or that messages waited for: what was sent may be lost, in both directions.
 
-        What comes next is new.
+        What comes next is new. Who was lost is in `was`: the peer may be another process, with another name, by now.
         """
 
 

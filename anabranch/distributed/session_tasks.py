@@ -27,11 +27,11 @@ class MasterOfTasks(Protocol):
             OpError: the task does not answer, or refuses.
         """
 
-    def incarnation_at(self, address: str) -> int:
-        """Which process the task is now.
+    def incarnation_of(self, name: str, address: str) -> int:
+        """Which process a task is now.
 
         Raises:
-            UnavailableError: it cannot be reached.
+            UnavailableError: it cannot be reached, or another task is at its address.
         """
 
     def connection(self, address: str) -> TaskConnection | None:
@@ -105,7 +105,7 @@ class TaskOfSession:
             return opened
 
     def _check_incarnation(self) -> None:
-        now = self._master.incarnation_at(self.address)
+        now = self._master.incarnation_of(self.name, self.address)
         if now != self._incarnation:
             # noted before the error: the next attempt takes the new process as it is, since the program has been told
             self._incarnation = now

@@ -100,7 +100,8 @@ class IslandCall(ItemCall):
         self._bind_variables(argument_order, set(executable.read_only), containers)
         first = len(self._inputs) + len(executable.constants)
         #: the arguments that are values of variables whose shapes may change
-        self._open_variables = [first + i for i, h in enumerate(argument_order) if not _fixed_shape(island, h)]
+        fixed = _of_fixed_shape(island)
+        self._open_variables = [first + i for i, h in enumerate(argument_order) if h not in fixed]
         self._simple_key = not self._static and not self._open_variables
         #: whether a program may call back from its kernels even where it writes nothing
         self._may_call_back = any(has_alternates(op.type, op.attrs) for op in island.operations)
@@ -116,19 +117,23 @@ class IslandCall(ItemCall):
         touched = [every[key] for key in sorted(every)]
         # two islands that took common locks in different orders could wait for each other for ever
         self._locks = [s.lock for s in touched]
-        self._writes = [s in self._written for s in touched]
+        # sets, here and below: an island may have thousands of variables
+        written = set(map(id, self._written))
+        self._writes = [id(s) in written for s in touched]
         self._reads = [not writes for writes in self._writes]
         self._written_locks = list(compress(self._locks, self._writes))
         self._read_locks = list(compress(self._locks, self._reads))
         self._pins = [s.pins for s in compress(touched, self._reads)]
-        donated = self._arguments[self._donated_from :]
+        donated = set(map(id, self._arguments[self._donated_from :]))
         stores = [partial(setattr, s, "value") for s in self._written]
         #: what takes each new value while a check may still fail: its variable, or None where the old one stays. A
         #: donated buffer is gone by then, so that its variable has to take the result (the old value if a check fails)
         self._stores_checked = [
-            store if state in donated else None for state, store in zip(self._written, stores, strict=True)
+            store if id(state) in donated else None for state, store in zip(self._written, stores, strict=True)
         ]
-        self._stores_late = [store for state, store in zip(self._written, stores, strict=True) if state not in donated]
+        self._stores_late = [
+            store for state, store in zip(self._written, stores, strict=True) if id(state) not in donated
+        ]
 
     def is_quick(self) -> bool:
         """Whether its only program is compiled, ends by itself, and nobody has locked its variables."""
@@ -332,7 +337,7 @@ class IslandCall(ItemCall):
         return uninitialized(self.island.operations[-1], handle)
 
 
-def _fixed_shape(island: Island, handle: ResourceHandle) -> bool:
-    """Whether the graph fixes the shape of a variable, so that it need not be part of the compilation key."""
+def _of_fixed_shape(island: Island) -> set[ResourceHandle]:
+    """The variables whose shapes the graph fixes, so that they need not be part of the compilation key."""
     known = (value for value in island.known.values() if isinstance(value, ResourceHandle))
-    return any(value == handle and value.shape.is_fully_defined() for value in known)
+    return {value for value in known if value.shape.is_fully_defined()}

@@ -22,7 +22,15 @@ from google.protobuf.message import DecodeError
 from anabranch.core.devices import task_of
 from anabranch.core.dtypes import bfloat16
 from anabranch.core.values import TensorValue
-from anabranch.errors import AbortedError, AlreadyExistsError, CancelledError, NotFoundError, OpError, UnknownError
+from anabranch.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    NotFoundError,
+    OpError,
+    UnavailableError,
+    UnknownError,
+)
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
@@ -70,6 +78,7 @@ from anabranch.runtime.task_sessions import (
 )
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.partition_codec import partition_from_proto
+from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -467,7 +476,7 @@ class WorkerService:
             return reply
         served = self._served(request.session)
         if kind == "register":
-            registered = served.session.register(partition_from_proto(request.register.partition))
+            registered = served.session.register(self._own(partition_from_proto(request.register.partition)))
             served.partitions[request.register.number] = registered
             if served.is_closed:  # asked now, for it may have been closed while the partition was bound
                 served.close()
@@ -480,6 +489,18 @@ class WorkerService:
             if request.release.forgotten:
                 served.partitions.pop(request.release.partition, None)
         return reply
+
+    def _own(self, partition: Partition) -> Partition:
+        """The partition, if it is for the task that this process is."""
+        # an address may have become another task's since the master asked who is there
+        if self._task is not None and partition.task != self._task.name:
+            raise UnavailableError(
+                None,
+                None,
+                f"{self._task.name} was asked to do what {partition.task} is to do: it has that one's address; start "
+                "that one there, or make the session anew where the cluster's addresses have changed",
+            )
+        return partition
 
     def _close(self, name: str, forgotten: bool) -> None:
         """Ends a session. One that is closed is kept until it is forgotten, to refuse the steps that come late."""

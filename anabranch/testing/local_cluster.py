@@ -50,11 +50,12 @@ class LocalCluster:
         for name in names:
             self.begin(name)
 
-    def begin(self, name: str) -> Task:
-        """Starts a task, perhaps one that was lost."""
-        task = self.tasks[name] = Task(name, self.addresses, ConfigProto(), next(_incarnations))
+    def begin(self, name: str, instead: str | None = None) -> Task:
+        """Starts a task, perhaps one that was lost, at its address or at that of the one that it has got instead."""
+        place = instead or name
+        task = self.tasks[place] = Task(name, self.addresses, ConfigProto(), next(_incarnations))
         task.join(self)
-        self._by_address[self.addresses[name]] = task
+        self._by_address[self.addresses[place]] = task
         return task
 
     def lose(self, name: str) -> None:

@@ -3,7 +3,8 @@
 Two parameter servers and two workers serve two clients, which run steps over all of them. Everything between the
 network and the kernels is what real clusters run: links, peers, sessions and leases of the tasks, rendezvous, the
 master of a session. Kernels are replaced by waits; now and then one fails. Meanwhile processes are killed and started
-again, stopped for a while, cut off, slowed down; connections break, messages are lost or come twice.
+again, stopped for a while, cut off, slowed down; connections break, messages are lost or come twice, old greetings come
+late.
 
 What is checked in every run:
 
@@ -12,6 +13,7 @@ What is checked in every run:
 #: A message is delivered once at most, and never behind one of its lane that was lost; nor to a process that it is not
 #: meant for, nor from one that was replaced by a process heard since.
 #: What a step computes with is its own: no value of another step, or of before a restart, gets into it.
+#: What a task is asked to do is meant for that task.
 #: After the end of a step nothing of it runs on a task that the master was not separated from.
 #: Every step ends: there is no wait without end, whatever happened. Once nothing fails any more, steps succeed.
 #: In the end nothing is kept: no steps, sessions, values, requests.
@@ -67,11 +69,11 @@ class Broken(AssertionError):
 
 
 class SimulatedTask:
-    """A process that is a task."""
+    """A process that is a task; at its address, or at that of another."""
 
-    def __init__(self, cluster: SimulatedCluster, name: str) -> None:
+    def __init__(self, cluster: SimulatedCluster, name: str, address: str | None = None) -> None:
         self.name = name
-        self.process = cluster.simulation.process(ADDRESSES[name])
+        self.process = cluster.simulation.process(address or ADDRESSES[name])
 
         def open_(session: str, task: ServedTask, asked: Asked) -> SimulatedSession:
             return SimulatedSession(cluster, self.place, session, task, asked)
@@ -201,6 +203,7 @@ class SimulatedCluster:
         self.tasks = {name: SimulatedTask(self, name) for name in TASKS}
         self.clients = {address: SimulatedClient(self, address) for address in CLIENTS}
         self.gone: list[SimulatedClient] = []
+        self.outlived: list[SimulatedTask] = []
 
     def fail(self, what: str) -> None:
         """Something does not hold."""
@@ -280,6 +283,33 @@ class SimulatedCluster:
     def _start_task(self, name: str) -> None:
         self.tasks[name] = SimulatedTask(self, name)
 
+    def replace_task(self) -> None:
+        """A task is stopped, and another process takes its place; the first goes on later, and knows nothing."""
+        simulation, name = self.simulation, self.simulation.dice.choice(TASKS)
+        old = self.tasks[name]
+        if old.process.is_alive:
+            seconds = simulation.dice.choice((0.0, 1.0, 8.0, 40.0)) * simulation.dice.random()
+            old.process.sleeps_until = max(old.process.sleeps_until, simulation.now + seconds)
+            simulation.network.move_away(old.place)
+            self.outlived.append(old)
+            self._start_task(name)
+
+    def mistake_task(self) -> None:
+        """A task is killed, and another task gets its address for a while."""
+        simulation, dice = self.simulation, self.simulation.dice
+        name, other = dice.sample(TASKS, 2)
+        if self.tasks[name].process.is_alive:
+            simulation.network.crash(self.tasks[name].place)
+            begins = simulation.now + dice.choice((0.0, 3.0)) * dice.random()
+            simulation.at(begins, None, functools.partial(self._start_other, name, other))
+
+    def _start_other(self, name: str, other: str) -> None:
+        simulation = self.simulation
+        place = SimulatedTask(self, other, ADDRESSES[name]).place
+        ends = simulation.now + simulation.dice.choice((1.0, 15.0)) * simulation.dice.random()
+        simulation.at(ends, None, functools.partial(simulation.network.crash, place))
+        simulation.at(ends, None, functools.partial(self._start_task, name))
+
     def crash_client(self) -> None:
         """A client is killed, and another comes at its address."""
         address = self.simulation.dice.choice(CLIENTS)
@@ -341,6 +371,10 @@ class SimulatedCluster:
         if connection is not None:
             connection.repeat_next()
 
+    def repeat_greeting(self) -> None:
+        """A copy of an old hello or welcome comes late."""
+        self.simulation.network.repeat_greeting()
+
     # ------------------------------------------------------------------ its life
     def live(self) -> None:
         """Runs it from beginning to end.
@@ -353,6 +387,8 @@ class SimulatedCluster:
         simulation.run_until(lambda: bool(self._broken), TROUBLE * self.scale)
         self.check()
         # nothing fails any more
+        for task in self.outlived:
+            simulation.network.crash(task.place)
         for way in list(simulation.network.cut):
             simulation.network.set_cut(*way, False)
         simulation.network.slow.clear()
@@ -429,6 +465,9 @@ FAULTS = (
     *[SimulatedCluster.break_connection] * 4,
     *[SimulatedCluster.lose_message] * 3,
     SimulatedCluster.repeat_message,
+    *[SimulatedCluster.repeat_greeting] * 2,
+    SimulatedCluster.replace_task,
+    SimulatedCluster.mistake_task,
 )
 
 _plans: list[Plan] = []

@@ -3,7 +3,7 @@
 What runs on it is the real thing: links and peers, `distributed.peer_table` in place of an endpoint, and whatever is
 built on these. Only sockets, threads and clocks are simulated. A process may crash, or do nothing for a while; the way
 from one process to another may be slow, or be cut, in one direction or both; a connection may break with messages in
-it, lose one, or carry one twice.
+it, lose one, or carry one twice; and a copy of an old greeting may come late.
 
     >>> simulation = SimulatedTime(seed=1)
     >>> process = simulation.process("a:1")
@@ -23,6 +23,7 @@ import itertools
 import random
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -40,6 +41,8 @@ from anabranch.runtime.protocols import LinkTraffic
 _KIND_AT: Final = 6
 _RECEIVER_AT: Final = 16
 _GREETINGS: Final = (MessageKind.HELLO, MessageKind.WELCOME, MessageKind.REFUSAL)
+#: of the hellos and welcomes that were sent the last so many are kept, to come again
+_GREETINGS_KEPT: Final = 50
 #: seconds between two attempts to connect
 _DIAL_EVERY = 0.2
 
@@ -163,6 +166,7 @@ class SimulatedNetwork:
         cut: the ways that nothing goes by, by (from, to).
         connections: those that are not closed.
         fail: told what does not hold of the links.
+        greetings: hellos and welcomes that were sent, the last ones, and where to.
     """
 
     def __init__(self, simulation: SimulatedTime) -> None:
@@ -174,16 +178,33 @@ class SimulatedNetwork:
         self.slow: dict[tuple[str, str], float] = {}
         self.cut: dict[tuple[str, str], None] = {}
         self.connections: dict[SimulatedConnection, None] = {}
+        self.greetings: deque[tuple[str, bytes, Frames]] = deque(maxlen=_GREETINGS_KEPT)
+
+    def repeat_greeting(self) -> None:
+        """A late copy of a hello or welcome comes to whoever has the address now that it was sent to."""
+        if self.greetings:
+            address, header, frames = self.simulation.dice.choice(self.greetings)
+            place = self.places.get(address)
+            if place is not None:
+                self.simulation.at(
+                    self.simulation.now, place.process, lambda: place.take_message(header, list(frames), Lane.CONTROL)
+                )
 
     def crash(self, place: SimulatedPlace) -> None:
         """A process is killed: what it has sent just now may be lost, and others find its connections broken."""
         place.process.is_alive = False
-        self.places.pop(place.hello.address, None)
+        self.move_away(place)
         for connection in list(self.connections):
             if connection.place is place:
                 connection.lose_last()
                 del self.connections[connection]
-            elif connection.peer.address == place.hello.address:
+
+    def move_away(self, place: SimulatedPlace) -> None:
+        """A process cannot be reached any more at its address, which another may take; it does not know that."""
+        if self.places.get(place.hello.address) is place:
+            del self.places[place.hello.address]
+        for connection in list(self.connections):
+            if connection.goes_to(place):
                 connection.break_off()
 
     def set_cut(self, source: str, destination: str, is_cut: bool) -> None:
@@ -213,6 +234,10 @@ class SimulatedPlace(PeerTable):
         self.birth = next(self.network.births)
         #: of each address, the last process whose message was delivered here
         self._heard: dict[str, int] = {}
+        #: the newest channel of each process that was believed here, by address and incarnation
+        self._believed: dict[str, dict[int, int]] = {}
+        #: processes that were replaced here by one that was heard
+        self._replaced: dict[int, None] = {}
         self._tick_later()
 
     def _tick_later(self) -> None:
@@ -222,6 +247,16 @@ class SimulatedPlace(PeerTable):
         if not self._is_closed:
             self.tick()
             self._tick_later()
+
+    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
+        """A channel was opened: it must be newer than those before, and of no process that was replaced."""
+        believed = self._believed.setdefault(peer.announced, {})
+        if channel <= believed.get(incarnation, 0):
+            self.network.fail(f"{self.hello.name} went back to an older channel of {peer.announced}")
+        if incarnation in self._replaced:
+            self.network.fail(f"{self.hello.name} went back to a process that was replaced at {peer.announced}")
+        believed[incarnation] = channel
+        super().attach(peer, incarnation, channel)
 
     def takes(self, data: bytes, frames: Frames, lane: Lane) -> bool:
         """Takes a message; whether it was delivered."""
@@ -237,6 +272,9 @@ class SimulatedPlace(PeerTable):
         if sender.birth < self._heard.get(address, 0):
             self.network.fail(f"{self.hello.name} took a message of a process that was replaced at {address}")
         self._heard[address] = sender.birth
+        for incarnation in self._believed[address]:
+            if incarnation != sender.incarnation:
+                self._replaced[incarnation] = None
 
     def connect(self, peer: Peer, lane: Lane, channel: int) -> SimulatedConnection:
         """See `distributed.place.Place`."""
@@ -327,6 +365,10 @@ class SimulatedConnection:
         """The next message arrives twice."""
         self._repeats = True
 
+    def goes_to(self, place: SimulatedPlace) -> bool:
+        """Whether it has reached a place."""
+        return self._target is place
+
     def break_off(self) -> None:
         """The connection breaks."""
         if self._target is None or not self._is_open:
@@ -351,6 +393,8 @@ class SimulatedConnection:
         number, target = next(self._numbers), self._target
         assert target is not None
         self._under_way[number] = None
+        if header[_KIND_AT] in (MessageKind.HELLO, MessageKind.WELCOME):
+            self._network.greetings.append((self._way[1], header, frames))
         # a hello or welcome that comes again says nothing new, and does no harm
         if again and header[_KIND_AT] not in _GREETINGS:
             self._lost[number] = None

@@ -169,7 +169,9 @@ class SimulatedSession:
         cluster.sessions.append(self)
 
     def register(self, partition: Partition) -> SimulatedPartition:
-        """Keeps a partition."""
+        """Keeps a partition, which must be this task's."""
+        if partition.task != self.task:
+            self.cluster.fail(f"{self.task} got what {partition.task} is to do")
         return SimulatedPartition(self, partition)
 
     def abort(self, number: int, error: OpError) -> None:

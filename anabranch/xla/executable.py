@@ -216,10 +216,10 @@ class Executable:
         self.constants: list[Any] = [island.known[t] for t in island.constants]
         self._resident: list[ResidentConstant] = []
         self._called_once = False
-        written = set(island.writes)
+        written, read = set(island.writes), set(island.reads)
         self.read_only = [h for h in island.reads if h not in written]
         # what is only written is no argument, and has no buffer to give
-        self.donated = [h for h in island.writes if h in set(island.reads)]
+        self.donated = [h for h in island.writes if h in read]
         #: dynamic inputs whose shape may differ between steps
         self.open_inputs = [
             i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant

@@ -38,7 +38,7 @@ class Handler:
     def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
         self.respond(frames, reply)
 
-    def lost(self, sender: Peer, error: OpError) -> None:
+    def lost(self, sender: Peer, error: OpError, was: Hello) -> None:
         self.losses.put(error)
 
     def next_message(self) -> list[bytes]:

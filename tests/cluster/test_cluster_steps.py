@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.distributed import cluster_master
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 
 #: seconds; no wait of a test lasts longer
@@ -303,6 +304,45 @@ def test_a_task_lost_in_a_step_fails_it_on_the_others(cluster: LocalCluster) -> 
         thread.join(DEADLINE)
     assert isinstance(outcome[0], tf.errors.UnavailableError)
     assert cluster.tasks["/job:worker/replica:0/task:1"].state.containers.rendezvous.steps == 0
+
+
+def test_a_task_that_got_the_address_of_another_is_not_asked_to_do_its_part(cluster: LocalCluster) -> None:
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.float32(1), use_resource=True)
+    name, other = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:1"
+    with session(cluster) as s:
+        s.run(v.initializer)
+        cluster.lose(name)
+        cluster.begin(other, instead=name)
+        for _ in range(2):
+            with pytest.raises(tf.errors.UnavailableError, match=f"{other} answers at .*, where {name} is expected"):
+                s.run(v.initializer)
+        with pytest.raises(tf.errors.UnavailableError, match=f"{other} answers at .*, where {name} is expected"):
+            session(cluster)
+        cluster.lose(name)
+        cluster.begin(name)
+        with pytest.raises(tf.errors.AbortedError, match="has come back as another process"):
+            s.run(v.initializer)
+        s.run(v.initializer)
+        assert s.run(v) == 1
+
+
+def test_a_task_refuses_what_is_for_another_that_had_its_address_until_just_now(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master has asked who is there, and then another task comes."""
+    monkeypatch.setattr(cluster_master, "check_task", lambda name, address, said: None)
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.float32(1), use_resource=True)
+    name, other = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:1"
+    with session(cluster) as s:
+        cluster.lose(name)
+        task = cluster.begin(other, instead=name)
+        with pytest.raises(tf.errors.AbortedError):
+            s.run(v.initializer)
+        with pytest.raises(tf.errors.UnavailableError, match=f"{other} was asked to do what {name} is to do"):
+            s.run(v.initializer)
+        assert task.state.containers.rendezvous.steps == 0
 
 
 def test_the_sessions_of_a_lost_client_end(cluster: LocalCluster) -> None:

@@ -338,12 +338,14 @@ def test_a_hello_of_another_incarnation_aborts_what_waits(places: Places, strang
     assert "stranger at " in error.message
     assert isinstance(handler.next_loss(), AbortedError)
     until(lambda: peer.incarnation == stranger.incarnation, "the new incarnation")
-    # what the old one sent late is dropped, even a hello
+    push.send_multipart([stranger.header(MessageKind.MESSAGE, 1, [b"lives"], receiver=a.incarnation), b"lives"])
+    assert handler.next_message() == [b"lives"]
+    # what the old one sent late is dropped, even a hello: the new one has proved to live
     stranger.incarnation = before
     push.send_multipart([stranger.header(MessageKind.MESSAGE, 1, [b"late"], receiver=a.incarnation), b"late"])
     stranger.hello(push, channel=9)
     stranger.incarnation -= 1
-    push.send_multipart([stranger.header(MessageKind.MESSAGE, 1, [b"new"], receiver=a.incarnation), b"new"])
+    push.send_multipart([stranger.header(MessageKind.MESSAGE, 2, [b"new"], receiver=a.incarnation), b"new"])
     assert handler.next_message() == [b"new"]
 
 

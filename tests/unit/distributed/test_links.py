@@ -106,6 +106,8 @@ class End:
         if header.kind is MessageKind.HELLO:
             assert isinstance(body, Hello)
             self.do(link.heard_hello(header, body, now))
+        elif header.kind is MessageKind.WELCOME and header.receiver not in (0, self.incarnation):
+            self.do(link.heard_mistaken(header, now))
         elif header.kind is MessageKind.WELCOME:
             assert isinstance(body, Hello)
             self.do(link.heard_welcome(header, body, now))
@@ -131,8 +133,11 @@ class Network:
         self.incarnations = itertools.count(1001)
         self.ends = [End(self, side, next(self.incarnations), clusters[side]) for side in (0, 1)]
         self.ended: list[End] = []
+        self.greetings: list[tuple[int, Message]] = []
 
     def put(self, end: End, channel: int, message: Message) -> None:
+        if message.header.kind in (MessageKind.HELLO, MessageKind.WELCOME):
+            self.greetings.append((1 - end.side, message))
         self.channels.setdefault((end.side, end.incarnation, channel), deque()).append(message)
 
     def close(self, end: End, channel: int) -> None:
@@ -302,10 +307,97 @@ def test_an_incarnation_that_was_replaced_does_not_return(network: Network) -> N
     network.settle()
     assert a.link.incarnation == new.incarnation
     assert isinstance(a.failures[0], AbortedError)
+    # it proves to live: a hello alone may be late
+    new.send(1)
+    network.settle()
     late = Header(MessageKind.HELLO, Lane.CONTROL, b.incarnation, 0, 9, 0, 0, 1, 0)
     assert a.link.heard_hello(late, b.me, network.now) == []
     late = late._replace(kind=MessageKind.WELCOME)
     assert a.link.heard_welcome(late, b.me, network.now) == []
+
+
+def late_hello(network: Network) -> tuple[End, End, Header]:
+    """Ends that are up, and a hello that the process which was at the second's address has left under way."""
+    a, b = up(network)
+    network.restart(1)
+    a.do(a.link.broken(a.link.channel, network.now))
+    network.settle()
+    new = network.ends[1]
+    new.send(1)
+    network.settle()
+    assert a.link.incarnation == new.incarnation
+    # one that the first has never heard of
+    return a, new, Header(MessageKind.HELLO, Lane.CONTROL, b.incarnation + 1000, 0, 1, 0, 0, 1, 0)
+
+
+def test_a_late_hello_of_one_that_is_gone_does_not_end_the_one_that_lives(network: Network) -> None:
+    a, b, late = late_hello(network)
+    a.do(a.link.heard_hello(late, b.me, network.now))
+    # its welcome comes to the one that lives, which says who it is
+    network.settle()
+    assert (a.link.incarnation, a.link.state, b.link.state) == (b.incarnation, PeerState.UP, PeerState.UP)
+    a.send(2)
+    b.send(3)
+    network.settle()
+    assert [number for *_, number in b.delivered] == [2]
+    assert [number for *_, number in a.delivered] == [1, 3]
+    # another copy of it is no news now, whatever its channel
+    assert a.link.heard_hello(late._replace(channel=9), b.me, network.now) == []
+
+
+def test_a_late_hello_after_which_nobody_says_anything_costs_the_silence(network: Network) -> None:
+    a, b, late = late_hello(network)
+    a.do(a.link.heard_hello(late, b.me, network.now))
+    network.channels.clear()
+    network.pass_time(LOST_AFTER, silent=True)
+    assert a.link.state is PeerState.LOST
+    a.send(2)
+    network.settle()
+    assert (a.link.incarnation, a.link.state) == (b.incarnation, PeerState.UP)
+
+
+def test_an_older_channel_does_not_return_behind_a_late_hello(network: Network) -> None:
+    a, b, late = late_hello(network)
+    channel = b.link.channel
+    a.do(a.link.heard_hello(late, b.me, network.now))
+    again = Header(MessageKind.HELLO, Lane.CONTROL, b.incarnation, 0, channel, 0, 0, 1, 0)
+    assert a.link.heard_hello(again, b.me, network.now) == []
+    assert a.link.heard_hello(again._replace(channel=channel + 1), b.me, network.now) != []
+    assert a.link.incarnation == b.incarnation
+
+
+def test_a_welcome_for_another_opens_the_link_once(network: Network) -> None:
+    a, b = up(network)
+    mistaken = Header(MessageKind.WELCOME, Lane.CONTROL, b.incarnation, 1, b.link.channel + 1, 0, 0, 1, 0)
+    assert a.link.heard_mistaken(mistaken._replace(channel=b.link.channel), network.now) == []
+    assert a.link.heard_mistaken(mistaken._replace(sender=1), network.now) == []
+    done = a.link.heard_mistaken(mistaken, network.now)
+    assert [type(one) for one in done] == [HangUp, FailAll, Dial, Say]
+    assert "took this process for the one that had its address before" in str(a.link.error)
+    assert a.link.heard_mistaken(mistaken, network.now) == []
+
+
+def test_who_was_welcomed_by_another_process_hears_its_first_channels(network: Network) -> None:
+    """The channels of a process begin at 1, however many the one before it had."""
+    a, b = up(network)
+    for _ in range(5):
+        network.cut(b, 0)
+        network.settle()
+    a.do(a.link.broken(a.link.channel, network.now))
+    # in the middle of its channel: it takes this link for a second address
+    welcome = Header(MessageKind.WELCOME, Lane.CONTROL, 5000, a.incarnation, 1, 3, 0, 1, 0)
+    a.do(a.link.heard_welcome(welcome, b.me._replace(answers=a.link.channel), network.now))
+    hello = Header(MessageKind.HELLO, Lane.CONTROL, 5000, a.incarnation, 2, 0, 0, 1, 0)
+    assert a.link.heard_hello(hello, b.me, network.now) != []
+    assert (a.link.incarnation, a.link.state) == (5000, PeerState.UP)
+
+
+def test_many_late_hellos_take_no_more_room(network: Network) -> None:
+    a, b, late = late_hello(network)
+    for number in range(1000):
+        a.do(a.link.heard_hello(late._replace(sender=5000 + number), b.me, network.now))
+        network.channels.clear()
+    assert len(a.link._rivals) <= 64
 
 
 def test_an_older_channel_does_not_return(network: Network) -> None:
@@ -434,6 +526,9 @@ def act(network: Network, dice: random.Random, number: int) -> None:
     elif action < 0.95 and busy:
         queue = network.channels[dice.choice(busy)]
         queue.insert(dice.randrange(len(queue) + 1), dice.choice(queue))
+    elif action < 0.96 and network.greetings:
+        side, message = dice.choice(network.greetings)
+        network.ends[side].hear(message)
     elif action < 0.97:
         network.restart(end.side)
     elif action < 0.98:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from anabranch.distributed.connections import HandlerOfTask
 from anabranch.distributed.links import PeerState
 from anabranch.distributed.peer_table import PeerTable
 from anabranch.distributed.peers import Peer
@@ -18,6 +19,20 @@ class Silent:
     def send(self, parts: Sequence[Buffer]) -> None: ...
 
     def close(self, *, is_farewell: bool) -> None: ...
+
+
+class Noting:
+    """Notes who was lost; no message comes. See `RequestHandler`."""
+
+    def __init__(self) -> None:
+        self.lost_ones: list[tuple[str, str]] = []
+
+    def message(self, sender: str, frames: Frames) -> None: ...
+
+    def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None: ...
+
+    def lost(self, sender: str, task: str) -> None:
+        self.lost_ones.append((sender, task))
 
 
 class Table(PeerTable):
@@ -68,4 +83,31 @@ def test_an_answer_to_the_process_that_had_the_address_before_proves_nothing() -
     welcome(one.channel, table.incarnation, 1)
     assert one.merged is other
     assert table.peer("127.0.0.1:10") is other
+    table.stop_links()
+
+
+def test_who_takes_this_process_for_the_one_before_it_is_told() -> None:
+    table = Table(None, Limits(), lambda: 0.0)  # type: ignore[arg-type]
+    body = encode_hello(Hello("", "other", "127.0.0.1:10", 1, 3))
+    header = Header(MessageKind.WELCOME, Lane.CONTROL, 77, 1234, 5, 0, 0, 1, len(body))
+    table.take_message(encode_header(header), [body], Lane.CONTROL)
+    assert [(peer.address, peer.state) for peer in table._known_peers()] == [("127.0.0.1:10", PeerState.CONNECTING)]
+    table.stop_links()
+
+
+def test_who_is_lost_has_its_own_name_though_another_has_its_address_already() -> None:
+    """Or a master would hear that the one which has just come was lost, and never of the one that was."""
+    handler = Noting()
+    table = Table(HandlerOfTask(handler), Limits(), lambda: 0.0)
+
+    def hello(name: str, incarnation: int) -> None:
+        body = encode_hello(Hello("", name, "127.0.0.1:10", 1))
+        header = Header(MessageKind.HELLO, Lane.CONTROL, incarnation, 0, 1, 0, 0, 1, len(body))
+        table.take_message(encode_header(header), [body], Lane.CONTROL)
+
+    hello("first", 77)
+    hello("second", 78)
+    (peer,) = table._known_peers()
+    assert peer.name == "second"
+    assert handler.lost_ones == [("127.0.0.1:10", "first")]
     table.stop_links()

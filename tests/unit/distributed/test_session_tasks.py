@@ -30,7 +30,7 @@ class Master:
             self.lose(LOST)
         return f"session {self.opened}"
 
-    def incarnation_at(self, address: str) -> int:
+    def incarnation_of(self, name: str, address: str) -> int:
         return self.incarnation
 
     def connection(self, address: str) -> Any:
