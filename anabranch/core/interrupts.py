@@ -56,12 +56,20 @@ class _PutOff:
         self._handlers: Handlers = {}
         self._came: list[int] = []
 
-    def begin(self) -> None:
+    def begin(self, alone: bool) -> None:
+        """Replaces the handlers.
+
+        Args:
+            alone: whether no other section is under way. What one that ended has left in its place, because an
+                exception came while it put the handlers back, is gone past then.
+        """
         global _seen
         handlers = list(map(_handler_of, _SIGNALS))
         seen, self._handlers = _seen
         if handlers != seen:
             self._handlers = {n: handler for n, handler in zip(_SIGNALS, handlers, strict=True) if callable(handler)}
+            if alone:
+                self._handlers = {n: _behind(n, handler) for n, handler in self._handlers.items()}
             _seen = handlers, self._handlers
         for number in self._handlers:
             _set_handler(number, self._take)
@@ -77,6 +85,10 @@ class _PutOff:
         finally:
             if self._came:
                 self.deliver()
+
+    def handler_of(self, number: int) -> Any:
+        """What it replaced."""
+        return self._handlers[number]
 
     @property
     def has_work(self) -> bool:
@@ -98,6 +110,13 @@ class _PutOff:
             self._handlers[number](number, frame)
         elif number not in self._came:  # as the system does with signals that wait
             self._came.append(number)
+
+
+def _behind(number: int, handler: Any) -> Any:
+    """The program's handler behind those that sections have left."""
+    while isinstance(section := getattr(handler, "__self__", None), _PutOff):
+        handler = section.handler_of(number)
+    return handler
 
 
 #: what the main thread puts off now
@@ -130,7 +149,7 @@ def uninterrupted(work: Callable[[*Arguments], R], *args: *Arguments) -> R:
     around, section = _current, _PutOff()
     try:
         _current = section
-        section.begin()
+        section.begin(alone=around is None)
         return work(*args)
     finally:
         _current = around

@@ -8,6 +8,7 @@ by one, as TensorProto lists them. A checkpoint that several tasks saved is seve
 from __future__ import annotations
 
 import glob
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -178,7 +179,7 @@ def _numbers(data: bytes, name: str, dtype: dtypes.DType, shape: tuple[int, ...]
     if field is None:
         raise errors.UnimplementedError(None, None, f"Tensor {name!r} has dtype {dtype.name}: skip it.")
     per_element = 2 if dtype.is_complex else 1
-    if len(getattr(proto, field)) != per_element * int(np.prod(shape, dtype=np.int64)):
+    if len(getattr(proto, field)) != per_element * math.prod(map(int, shape)):
         raise sstable.SSTableError(f"it holds {len(getattr(proto, field))} numbers, which are not those of {shape}")
     proto.dtype = dtype_to_proto(dtype)
     proto.tensor_shape.CopyFrom(shape_to_proto(shape))

@@ -347,6 +347,8 @@ def _repeat(loop: Loop, begun: queue.SimpleQueue[None], over: threading.Event, m
         while not over.is_set():
             loop.step()
         time.sleep(0.001)  # for the last of them
+        # of two signals at once, the second waits for such a call if the handler of the first has raised in one
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
     except _EXPECTED:
         pass
 

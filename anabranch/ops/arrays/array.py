@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -276,7 +277,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
         if dims is not None and known is not None and target.num_elements() not in (None, known):
             raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}")
         return target
-    rest = int(np.prod([d for d in dims if d is not None], dtype=np.int64))
+    rest = math.prod(d for d in dims if d is not None)
     if dims.count(None) > 1:
         return target
     if rest == 0:
@@ -292,9 +293,9 @@ def _closed(shape: tuple[int, ...], size: int, wanted: list[int]) -> list[int]:
     """The sizes with what -1 stands for. Where nothing is wanted of nothing, the sizes that are not 0 are compared."""
     rest = [d for d in wanted if d != -1]
     if size == 0 and 0 in rest:
-        count, fixed = (int(np.prod([d for d in sizes if d], dtype=np.int64)) for sizes in (shape, rest))
+        count, fixed = (math.prod(d for d in sizes if d) for sizes in (shape, rest))
         return [count // fixed if d == -1 else d for d in wanted]
-    fixed = int(np.prod(rest, dtype=np.int64))
+    fixed = math.prod(rest)
     return wanted if fixed == 0 or size % fixed else [size // fixed if d == -1 else d for d in wanted]
 
 
@@ -304,9 +305,9 @@ def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
     shape = tuple(np.shape(tensor))
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     wanted = _closed(shape, size, wanted)
-    fits = size == int(np.prod(wanted, dtype=np.int64)) and -1 not in wanted
+    fits = size == math.prod(wanted) and -1 not in wanted
     ctx.check(fits, f"input to reshape has shape {shape} and {size} values, which cannot take the shape {wanted}")
     return xp.reshape(tensor, wanted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -201,7 +202,7 @@ def _blocks_shape(
         return TensorShape([*[None] * (count + 1), *dims[count + 1 :]])
     if min(blocks, default=1) < 1:
         raise ValueError(f"block sizes must be positive, got {blocks}")
-    batch, total = dims[0], int(np.prod(blocks))
+    batch, total = dims[0], math.prod(map(int, blocks))
     if not to_batch and batch is not None and batch % total:
         raise ValueError(f"the batch size {batch} is no multiple of the {total} elements of a block")
     new_batch = None if batch is None else batch * total if to_batch else batch // total
@@ -239,7 +240,7 @@ def _space_to_batch(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibr
 def _batch_to_space(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibrary) -> Any:
     count, shape = len(blocks), np.shape(input)
     result = _blocks_shape(shape, len(blocks), blocks, pairs, to_batch=False).dims_tuple or ()
-    parts = xp.reshape(input, (*blocks, shape[0] // int(np.prod(blocks)), *shape[1:]))
+    parts = xp.reshape(input, (*blocks, shape[0] // math.prod(map(int, blocks)), *shape[1:]))
     space = [axis for i in range(count) for axis in (count + 1 + i, i)]
     parts = xp.transpose(parts, [count, *space, *range(2 * count + 1, len(np.shape(parts)))])
     grown = [d * b for d, b in zip(shape[1:], blocks, strict=False)]

@@ -5,6 +5,7 @@ How many elements a result has depends on values, so that most of these run on t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -117,17 +118,17 @@ def _(input_indices: TensorShape, input_shape: TensorShape, new_shape: TensorSha
 @SparseReshape.host_kernel
 def _(input_indices: Array, input_shape: Array, new_shape: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, input_indices, input_shape)
-    size, wanted = int(np.prod(input_shape)), new_shape.copy()
+    size, wanted = math.prod(input_shape.tolist()), new_shape.copy()
     open_at = np.flatnonzero(wanted == -1)
     ctx.check(len(open_at) <= 1, f"only one dimension of the new shape {new_shape.tolist()} may be -1")
     if len(open_at):
-        rest = int(np.prod(wanted[wanted != -1]))
+        rest = math.prod(wanted[wanted != -1].tolist())
         ctx.check(rest > 0 and size % rest == 0, f"cannot reshape {input_shape.tolist()} to {new_shape.tolist()}")
         wanted[open_at] = size // rest
     ctx.check(
-        np.prod(wanted) == size,
+        math.prod(wanted.tolist()) == size,
         f"input to reshape is a tensor with {size} dense values, but the requested shape {wanted.tolist()} has "
-        f"{int(np.prod(wanted))}",
+        f"{math.prod(wanted.tolist())}",
     )
     return _index_vectors(flat_positions(input_indices, input_shape), wanted), wanted
 

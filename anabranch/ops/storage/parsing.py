@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -216,7 +217,7 @@ def dense_column(
 
 
 def _fixed_row(row: Array, default: Array, dims: tuple[Any, ...], key: str, label: str, ctx: OperationContext) -> Any:
-    size = int(np.prod(dims, dtype=np.int64))
+    size = math.prod(map(int, dims))
     if row is None:
         if default.size == 0 and size != 0:
             raise InvalidArgumentError(
@@ -244,7 +245,7 @@ def _padded(
 ) -> Any:
     """A feature of variable length: rows are padded with the default to the longest."""
     inner = shape[1:].sizes()
-    stride = int(np.prod(inner, dtype=np.int64))
+    stride = math.prod(inner)
     lengths = []
     for row, label in zip(rows, labels, strict=True):
         size = 0 if row is None else row.size

@@ -6,6 +6,7 @@ features, one for each step of a sequence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -194,7 +195,7 @@ class _Records:
                 raise InvalidArgumentError(None, self.ctx.op, message)
 
     def _check_size(self, row: Array, dims: tuple[int, ...], key: str, label: str) -> None:
-        size = int(np.prod(dims, dtype=np.int64))
+        size = math.prod(dims)
         if len(row) != size:
             message = f"feature {key!r} of {label} has {len(row)} values, but its shape {dims} takes {size}"
             raise InvalidArgumentError(None, self.ctx.op, message)

@@ -272,6 +272,13 @@ PADDING = [
         order=2,
         oracle=lambda x, p: batch_to_space(x, 2),
     ),
+    OpCase(
+        "BatchToSpace",
+        (real(4, 2, 2, 2), ints([0, 0], [0, 0])),
+        {"block_size": 1 << 32},
+        error=errors.InvalidArgumentError,
+        label="a product beyond 64 bits",
+    ),
     OpCase("SpaceToDepth", (real(2, 4, 4, 3),), {"block_size": 2}, order=2, oracle=lambda x: space_to_depth(x, 2)),
     OpCase(
         "SpaceToDepth",

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from anabranch.core import interrupts
 from anabranch.core.interrupts import admit, admitted, uninterrupted
 
 
@@ -106,6 +108,21 @@ def test_a_step_inside_a_step_puts_off_for_itself() -> None:
     with pytest.raises(HandlerError):
         uninterrupted(outer)
     assert done == ["inner"]
+    assert signal.getsignal(signal.SIGUSR1) is _raise
+
+
+def test_what_a_section_has_left_in_place_is_gone_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlucky(number: int, handler: Any) -> Any:
+        if handler is _raise:
+            raise HandlerError(number)
+        return signal.signal(number, handler)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupts, "_set_handler", unlucky)
+        with pytest.raises(HandlerError):
+            uninterrupted(lambda: None)
+    assert signal.getsignal(signal.SIGUSR1) is not _raise
+    uninterrupted(lambda: None)
     assert signal.getsignal(signal.SIGUSR1) is _raise
 
 
