@@ -41,6 +41,8 @@ HINT_ATTRS: Final = frozenset(
         "use_cudnn_on_gpu",
         "accuracy",
         "parallel_iterations",
+        "mixed_priority_policy",
+        "batch_padding_policy",
     }
 )
 

@@ -5,6 +5,8 @@ Tests of graphs rather than of the code that is generated for them are compiled 
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -131,3 +133,10 @@ def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 def _compiled_quickly(request: pytest.FixtureRequest) -> None:
     if request.module.__name__.rsplit(".", 1)[-1] not in COMPILED_AS_USERS_DO:
         request.getfixturevalue("compiled_quickly")
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a program that runs in this process adds to the path of its children is gone with the test."""
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setattr(sys, "path", sys.path[:])
