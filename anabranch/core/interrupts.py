@@ -86,7 +86,7 @@ class _PutOff:
             if self._came:
                 self.deliver()
 
-    def handler_of(self, number: int) -> Any:
+    def handler_of(self, number: int) -> Callable[[int, Any], Any]:
         """What it replaced."""
         return self._handlers[number]
 
@@ -112,7 +112,7 @@ class _PutOff:
             self._came.append(number)
 
 
-def _behind(number: int, handler: Any) -> Any:
+def _behind(number: int, handler: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
     """The program's handler behind those that sections have left."""
     while isinstance(section := getattr(handler, "__self__", None), _PutOff):
         handler = section.handler_of(number)
