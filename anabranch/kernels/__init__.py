@@ -24,10 +24,12 @@ MODULES: Final = {
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
 }
-_ONEDNN: Final = "anabranch.kernels.onednn"
-_HALF: Final = dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",))
+#: those whose kernels call a library -> the module that knows whether it is there
+_NEEDS: Final = {
+    module: "anabranch.kernels.onednn" for module in MODULES if module.startswith("anabranch.kernels.native")
+}
+#: those that have kernels for some dtypes only
+_TYPES: Final = {"anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",))}
 
-load_kernels_from("anabranch.kernels.convolutions", _CONVOLUTIONS)
-load_kernels_from("anabranch.kernels.native_convolutions", _CONVOLUTIONS, needs=_ONEDNN)
-load_kernels_from("anabranch.kernels.native_pooling", _POOLING, needs=_ONEDNN)
-load_kernels_from("anabranch.kernels.native_products", _PRODUCTS, _HALF, _ONEDNN)
+for _module, _op_types in MODULES.items():
+    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module))

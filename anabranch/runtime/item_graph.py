@@ -39,7 +39,7 @@ class ItemGraph:
 
     An item that does nothing but hand on what one other item computes (an Identity behind a Switch, the LoopCond of a
     loop) has no node: who takes its output, or waits for it, takes what it hands on. That is alive or dead together
-    with it. Half of the primitives of a small loop are of this kind.
+    with it. Of the instances of a small loop's iteration a quarter are of this kind.
 
     Attributes:
         graph: its nodes: the feeds, then the partition's other items, whose `payload` is left to the caller.

@@ -355,3 +355,20 @@ def test_what_a_random_graph_says_about_the_order_holds(
     devices: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert run_program(seed, tmp_path_factory.getbasetemp(), devices) == []
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_waits_for_an_identity_behind_a_switch_is_as_dead_as_its_side(taken: bool) -> None:
+    """The Identity has no node in the executor: what waits for it waits for the side of the Switch."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        predicate = tf.placeholder(tf.bool, [])
+        text = tf.placeholder(tf.string, [])
+        false, true = tf.raw_ops.Switch(data=text, pred=predicate)
+        with tf.control_dependencies([tf.identity(tf.identity(true))]):
+            behind_true = tf.strings.join([text, "true"])
+        with tf.control_dependencies([tf.identity(false)]):
+            behind_false = tf.strings.join([text, "false"])
+        merged, index = tf.raw_ops.Merge(inputs=[behind_false, behind_true])
+        assert session.run([merged, index], {predicate: taken, text: "x"}) == [[b"xfalse", b"xtrue"][taken], taken]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no value"):
+            session.run([behind_true, behind_false], {predicate: taken, text: "x"})
