@@ -95,11 +95,15 @@ def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def rounded(array: Array, random: np.random.Generator) -> Array:
-    """The array with every element changed by about its rounding error, up or down."""
-    unit = ROUNDING.get(array.dtype.name)
-    if unit is None:
+def rounded(array: Array, random: np.random.Generator, unit: float = 0.0) -> Array:
+    """The array with every element changed by about its rounding error, up or down.
+
+    Args:
+        unit: that of what the array was cast from, where this is larger than its dtype's.
+    """
+    if array.dtype.name not in ROUNDING:
         return array
+    unit = max(unit, ROUNDING[array.dtype.name])
     signs = random.integers(0, 2, size=array.shape) * 2 - 1
     with np.errstate(all="ignore"):
         return np.asarray(_wide(array) * (1 + 2.1 * unit * signs)).astype(array.dtype)

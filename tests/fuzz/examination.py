@@ -17,7 +17,7 @@ from anabranch.proto.example_pb2 import Example
 from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections
 from tests.fuzz.corners import CORNERS
 from tests.fuzz.differences import Disagreement
-from tests.fuzz.given_values import GivenValues
+from tests.fuzz.given_values import GivenValues, precisions
 from tests.fuzz.outcomes import Examined, Graph, Outcome, compatible, names_of, refused_type
 from tests.fuzz.programs import Node, names_within, needed, producer, used, within
 from tests.fuzz.sides import Side, SideDiedError
@@ -485,7 +485,8 @@ class Examination:
             ignored = self._undefined(ref, inputs, comparable, answers[0])
             ignored = ignored | self._open(ref, full.values[step], step, answers[0])
             floor = self._least(ref, inputs, comparable.dtype.name)
-            tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
+            cast = precisions(self.program, full.values[step], step)
+            tolerance = self._tolerance(ref, inputs, comparable.dtype.name, cast)
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
                 said += self._numerically(here, full.values[step], ref, step, (got, answer[0]))
@@ -591,11 +592,13 @@ class Examination:
         """The operation types of a node, those within its blocks included."""
         return {inner["op"] for inner in within(self.nodes[name]) if inner["kind"] == "op"}
 
-    def _tolerance(self, ref: str, inputs: list[Array], dtype: str) -> float | None:
-        """Of a gradient that of the lowest precision among what it is of and with respect to; else the dtype's own."""
-        if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in TOLERANCE:
+    def _tolerance(self, ref: str, inputs: list[Array], dtype: str, cast: dict[str, str]) -> float | None:
+        """Of a gradient that of the lowest precision among what it is of, with respect to and on the way; else none."""
+        node = self.nodes[producer(ref)]
+        if node["kind"] != "gradients" or dtype not in TOLERANCE:
             return None
-        return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs)))
+        between = (cast.get(name, dtype) for name in needed(self.program, set(node["ys"])))
+        return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs), *between))
 
     def _value_of(self, ref: str, ours: dict[str, Array], step: int) -> Array | None:
         source = self.nodes[producer(ref)]

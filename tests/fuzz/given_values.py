@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.comparison import rounded
+from tests.fuzz.comparison import ROUNDING, rounded
 from tests.fuzz.outcomes import Graph, Outcome
-from tests.fuzz.programs import Node, needed, producer
+from tests.fuzz.programs import Node, needed, producer, used
 from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: kinds of nodes whose values depend on the steps before
@@ -62,6 +62,7 @@ class GivenValues:
 
         Where the state is asked, changes and reads are not fed: they happen.
         """
+        coarsest = precisions(self.program, values, step)
         state = bool(changes) or any(map(self._is_state, asked))
         before = needed(self.program, {*asked, *changes}) - {producer(r) for r in asked}
         for name, value in self.program["feeds"][step].items():
@@ -71,7 +72,35 @@ class GivenValues:
             kind = self.nodes[producer(other)]["kind"]
             given = producer(other) in before and kind != "placeholder" and not (state and kind in _STATE)
             if given and other in there.names:
-                yield there.names[other], self._varied(value) if vary else encode_array(value)
+                unit = ROUNDING.get(coarsest.get(producer(other), ""), 0.0)
+                yield there.names[other], self._varied(value, unit) if vary else encode_array(value)
 
-    def _varied(self, value: Array) -> dict[str, Any]:
-        return encode_array(rounded(value, self.random))
+    def _varied(self, value: Array, unit: float = 0.0) -> dict[str, Any]:
+        return encode_array(rounded(value, self.random, unit))
+
+
+def precisions(program: dict[str, Any], values: dict[str, Array], step: int) -> dict[str, str]:
+    """For the nodes that come of a `Cast`, the dtype of the lowest precision that was cast from or to before them.
+
+    A float64 that comes of a float32 is as rounded as that. It need not even be the same number wherever it is used:
+    a compiler may compute it twice, in two ways, where two of its loops need it.
+    """
+    nodes: dict[str, Node] = {node["id"]: node for node in program["nodes"]}
+
+    def dtype(ref: str) -> str:
+        node = nodes[producer(ref)]
+        if node["kind"] == "const":
+            return str(node["value"]["dtype"])
+        if node["kind"] == "placeholder":
+            return str(program["feeds"][step][node["id"]]["dtype"])
+        return values[ref].dtype.name if ref in values else ""
+
+    found: dict[str, str] = {}
+    for name, node in nodes.items():
+        taken = [ref for ref in used(node) if producer(ref) in nodes]
+        met = [found[producer(ref)] for ref in taken if producer(ref) in found]
+        if node.get("op") == "Cast":
+            met += filter(ROUNDING.__contains__, map(dtype, [*taken, f"{name}:0"]))
+        if met:
+            found[name] = max(met, key=ROUNDING.__getitem__)
+    return found

@@ -7,8 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.fuzz.comparison import ROUNDING, rounded
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.examination import Examination
+from tests.fuzz.given_values import precisions
 from tests.fuzz.outcomes import Graph, Outcome, refused_type
 from tests.fuzz.programs import Node
 from tests.fuzz.sides import Side
@@ -167,8 +169,9 @@ def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
     assert found._least("n1:0", large, "float32") == 2.0**-24
     assert found._least("n2:0", large, "float32") == 0
     assert found._least("n3:0", large, "float32") == 8
-    assert found._tolerance("n2:0", [np.float16([1])], "float32") is None
-    assert found._tolerance("n3:0", [np.float16([1])], "float32") == 1e-2
+    assert found._tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
+    assert found._tolerance("n2:0", [np.float16([1])], "float32", {}) is None
+    assert found._tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
 
 
 def test_a_node_is_asked_again_with_our_values_for_what_changes_the_state() -> None:
@@ -247,3 +250,19 @@ def test_numbers_near_0_are_compared_to_the_rounding_of_1_where_tensorflow_adds_
     found = examination({"id": "n1", "kind": "cond", "predicate": "x:0", "then": branch, "else": branch})
     assert found._least("n1:0", [], "float32") == 8 * 2.0**-24
     assert found._least("n1:0", [], "int32") == 0
+
+
+def test_what_was_cast_is_as_precise_as_what_it_was_cast_from() -> None:
+    """A float64 made of a float32 is given as one of two numbers that differ as float32 do."""
+    narrow: Node = {"id": "f", "kind": "placeholder", "dtype": "float32", "shape": []}
+    wide: Node = {"id": "d", "kind": "placeholder", "dtype": "float64", "shape": []}
+    nodes = [narrow, wide, operation("c", "Cast", x="f:0"), operation("s", "AddV2", x="c:0", y="d:0")]
+    feeds = [{"f": encode_array(np.float32(2)), "d": encode_array(np.float64(2))}]
+    values = {"c:0": np.asarray(2.0), "s:0": np.asarray(4.0)}
+    assert precisions({"nodes": nodes, "feeds": feeds}, values, 0) == {"c": "float32", "s": "float32"}
+
+
+def test_rounding_of_what_was_cast_is_that_of_the_lower_precision() -> None:
+    given, random = np.full(100, 3.0), np.random.default_rng(1)
+    assert 1e-8 < np.abs(rounded(given, random, ROUNDING["float32"]) / given - 1).min() < 1e-6
+    assert np.abs(rounded(given, random) / given - 1).max() < 1e-15
