@@ -585,8 +585,10 @@ class Examination:
             return (1 if self.nodes[producer(ref)]["kind"] == "op" else 8) * ROUNDING[dtype]
         if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
             return 0.0
-        sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
-        return 8 * ROUNDING[dtype] * float(max(sizes, default=0.0))  # it is a sum of a few of them
+        numbers = [value[np.isfinite(value)] for value in inputs if value.dtype.name in ROUNDING]
+        size = max((np.abs(value).max(initial=0.0) for value in numbers), default=0.0)
+        terms = max((value.size for value in numbers), default=0)
+        return 8 * ROUNDING[dtype] * float(size) * max(1.0, terms**0.5)  # errors of a sum of them grow as a random walk
 
     def _operations(self, name: str) -> set[str]:
         """The operation types of a node, those within its blocks included."""
