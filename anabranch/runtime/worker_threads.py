@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from anabranch.core.collected import calling_thread
+from anabranch.core.thread_starts import start_thread, starting_thread
 
 R = TypeVar("R")
 
@@ -48,7 +49,7 @@ class WorkerThreads:
         with self._lock:
             # before it starts: `are_all_but` must not take it for a thread of the program
             self._threads.add(thread)
-        thread.start()
+        start_thread(thread)
 
     def call(self, work: Callable[[], R]) -> R:
         """Runs `work` on one of these threads, with the caller's context variables, and waits for it.
@@ -93,7 +94,7 @@ class WorkerThreads:
     def are_all_but(self, thread: threading.Thread) -> bool:
         """Whether no other thread in this process than `thread` could do something: others of ours are idle."""
         with self._lock:
-            others = set(threading.enumerate()) - {thread, calling_thread()}
+            others = set(threading.enumerate()) - {thread, calling_thread(), starting_thread()}
             return others <= self._threads and len(self._idle) == len(self._threads)
 
     def _run(self, mailbox: queue.SimpleQueue[Callable[[], None]]) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.core.interrupts import admitted
+from anabranch.core.thread_starts import start_thread
 from anabranch.errors import CancelledError, OpError
 from anabranch.state.dataset_background import Producer, Pull, Ticket, Workers
 from anabranch.state.datasets import Element, ElementFunction, Outcome
@@ -104,7 +105,7 @@ class ThreadProducer:
             if self._thread is None:
                 _running.add(self)
                 self._thread = threading.Thread(target=self._run, name="anabranch-prefetch", daemon=True)
-                self._thread.start()
+                start_thread(self._thread)
 
     def _run(self) -> None:
         with np.errstate(all="ignore"):
@@ -241,7 +242,7 @@ class ThreadWorkers:
             target=_serve, args=(self._calls, self._running, self._lock), name="anabranch-map", daemon=True
         )
         self._threads.append(thread)
-        thread.start()
+        start_thread(thread)
 
     def farewell(self) -> None:
         """Stops, and waits a little."""

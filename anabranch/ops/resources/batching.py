@@ -14,6 +14,7 @@ from anabranch.core.arrays import Array, HostArray
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.core.thread_starts import start_thread
 from anabranch.errors import FailedPreconditionError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import Gradient
@@ -214,7 +215,7 @@ class _BatchThreads:
             if self._running == self._count:
                 return
             self._running += 1
-        threading.Thread(target=self._run, name="anabranch-batch", daemon=True).start()
+        start_thread(threading.Thread(target=self._run, name="anabranch-batch", daemon=True))
 
     def _run(self) -> None:
         with np.errstate(all="ignore"):
