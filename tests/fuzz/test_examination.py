@@ -54,6 +54,7 @@ def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
     return Graph(cast("Side", side), 0, "init", {f"{n}:0": f"{n}:0" for n in ("x", *names)}, genuine=True)
 
 
+UNEQUAL = "ValueError: Dimensions must be equal, but are 5 and 6 for 'n_grad/add_1}} = AddV2[T=DT_DOUBLE]"
 NO_FACTOR = "InvalidArgumentError: Cholesky decomposition was not successful. The input might not be valid."
 
 
@@ -73,6 +74,8 @@ NO_FACTOR = "InvalidArgumentError: Cholesky decomposition was not successful. Th
         ("refused there only", "Reverse", "InvalidArgumentError: Invalid input first dimension. Found 0.", 1),
         ("refused there only", "ReverseV2", "InvalidArgumentError: Invalid input first dimension. Found 0.", 0),
         ("refused here only", "Cholesky", f"{NO_FACTOR}\n at a.py; there it has no factor", 1),
+        ("refused there only", "GRADIENTS", f"{UNEQUAL}(n_grad/mul_5, n_grad/Real)", 1),
+        ("refused there only", "GRADIENTS", f"{UNEQUAL}(n_grad/mul_5, n_grad/Imag)", 0),
         ("refused here only", "Cholesky", NO_FACTOR, 0),
         ("refused here only", "CholeskyGrad", f"{NO_FACTOR}; there it has no factor", 0),
         ("refused there only", "GatherNd", "Requested more than 0 entries, but params is empty.  Params shape: [0]", 1),
