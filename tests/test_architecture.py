@@ -444,6 +444,19 @@ def test_the_documents_list_the_rooms_in_order() -> None:
     assert set(columns) == {source.room for source in sources().values()} - {"__init__", "__main__"}
 
 
+def test_the_readme_says_how_much_there_is_to_read() -> None:
+    """To a tenth: all lines of the package, and those of the files of the core that it names."""
+    text = " ".join((ROOT / "README.md").read_text("utf-8").partition("## How to read the code")[2].split())
+    numbers = re.search(r"about ([\d,]+) lines.*? is about ([\d,]+),", text)
+    assert numbers is not None
+    said = [int(number.replace(",", "")) for number in numbers.groups()]
+    whole = sum(len(source.text.splitlines()) for source in sources().values())
+    places = [ROOT / place for place in re.findall(r"\]\((anabranch/[\w/.]+)\)", text)]
+    files = {file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])}
+    core = sum(len(file.read_text("utf-8").splitlines()) for file in files)
+    assert said == pytest.approx([whole, core], rel=0.1)
+
+
 def long_lines(text: str) -> Iterator[str]:
     """Lines that a reader has to scroll for. Tables, pictures and what programs printed are as wide as they are."""
     fenced = False
