@@ -21,6 +21,7 @@ _USING_QUEUES: Final = ("Enqueue", "EnqueueMany", "Dequeue", "DequeueMany", "Deq
 _TABLES: Final = ("HashTable", "MutableHashTable", "MutableHashTableOfTensors", "MutableDenseHashTable")
 _USING_TABLES: Final = ("Find", "Insert", "Size", "Export", "Import")
 _READERS: Final = ("WholeFileReader", "TextLineReader", "TFRecordReader", "FixedLengthRecordReader", "IdentityReader")
+
 _USING_READERS: Final = (
     *("Read", "ReadUpTo", "NumRecordsProduced", "NumWorkUnitsCompleted", "Reset", "SerializeState", "RestoreState"),
 )
@@ -53,6 +54,7 @@ FAKE_QUEUE: Final = "FakeQueue"
 _PASSING: Final[Mapping[str, str]] = {
     **{name: name for name in ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration")},
     "RefIdentity": "Identity",
+    "DebugGradientRefIdentity": "Identity",
     "RefSwitch": "Switch",
     "RefMerge": "Merge",
     "RefEnter": "Enter",
