@@ -32,7 +32,8 @@ from anabranch.proto.summary_pb2 import Event, Summary
 
 Array = np.ndarray[Any, Any]
 
-_KIND = "summary writer"
+#: the kind of handles of writers
+SUMMARY_WRITER = "summary writer"
 
 
 class _EventFile:
@@ -90,7 +91,7 @@ SummaryWriter.not_differentiable()
 
 @SummaryWriter.host_kernel
 def _(*, ctx: StepHostContext) -> ResourceHandle:
-    return open_object(ctx, _KIND, lambda _: ({}, _EventFile))
+    return open_object(ctx, SUMMARY_WRITER, lambda _: ({}, _EventFile))
 
 
 def _define(name: str, inputs: str, attrs: str = "", **ranks: int) -> OpFunction:
@@ -100,7 +101,7 @@ def _define(name: str, inputs: str, attrs: str = "", **ranks: int) -> OpFunction
 
 
 def _writer(ctx: StepHostContext, handle: ResourceHandle) -> _EventFile:
-    file: _EventFile = object_behind(ctx, handle, _KIND)
+    file: _EventFile = object_behind(ctx, handle, SUMMARY_WRITER)
     return file
 
 
