@@ -577,6 +577,7 @@ from anabranch.frontend.storage.parsing import (
 from anabranch.frontend.storage.readers import (
     FixedLengthRecordReader as FixedLengthRecordReader,
     IdentityReader as IdentityReader,
+    LMDBReader as LMDBReader,
     ReaderBase as ReaderBase,
     TextLineReader as TextLineReader,
     TFRecordReader as TFRecordReader,

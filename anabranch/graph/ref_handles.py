@@ -21,7 +21,6 @@ _USING_QUEUES: Final = ("Enqueue", "EnqueueMany", "Dequeue", "DequeueMany", "Deq
 _TABLES: Final = ("HashTable", "MutableHashTable", "MutableHashTableOfTensors", "MutableDenseHashTable")
 _USING_TABLES: Final = ("Find", "Insert", "Size", "Export", "Import")
 _READERS: Final = ("WholeFileReader", "TextLineReader", "TFRecordReader", "FixedLengthRecordReader", "IdentityReader")
-
 _USING_READERS: Final = (
     *("Read", "ReadUpTo", "NumRecordsProduced", "NumWorkUnitsCompleted", "Reset", "SerializeState", "RestoreState"),
 )
@@ -29,20 +28,20 @@ _USING_READERS: Final = (
 _USING_ARRAYS: Final = ("Grad", "Write", "Read", "Gather", "Scatter", "Concat", "Split", "Size", "Close")
 
 #: types that make handles
-MAKERS: Final = frozenset((*_QUEUES, *_TABLES, *_READERS))
+MAKERS: Final = frozenset((*_QUEUES, *_TABLES, *_READERS, "LMDBReader"))
 _ARRAYS: Final = ("TensorArray", "TensorArrayV2", "TensorArrayGrad", "TensorArrayGradV2")
 
 #: older type -> newer type
 RENAMED: Final[Mapping[str, str]] = {
     name: f"{name}V2"
     for name in (
-        *MAKERS,
+        *(MAKERS - {"LMDBReader"}),
         *(f"Queue{what}" for what in _USING_QUEUES),
         *(f"LookupTable{what}" for what in _USING_TABLES),
         *(f"Reader{what}" for what in _USING_READERS),
         *("InitializeTable", "InitializeTableFromTextFile"),
     )
-} | {f"TensorArray{what}{version}": f"TensorArray{what}V3" for what in ("", *_USING_ARRAYS) for version in ("", "V2")}
+} | {"LMDBReader": "_LMDBReader"} | {f"TensorArray{what}{version}": f"TensorArray{what}V3" for what in ("", *_USING_ARRAYS) for version in ("", "V2")}
 
 #: types of which several nodes come
 EXPANDED: Final = ("TensorArrayPack", "TensorArrayUnpack")
