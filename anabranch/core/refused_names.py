@@ -52,8 +52,12 @@ REFUSALS: Final = (
         "tf.add_n with tf.device, or tf.raw_ops.CollectiveReduce",
     ),
     Refusal("tf.tpu", r"tpu(\..+)?", "its functions rewrite graphs for TPUs", _TPU),
-    Refusal("tf.estimator.tpu", r"estimator\.tpu(\..+)?", "its classes are for TPUs alone",
-            "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds"),  # fmt: skip
+    Refusal(
+        "tf.estimator.tpu",
+        r"estimator\.tpu(\..+)?",
+        "its classes are for TPUs alone",
+        "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds",
+    ),
     Refusal(
         "tf.estimator.BoostedTrees*, Baseline*, heads, tf.estimator.experimental",
         r"estimator\.(BoostedTrees\w+|Baseline\w+|\w+Head|Head|DNNEstimator|DNNLinearCombinedEstimator|LinearEstimator"
@@ -61,11 +65,19 @@ REFUSALS: Final = (
         "estimators here are own code, and these are not written (docs/decisions/0050)",
         "tf.estimator.Estimator takes a model_fn of your own; tf.estimator.DNNClassifier and its like are there",
     ),
-    Refusal("tf.keras", r"keras(\..+)?", "the package keras 2.3.1 is what serves it (docs/decisions/0048)",
-            "`anabranch run` brings it where the package is installed; tf.layers, tf.losses and tf.train build and train "
-            "networks"),  # fmt: skip
-    Refusal("tf.lite", r"lite(\..+)?", "it converts graphs for another runtime, whose compiler is TensorFlow's",
-            "write the graph with tf.io.write_graph and convert it where TensorFlow is"),  # fmt: skip
+    Refusal(
+        "tf.keras",
+        r"keras(\..+)?",
+        "the package keras 2.3.1 is what serves it (docs/decisions/0048)",
+        "`anabranch run` brings it where the package is installed; tf.layers, tf.losses and tf.train build and train "
+        "networks",
+    ),
+    Refusal(
+        "tf.lite",
+        r"lite(\..+)?",
+        "it converts graphs for another runtime, whose compiler is TensorFlow's",
+        "write the graph with tf.io.write_graph and convert it where TensorFlow is",
+    ),
     Refusal(
         "tf.distribute.*Strategy and what belongs to them",
         r"distribute\.(?!Server|cluster_resolver)(\w+|experimental\.\w+)",
@@ -79,18 +91,32 @@ REFUSALS: Final = (
         "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the program finds out, "
         "TFConfigClusterResolver one from the environment",
     ),
-    Refusal("tf.autograph.to_graph, to_code", r"autograph\.to_(graph|code)",
-            "no Python code is rewritten or executed from text (docs/decisions/0055)",
-            "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"),  # fmt: skip
+    Refusal(
+        "tf.autograph.to_graph, to_code",
+        r"autograph\.to_(graph|code)",
+        "no Python code is rewritten or executed from text (docs/decisions/0055)",
+        "write the graph itself, with tf.cond and tf.while_loop where Python has if and while",
+    ),
     Refusal("tf.enable_eager_execution", "enable_eager_execution", "graphs are what this system runs", _PROTOCOL),
     Refusal("tf.enable_v2_behavior", "enable_v2_behavior", _VERSION_1, _PROTOCOL),
-    Refusal("tf.enable_tensor_equality", "enable_tensor_equality", _VERSION_1,
-            "tensors compare by identity; tf.equal compares values"),  # fmt: skip
-    Refusal("tf.enable_v2_tensorshape", "enable_v2_tensorshape", _VERSION_1,
-            "dimensions are tf.Dimension objects; use .value or tf.dimension_value"),  # fmt: skip
-    Refusal("tf.load_op_library and its like", r"load_\w*library|pywrap_tensorflow",
-            "compiled code of TensorFlow needs TensorFlow",
-            "tf.py_func calls Python, tf.register_kernel adds a kernel"),  # fmt: skip
+    Refusal(
+        "tf.enable_tensor_equality",
+        "enable_tensor_equality",
+        _VERSION_1,
+        "tensors compare by identity; tf.equal compares values",
+    ),
+    Refusal(
+        "tf.enable_v2_tensorshape",
+        "enable_v2_tensorshape",
+        _VERSION_1,
+        "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
+    ),
+    Refusal(
+        "tf.load_op_library and its like",
+        r"load_\w*library|pywrap_tensorflow",
+        "compiled code of TensorFlow needs TensorFlow",
+        "tf.py_func calls Python, tf.register_kernel adds a kernel",
+    ),
     Refusal("tf.wrap_function", "wrap_function", "it exists for eager execution", "tf.function makes functions"),
     Refusal(
         "tf.saved_model.save, load_v2, tf.saved_model.experimental",
@@ -111,8 +137,12 @@ REFUSALS: Final = (
         "checkpoints hold variables, and no state of Python's objects",
         "keep it in a tf.Variable of dtype string",
     ),
-    Refusal("tf.config.experimental_connect_to_cluster, experimental_connect_to_host",
-            r"config\.experimental_connect_to_\w+", "it connects eager execution", _SHARES),  # fmt: skip
+    Refusal(
+        "tf.config.experimental_connect_to_cluster, experimental_connect_to_host",
+        r"config\.experimental_connect_to_\w+",
+        "it connects eager execution",
+        _SHARES,
+    ),
 )
 _PATTERNS: Final = tuple((re.compile(refusal.pattern), refusal) for refusal in REFUSALS)
 

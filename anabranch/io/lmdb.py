@@ -1,11 +1,11 @@
 """Reads databases of the library LMDB, which are one file each: a tree of pages (H. Chu, "MDB", 2011).
 
-page:      uint64 number | uint16 | uint16 kind | uint16 end of the places | uint16 | uint16 place of each entry ... entries
+page:      uint64 number | uint16 | uint16 kind | uint16 end of places | uint16 | uint16 places of entries | entries
 meta page: the first two pages; uint32 magic, uint32 version, uint64 address, uint64 size, two trees (the pages that are
            free, and the database), uint64 last page, uint64 number of the transaction: the larger one counts
 tree:      uint32 (of the first: the size of a page), uint16 flags, uint16 depth, 4 * uint64 numbers, uint64 root page
-entry:     uint16, uint16, uint16, uint16 length of the key | key | value; of a leaf the first two say how long the value
-           is, in a branch the first three which page it leads to. A long value stands on pages of its own.
+entry:     uint16, uint16, uint16, uint16 length of the key | key | value; of a leaf the first two say how long the
+           value is, in a branch the first three which page it leads to. A long value stands on pages of its own.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class LmdbFile:
         try:
             self._size = self._file.seek(0, os.SEEK_END)
             self._page_size, self._root = self._read_meta()
+            self._left = 0
         except BaseException:
             self._file.close()
             raise
@@ -69,6 +70,7 @@ class LmdbFile:
         self.close()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        self._left = self._size // self._page_size
         if self._root != _NOWHERE:
             yield from self._below(self._root, 0)
 
@@ -125,8 +127,9 @@ class LmdbFile:
         return page, kind, places
 
     def _below(self, number: int, depth: int) -> Iterator[tuple[bytes, bytes]]:
-        if depth > _DEEPEST:
-            raise self._damaged(f"its tree is deeper than {_DEEPEST} pages")
+        self._left -= 1  # no page is in the tree twice
+        if depth > _DEEPEST or self._left < 0:
+            raise self._damaged("its tree has circles")
         page, kind, places = self._page(number)
         if kind & _LEAF:
             for place in places:

@@ -3,8 +3,8 @@
     folder/00000000.snapshot     records: one element each (`positions.encode_position`)
     folder/snapshot.metadata     JSON, written last: how many elements each file has
 
-Without the last file there is no snapshot: a walk that ends early leaves nothing that another would believe. Several walks
-may write at once, each in a folder of its own; the first that is complete is the one that is read.
+Without the last file there is no snapshot: a walk that ends early leaves nothing that another would believe. Several
+walks may write at once, each in a folder of its own; the first that is complete is the one that is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Datasets that record how long their elements took and how large they are, and those that say where (WP4.5).
 
-A dataset that records looks for the recorder of the walk that it is part of: the nearest one behind it. A walk through a
-`RecordedDataset` names its recorder while iterators are made and while elements are computed.
+A dataset that records looks for the recorder of the walk that it is part of: the nearest one behind it. A walk through
+a `RecordedDataset` names its recorder while iterators are made and while elements are computed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Final, Protocol
 import numpy as np
 
 from anabranch.state.datasets import DatasetIterator, Element, Elements, Path, UnaryDataset, UnaryIterator
-
 
 _STRING: Final = 24
 

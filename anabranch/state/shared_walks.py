@@ -57,7 +57,9 @@ class SharedWalk:
             if self._closed:
                 raise CancelledError(None, None, "the iterator was closed")
             if self._iterator is None:
-                raise FailedPreconditionError(None, None, "the iterator was not begun; run MultiDeviceIteratorInit first")
+                raise FailedPreconditionError(
+                    None, None, "the iterator was not begun; run MultiDeviceIteratorInit first"
+                )
             if not 0 <= shard < self.shards:
                 raise InvalidArgumentError(None, None, f"shard_num must be below {self.shards}, got {shard}")
             if incarnation != self._incarnation:

@@ -48,9 +48,8 @@ def create_local_cluster(
         configs = {"worker": worker_config, "ps": ps_config}
         started: list[Server] = []
         try:
-            for job, tasks in jobs.items():
-                for index in range(len(tasks)):
-                    started.append(Server(spec, job, index, protocol=protocol, config=configs[job]))
+            for job, index in [(job, index) for job, tasks in jobs.items() for index in range(len(tasks))]:
+                started.append(Server(spec, job, index, protocol=protocol, config=configs[job]))
         except BaseException:
             for server in started:
                 server.stop()

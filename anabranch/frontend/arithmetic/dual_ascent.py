@@ -44,7 +44,7 @@ def sdca_optimizer(
     Args:
         sparse_example_indices: for each group of sparse features a vector (int64): the example of each of its features.
         sparse_feature_indices: likewise, which feature it is.
-        sparse_feature_values: likewise its value (float32), for as many groups as have values; those of all others are 1.
+        sparse_feature_values: likewise its value (float32), for the groups that have values; those of all others are 1.
         dense_features: matrices (float32) of a row for each example.
         example_weights, example_labels: vectors (float32).
         sparse_indices: for each group of sparse features the features that `sparse_weights` has weights of.
@@ -85,7 +85,7 @@ def sdca_optimizer(
 
 
 def sdca_fprint(input: TensorLike, name: str | None = None) -> Tensor:
-    """Fingerprints of a vector of strings, the names of examples: int64 of shape [strings, 2]; the first is never 0 or 1.
+    """Fingerprints of a vector of strings, names of examples: int64, shape [strings, 2]; the first is never 0 or 1.
 
     Example:
         >>> sess.run(tf.train.sdca_fprint(["abc"])).shape

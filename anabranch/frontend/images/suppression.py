@@ -33,9 +33,9 @@ def generate_bounding_box_proposals(
 
     Args:
         scores: float32, shape [images, height, width, kinds of anchors]: how likely each box holds an object.
-        bbox_deltas: float32, shape [images, height, width, 4 * kinds]: (dy, dx, dh, dw) of each anchor. Its centre moves by
-            (dy, dx) times its sides, which grow by exp(dh) and exp(dw), 62.5 times at most.
-        image_info: float32, shape [images, 5]: height, width and scale of each image, and two numbers that are not read.
+        bbox_deltas: float32, shape [images, height, width, 4 * kinds]: (dy, dx, dh, dw) of each anchor. Its centre
+            moves by (dy, dx) times its sides, which grow by exp(dh) and exp(dw), 62.5 times at most.
+        image_info: float32, shape [images, 5]: height, width and scale of each image; two more numbers are not read.
         anchors: float32, shape [height, width, 4 * kinds]: (y1, x1, y2, x2) in pixels.
         nms_threshold: what intersection over union of two boxes is too much.
         pre_nms_topn: how many of the best boxes are looked at.
@@ -50,7 +50,6 @@ def generate_bounding_box_proposals(
         scores, bbox_deltas, image_info, anchors, nms_threshold, pre_nms_topn, min_size, post_nms_topn, name=name
     )
     return GenerateBoundingBoxProposals(*found)
-
 
 
 def combined_non_max_suppression(

@@ -49,7 +49,7 @@ def set_loop_options(
     swap_memory: object = _UNSPECIFIED,
     maximum_iterations: object = _UNSPECIFIED,
 ) -> None:
-    """Nothing to do: in TensorFlow, too, it changes only loops that were converted from Python's, of which there are none.
+    """Nothing to do: in TensorFlow, too, it changes only loops that were converted from Python's; there are none.
 
     `tf.while_loop` has arguments of these names.
 

@@ -35,15 +35,15 @@ def decode_proto(
         message_type: the full name of their type.
         field_names: the fields; extensions by their full names.
         output_types: the dtype of each: that of the field, or a wider one. Messages in messages are strings.
-        descriptor_source: a file that holds a FileDescriptorSet (``protoc --descriptor_set_out``), "bytes://" followed by
-            its content, or "local://": the messages that this process has modules of.
+        descriptor_source: a file that holds a FileDescriptorSet (``protoc --descriptor_set_out``), "bytes://" followed
+            by its content, or "local://": the messages that this process has modules of.
         message_format: "binary", or "text" for text.
         sanitize: whether to parse and serialize the messages once before.
 
     Returns:
         `sizes`, int32 of the shape of `bytes` and as many elements as there are fields: how often each field stands in
-        each message. `values`: a tensor for each field, of the shape of `bytes` and as many elements as it stands in any,
-        at least one. What is not there is the field's default.
+        each message. `values`: a tensor for each field, of the shape of `bytes` and as many elements as it stands in
+        any, at least one. What is not there is the field's default.
 
     When it runs: `DataLossError` for what is no such message, `InvalidArgumentError` for types and fields that are not
     known.

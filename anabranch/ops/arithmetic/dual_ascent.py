@@ -111,11 +111,12 @@ class _Training:
         """The examples in the order in which they are taken."""
         random, count = np.random.default_rng(), len(self._labels)
         if not adaptive:
-            return random.permutation(count).tolist()
+            return [int(example) for example in random.permutation(count)]
         chances = np.array([self._gain(example) for example in range(count)])
         if not np.isfinite(chances.sum()) or chances.sum() <= 0:
-            return random.permutation(count).tolist()
-        taken, times, refused = [], np.zeros(count, np.int64), 0
+            return [int(example) for example in random.permutation(count)]
+        taken: list[int] = []
+        times, refused = np.zeros(count, np.int64), 0
         while len(taken) < count and refused < count:
             example = int(random.choice(count, p=chances / chances.sum()))
             if random.random() > _DECAY ** int(times[example]):
@@ -144,7 +145,9 @@ def _sparse_groups(
     unknown = [int(f) for f in features.reshape(-1) if int(f) not in places]
     ctx.check(not unknown, f"Found sparse feature indices out of valid range: {unknown[:8]}")
     bad = (of_example < 0) | (of_example >= number)
-    ctx.check(not bad.any(), f"there are {number} examples, but features of the examples {of_example[bad][:8].tolist()}")
+    ctx.check(
+        not bad.any(), f"there are {number} examples, but features of the examples {of_example[bad][:8].tolist()}"
+    )
     at = np.array([places.get(int(f), 0) for f in features.reshape(-1)], np.int64)
     groups = []
     for example in range(number):
@@ -198,9 +201,7 @@ def _optimize(
     groups = [[column[e] for column in (*sparse, *dense)] for e in range(number)]
     state = example_state_data.astype(np.float32)
     try:
-        training = _Training(
-            ctx, weights, groups, state, (example_weights.reshape(-1), example_labels.reshape(-1))
-        )
+        training = _Training(ctx, weights, groups, state, (example_weights.reshape(-1), example_labels.reshape(-1)))
     except ValueError as error:
         raise InvalidArgumentError(None, ctx.op, str(error)) from error
     with np.errstate(all="ignore"):

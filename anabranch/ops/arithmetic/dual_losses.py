@@ -149,8 +149,7 @@ class PoissonLoss(DualLoss):
     def label(self, given: float) -> float:
         if given < 0:
             raise ValueError(
-                "Only non-negative labels can be used with the Poisson log loss. Found example with label: "
-                f"{given:g}"
+                f"Only non-negative labels can be used with the Poisson log loss. Found example with label: {given:g}"
             )
         return given
 

@@ -452,7 +452,11 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 TileGrad = define_op(
-    "TileGrad", "input: T, multiples: int32 -> output: T", "T: numbers", static=("multiples",), late_ranks={"multiples": 1}
+    "TileGrad",
+    "input: T, multiples: int32 -> output: T",
+    "T: numbers",
+    static=("multiples",),
+    late_ranks={"multiples": 1},
 )
 
 

@@ -1,4 +1,4 @@
-"""Sums, copies and rows of what several devices of a task have: TensorFlow's collectives. The meetings: `state.collectives`.
+"""Sums, copies and rows of what several devices of a task have: collectives. The meetings: `state.collectives`.
 
 The members of a group are operations of one task, on devices of their own or on one. Members in several tasks, which
 TensorFlow lets meet through a leader, do not find each other here; they exchange tensors as any operations do.

@@ -67,7 +67,7 @@ class Statistics:
     """Distributions by name. Thread-safe.
 
     Args:
-        pushes: whether each number is written to the summary writer that was set (version 2), or all wait to be asked for.
+        pushes: whether each number is written to the summary writer that was set (version 2), or all wait to be asked.
     """
 
     def __init__(self, pushes: bool) -> None:
@@ -116,9 +116,7 @@ def _summary(iterator: ResourceHandle, *, ctx: StepHostContext) -> bytes:
 
 
 for _name in ("StatsAggregatorHandle", "ExperimentalStatsAggregatorHandle", "StatsAggregatorHandleV2"):
-    _op = define_op(
-        _name, "-> handle: resource", "container: string = '', shared_name: string = ''", stateful=True
-    )
+    _op = define_op(_name, "-> handle: resource", "container: string = '', shared_name: string = ''", stateful=True)
     _op.shape(shape_rules.scalar)
     _op.host_kernel(_handle)
     _op.not_differentiable()

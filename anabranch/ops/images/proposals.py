@@ -83,4 +83,5 @@ def _moved(anchors: HostArray, deltas: HostArray, info: HostArray) -> HostArray:
     centres = anchors[:, :2] + np.float32(0.5) * sides + sides * deltas[:, :2]
     half = np.float32(0.5) * sides * np.exp(np.minimum(deltas[:, 2:], _MOST_GROWTH))
     corners = np.concatenate([centres - half, centres + half], axis=1)
-    return np.clip(corners, 0, np.tile(info[:2], 2)).astype(np.float32)
+    inside: HostArray = np.clip(corners, 0, np.tile(info[:2], 2)).astype(np.float32)
+    return inside

@@ -1,8 +1,8 @@
 """cuDNN's recurrent networks as one operation, computed as ordinary ones: on any device, with one vector of weights.
 
-TensorFlow has kernels of these types for NVIDIA's graphics processors only, which call cuDNN. The weights lie in the vector
-as they do there (`ops.nn.rnn_layout`). What a network reserves for its gradients are the masks of its dropout; all else
-is computed again.
+TensorFlow has kernels of these types for NVIDIA's graphics processors only, which call cuDNN. The weights lie in the
+vector as they do there (`ops.nn.rnn_layout`). What a network reserves for its gradients are the masks of its dropout;
+all else is computed again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ def _to_canonical(
 
 def _check_counts(layout: RnnLayout, matrices: int, biases: int, ctx: OperationContext) -> None:
     attrs: dict[str, Any] = dict(ctx.op.attrs)
-    wanted = attrs.get("num_params", attrs.get("num_params_weights")), attrs.get("num_params", attrs.get("num_params_biases"))
+    wanted = (
+        attrs.get("num_params", attrs.get("num_params_weights")),
+        attrs.get("num_params", attrs.get("num_params_biases")),
+    )
     fits = wanted == (len(layout.matrices()), len(layout.biases())) == (matrices, biases)
     ctx.check(fits, f"a network of {layout} has {len(layout.matrices())} matrices and {len(layout.biases())} biases, "
               f"not {wanted}")  # fmt: skip
@@ -196,7 +199,7 @@ class _Cell(NamedTuple):
     biases: list[Any]
     projection: Any
 
-    def step(self, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    def step(self, x: Array, h: Array, c: Array) -> tuple[Any, Any]:
         """The states after one input; `x` is what came of its matrices."""
         count = len(self.states)
         own = [h @ r.T + b for r, b in zip(self.states, self.biases[count:], strict=True)]
@@ -211,13 +214,13 @@ class _Cell(NamedTuple):
         summed = x[0] + own[0]
         return (jax.nn.relu(summed) if self.mode == "rnn_relu" else jnp.tanh(summed)), c
 
-    def from_inputs(self, x: Any) -> list[Any]:
+    def from_inputs(self, x: Array) -> list[Any]:
         """Of a whole sequence, for each gate; an input that skips its matrix goes to all gates as it is."""
         biases = self.biases[: len(self.states)]
         return [(x @ w.T if w.shape[1] else x) + b for w, b in zip(self.inputs, biases, strict=True)]
 
 
-def _run(cell: _Cell, x: Any, h: Any, c: Any, alive: Any, backwards: bool) -> tuple[Any, Any, Any]:
+def _run(cell: _Cell, x: Array, h: Array, c: Array, alive: Array, backwards: bool) -> tuple[Any, Any, Any]:
     """The outputs of a sequence [time, batch, size], zero where it has ended, and the last states.
 
     Backwards a sequence begins at its own end: what stands behind it changes nothing.
@@ -233,7 +236,9 @@ def _run(cell: _Cell, x: Any, h: Any, c: Any, alive: Any, backwards: bool) -> tu
     return outputs, h, c
 
 
-def _network(layout: RnnLayout, x: Any, state: _State, params: Any, alive: Any, masks: Any) -> tuple[Any, Any, Any]:
+def _network(
+    layout: RnnLayout, x: Array, state: _State, params: Array, alive: Array, masks: Array
+) -> tuple[Any, Any, Any]:
     """Outputs [time, batch, size] and last states. `masks`: of what goes from a layer to the next, or None."""
     matrices, biases = _split(params, layout)
     per_cell, gates = len(matrices) // layout.cells, layout.gates
@@ -271,7 +276,7 @@ class _Call(NamedTuple):
     params: Any
     alive: Any
 
-    def run(self, x: Any, h: Any, c: Any, params: Any, masks: Any) -> tuple[Any, Any, Any]:
+    def run(self, x: Array, h: Array, c: Array, params: Array, masks: Array) -> tuple[Any, Any, Any]:
         """Outputs and last states, as the operation has them."""
         if not self.time_major:
             x, h, c = _swapped(x, h, c)
@@ -283,14 +288,16 @@ class _Call(NamedTuple):
         return self.layout.layers - 1, time, batch, self.layout.given * self.layout.directions
 
 
-def _swapped(x: Any, h: Any, c: Any) -> tuple[Any, Any, Any]:
+def _swapped(x: Array, h: Array, c: Array) -> tuple[Any, Any, Any]:
     return jnp.swapaxes(x, 0, 1), jnp.swapaxes(h, 0, 1), jnp.swapaxes(c, 0, 1) if c.ndim == 3 else c
 
 
-def _call(ctx: OperationContext, x: Any, h: Any, c: Any, params: Any, lengths: Any) -> _Call:
+def _call(ctx: OperationContext, x: Array, h: Array, c: Array, params: Array, lengths: Array) -> _Call:
     attrs: dict[str, Any] = dict(ctx.op.attrs)
     time_major = bool(attrs.get("time_major", True))
-    ctx.check(x.ndim == 3 and h.ndim == 3, f"input and input_h must have rank 3, got the shapes {x.shape} and {h.shape}")
+    ctx.check(
+        x.ndim == 3 and h.ndim == 3, f"input and input_h must have rank 3, got the shapes {x.shape} and {h.shape}"
+    )
     (time, batch) = x.shape[:2] if time_major else x.shape[1::-1]
     cells = h.shape[0 if time_major else 1]
     directions = 2 if attrs["direction"] == b"bidirectional" else 1
@@ -312,8 +319,10 @@ def _call(ctx: OperationContext, x: Any, h: Any, c: Any, params: Any, lengths: A
     return _Call(layout, time_major, x, _State(h, c), params, alive)
 
 
-def _forward(ctx: OperationContext, rng: RandomSource, x: Any, h: Any, c: Any, params: Any, lengths: Any) -> Any:
-    call = _call(ctx, *(jnp.asarray(value) for value in (x, h, c, params)), lengths)
+def _forward(
+    ctx: OperationContext, rng: RandomSource, x: Array, h: Array, c: Array, params: Array, lengths: Array
+) -> Any:
+    call = _call(ctx, jnp.asarray(x), jnp.asarray(h), jnp.asarray(c), jnp.asarray(params), lengths)
     attrs: dict[str, Any] = dict(ctx.op.attrs)
     masks, rate = None, float(attrs["dropout"])
     if attrs["is_training"] and rate > 0 and call.layout.layers > 1:
@@ -324,20 +333,30 @@ def _forward(ctx: OperationContext, rng: RandomSource, x: Any, h: Any, c: Any, p
     return output, last_h, last_c, reserved
 
 
-def _backward(ctx: OperationContext, x: Any, h: Any, c: Any, params: Any, lengths: Any, grads: Any, reserved: Any) -> Any:
-    call = _call(ctx, *(jnp.asarray(value) for value in (x, h, c, params)), lengths)
+def _backward(
+    ctx: OperationContext, x: Array, h: Array, c: Array, params: Array, lengths: Array, grads: Array, reserved: Array
+) -> Any:
+    call = _call(ctx, jnp.asarray(x), jnp.asarray(h), jnp.asarray(c), jnp.asarray(params), lengths)
     shape = call.mask_shape()
     fits = reserved.size in (0, int(np.prod(shape)))
     ctx.check(fits, f"reserve_space has {reserved.size} numbers, and comes from another network")
     masks = reserved.reshape(shape) if reserved.size else None
-    found, pull = jax.vjp(lambda *given: call.run(*given, masks), call.x, call.state.h, call.state.c, call.params)
+    found, pull = jax.vjp(
+        lambda x, h, c, params: call.run(x, h, c, params, masks), call.x, call.state.h, call.state.c, call.params
+    )
     flowing = tuple(jnp.asarray(g).reshape(f.shape).astype(f.dtype) for g, f in zip(grads, found, strict=True))
     return pull(flowing)
 
 
 def _forward_shapes(version: str) -> Callable[..., list[TensorShape]]:
     def with_state(
-        x: TensorShape, h: TensorShape, c: TensorShape, params: TensorShape, mode: bytes, direction: bytes, projection: int
+        x: TensorShape,
+        h: TensorShape,
+        c: TensorShape,
+        params: TensorShape,
+        mode: bytes,
+        direction: bytes,
+        projection: int,
     ) -> list[TensorShape]:
         x, h = shape_rules.with_rank(x, 3, "input"), shape_rules.with_rank(h, 3, "input_h")
         shape_rules.with_rank(params, 1, "params")
@@ -407,11 +426,11 @@ def _pair(version: str) -> tuple[OpFunction, OpFunction]:
     @forward.gradient
     def _(op: Operation, *grads: Tensor | None) -> Any:
         if not op.attrs["is_training"]:
-            raise ValueError(f"{op.type} {op.name!r} must be set in training mode for the backward pass: is_training=True")
+            raise ValueError(
+                f"{op.type} {op.name!r} must be set in training mode for the backward pass: is_training=True"
+            )
         flowing = [raw.ZerosLike(t) if g is None else g for t, g in zip(op.outputs[:3], grads[:3], strict=True)]
-        found = backward(
-            *op.inputs, *op.outputs[:3], *flowing, *op.outputs[3:], **_kinds(op, "num_proj", "time_major")
-        )
+        found = backward(*op.inputs, *op.outputs[:3], *flowing, *op.outputs[3:], **_kinds(op, "num_proj", "time_major"))
         return [*found, *([None] if version == "V3" else [])]
 
     return forward, backward

@@ -2,7 +2,7 @@
 
 All matrices come first, then all biases. Layers follow each other, the two directions of one side by side; of each the
 matrices that meet the input come before those that meet the state, one for each gate, and with a projection the matrix
-that makes the state smaller. Gates are: input, forget, new memory, output of an LSTM; reset, update, new memory of a GRU.
+that makes the state smaller. Gates: input, forget, new memory, output of an LSTM; reset, update, new memory of a GRU.
 """
 
 from __future__ import annotations

@@ -177,7 +177,9 @@ def _(
         fits = value.shape[:-1] == batch
         ctx.check(fits, f"Values must match up to the last dimension, but {field.name} has the shape {value.shape}")
     fits = sizes.shape == (*batch, len(fields))
-    ctx.check(fits, f"sizes should be batch_size + [{len(fields)}]. Saw: {sizes.shape}, expected {(*batch, len(fields))}")
+    ctx.check(
+        fits, f"sizes should be batch_size + [{len(fields)}]. Saw: {sizes.shape}, expected {(*batch, len(fields))}"
+    )
     counts, columns = sizes.reshape(-1, len(fields)), [v.reshape(-1, v.shape[-1]) for v in values]
     for i, column in enumerate(columns):
         most = int(counts[:, i].max(initial=0))
@@ -244,7 +246,9 @@ def _content(path: str) -> bytes:
     with gfile.GFile(path, "rb") as file:
         content: bytes = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        raise InvalidArgumentError(None, None, f"{path} has more than {_MOST_BYTES} bytes, and is no set of descriptors")
+        raise InvalidArgumentError(
+            None, None, f"{path} has more than {_MOST_BYTES} bytes, and is no set of descriptors"
+        )
     return content
 
 
