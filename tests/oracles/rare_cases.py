@@ -46,6 +46,11 @@ def fingerprints_of_examples(tf: Any) -> Any:
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
 
 
+def _own(tf: Any, state: Any) -> Any:
+    """A tensor that is no other's: TensorFlow writes the new state into the memory of the old one."""
+    return tf.constant(state, tf.float32) + tf.cast(tf.timestamp() * 0, tf.float32)
+
+
 def examples_that_share_no_feature(tf: Any) -> Any:
     """Their order, which is random, does not matter."""
     r = Inputs(4)
@@ -62,7 +67,7 @@ def examples_that_share_no_feature(tf: Any) -> Any:
                 sparse_indices=[np.array([40, 10, 20, 30]), np.array([1, 2, 3, 4, 5])],
                 sparse_weights=[r.randn(4).astype(np.float32), r.randn(5).astype(np.float32)],
                 dense_weights=[],
-                example_state_data=np.zeros((4, 4), np.float32),
+                example_state_data=_own(tf, np.zeros((4, 4))),
                 loss_type=loss,
                 l1=0.3 if version else 0.0,
                 l2=0.7,
@@ -89,13 +94,13 @@ def one_dense_example(tf: Any) -> Any:
                 sparse_indices=[],
                 sparse_weights=[],
                 dense_weights=[r.randn(3).astype(np.float32), r.randn(1).astype(np.float32)],
-                example_state_data=np.array([[0.2, 0, 0, 0]], np.float32),
+                example_state_data=_own(tf, [[0.2, 0, 0, 0]]),
                 loss_type=loss,
                 l1=l1,
                 l2=0.7,
                 num_loss_partitions=1,
                 num_inner_iterations=1,
-                adaptive=True,
+                adaptive=False,
             )
             fetched += [found[0], *found[2]]
     return fetched
@@ -130,8 +135,8 @@ def described() -> FileDescriptorSet:
             field.label = getattr(FieldDescriptorProto, f"LABEL_{label}")
             if packed:
                 field.options.packed = True
-            if label == "OPTIONAL":
-                field.default_value = {"BOOL": "true", "STRING": "abc", "BYTES": "xy\\001"}.get(kind, "7")
+            if label == "OPTIONAL" and kind not in ("STRING", "BYTES"):  # of these TensorFlow keeps no copy
+                field.default_value = "true" if kind == "BOOL" else "7"
     choice = message.enum_type.add(name="E")
     choice.value.add(name="A", number=2)
     choice.value.add(name="B", number=5)

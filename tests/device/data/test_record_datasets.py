@@ -129,9 +129,15 @@ def test_records_of_lmdb_databases(tmp_path: Path, prefix: str) -> None:
     made = getattr(raw, f"{prefix}LMDBDataset")(
         [str(path) for path in paths], output_types=[tf.string] * 2, output_shapes=[[], []]
     )
-    got = elements(made, {"output_types": [tf.string] * 2, "output_shapes": [[], []]})
+    typed: dict[str, Any] = {"output_types": [tf.string] * 2, "output_shapes": [[], []]}
+    iterator = raw.IteratorV2(shared_name="", container="", **typed)
+    following = raw.IteratorGetNext(iterator, **typed)
     expected = [(k.encode("latin-1"), v.encode("latin-1")) for n in ("small", "long_values") for k, v in recorded[n]]
-    assert [tuple(element) for element in got] == expected
+    with tf.Session() as session:
+        session.run(raw.MakeIterator(made, iterator))
+        assert [tuple(session.run(list(following))) for _ in expected] == expected
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(list(following))
 
 
 # ---------------------------------------------------------------------- comma-separated values
