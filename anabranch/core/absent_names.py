@@ -47,10 +47,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "data.experimental": "dir(tf.data.experimental) lists what is there",
     "estimator": "dir(tf.estimator) lists what is there; tf.estimator.Estimator takes a model_fn of your own",
     "layers.experimental": "tf.layers has the layers of graphs",
-    "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
-    "tf.profiler.profile counts parameters and float_ops",
-    "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",
-    "xla": "every step is compiled by XLA already",
 }
 
 #: by the beginning of a name: what serves the names, its module, and the extra that brings it

@@ -51,6 +51,13 @@ REFUSALS: Final = (
         "it is a call of NVIDIA's library for the devices of one machine",
         "tf.add_n with tf.device, or tf.raw_ops.CollectiveReduce",
     ),
+    Refusal(
+        "tf.raw_ops.DatasetToGraph, DatasetFromGraph",
+        r"raw_ops\.Dataset(ToGraph|FromGraph)",
+        "a dataset is an object of the step that makes it, and no graph of its own",
+        "tf.train.export_meta_graph writes the graph that makes it; "
+        "tf.data.experimental.make_saveable_from_iterator keeps a position in it",
+    ),
     Refusal("tf.tpu", r"tpu(\..+)?", "its functions rewrite graphs for TPUs", _TPU),
     Refusal(
         "tf.estimator.tpu",
@@ -130,6 +137,13 @@ REFUSALS: Final = (
         "nothing is measured while a graph is built",
         "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
         "tf.profiler.profile counts parameters and float_ops",
+    ),
+    Refusal(
+        "tf.train.do_quantize_training_on_graphdef",
+        r"train\.do_quantize_training_on_graphdef",
+        "no graph is rewritten for training with quantised numbers",
+        "tf.quantization.fake_quant_with_min_max_vars stands in a graph; tf.graph_util.quantize_graph rewrites a trained "
+        "one",
     ),
     Refusal(
         "tf.train.experimental.PythonState",

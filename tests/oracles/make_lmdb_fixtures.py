@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/lmdb: databases that the library LMDB wrote, compressed, and `records.json.gz`, what it reads in them.
+"""Writes tests/fixtures/lmdb: databases of the library LMDB, compressed, and what it reads in them (`records.json.gz`).
 
 Run in an environment that has the Python package lmdb, from this folder.
 """
@@ -31,7 +31,9 @@ def main() -> None:
                         size = random.randint(3000, 9000) if random.random() < long else random.choice([0, 1, 7, 90])
                         transaction.put(b"key%06d" % random.randrange(10**6), bytes([random.randrange(256)]) * size)
             with environment.begin() as transaction:
-                records[name] = [[bytes(k).decode("latin-1"), bytes(v).decode("latin-1")] for k, v in transaction.cursor()]
+                records[name] = [
+                    [bytes(k).decode("latin-1"), bytes(v).decode("latin-1")] for k, v in transaction.cursor()
+                ]
             environment.close()
             (FIXTURES / f"{name}.mdb.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
         print(name, len(records[name]), "records")

@@ -1,8 +1,8 @@
-"""Writes tests/fixtures/stacked_rnn.npz: what PyTorch computes with stacked recurrent networks whose weights lie as cuDNN's.
+"""Writes tests/fixtures/stacked_rnn.npz: what PyTorch computes with stacked recurrent networks, weights as cuDNN's.
 
-TensorFlow has kernels of `CudnnRNN` for graphics processors only; PyTorch's networks are defined by cuDNN's equations and
-run anywhere. Run in an environment that has PyTorch (`make bench-env`), from this folder. Of each network there are inputs,
-the weights in one vector, outputs and last states, gradients with respect to these, and those that follow from them.
+TensorFlow has kernels of `CudnnRNN` for graphics processors only; PyTorch's networks are defined by cuDNN's equations
+and run anywhere. Run in an environment that has PyTorch (`make bench-env`), from this folder. Of each network there are
+inputs, the weights in one vector, outputs and last states, gradients with respect to these, and those that follow.
 """
 
 from __future__ import annotations
@@ -65,9 +65,16 @@ def main() -> None:
         sum((t * g).sum() for t, g in zip((y, last_h, last_c), flowing, strict=True)).backward()
         params, params_grad = weights_of(network, mode, both, projection)
         values = {
-            **{"x": x, "h": h, "c": c, "y": y, "last_h": last_h, "last_c": last_c},
+            "x": x,
+            "h": h,
+            "c": c,
+            "y": y,
+            "last_h": last_h,
+            "last_c": last_c,
             **dict(zip(("y_grad", "last_h_grad", "last_c_grad"), flowing, strict=True)),
-            **{"x_grad": x.grad, "h_grad": h.grad, "c_grad": torch.zeros(()) if c.grad is None else c.grad},
+            "x_grad": x.grad,
+            "h_grad": h.grad,
+            "c_grad": torch.zeros(()) if c.grad is None else c.grad,
         }
         name = f"{mode} {int(both)} {projection} {int(padded)}"
         recorded |= {f"{name}/{key}": value.detach().numpy() for key, value in values.items()}

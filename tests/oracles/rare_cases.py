@@ -113,7 +113,11 @@ _KINDS = (
 )
 _WIDER = {"FLOAT": "float64", "FIXED32": "uint64", "UINT32": "uint64", "SINT32": "int64", "SFIXED32": "int64"}
 _OWN = {
-    **{"DOUBLE": "float64", "FLOAT": "float32", "BOOL": "bool", "STRING": "string", "BYTES": "string"},
+    "DOUBLE": "float64",
+    "FLOAT": "float32",
+    "BOOL": "bool",
+    "STRING": "string",
+    "BYTES": "string",
     **dict.fromkeys(("INT64", "SFIXED64", "SINT64"), "int64"),
     **dict.fromkeys(("INT32", "SFIXED32", "SINT32"), "int32"),
     **dict.fromkeys(("UINT64", "FIXED64"), "uint64"),

@@ -37,9 +37,7 @@ def test_each_family_stands_in_the_documents(refusal: Refusal, rows: dict[str, l
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.family)
 def test_each_family_has_names_that_are_not_there(refusal: Refusal) -> None:
-    paths = [
-        ".".join(filter(None, (module, name))) for module, names in absent_names.names().items() for name in names
-    ]
+    paths = [".".join(filter(None, (module, name))) for module, names in absent_names.names().items() for name in names]
     assert any(re.fullmatch(refusal.pattern, path) for path in paths)
     message = absent_names.absence("", next(path for path in paths if re.fullmatch(refusal.pattern, path)))
     assert refusal.reason in message

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anabranch.core import nest
+from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -14,7 +15,7 @@ from anabranch.graph.operation import Operation
 from anabranch.ops import raw
 
 
-def compile(computation: Callable[..., Any], inputs: Sequence[TensorLike] | None = None) -> Any:
+def compile(computation: Callable[..., Any], inputs: Sequence[TensorLike] | None = None) -> Structure:
     """The results of a function of tensors, after all operations that it returns.
 
     Args:

@@ -454,7 +454,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 TileGrad = define_op(
     "TileGrad",
     "input: T, multiples: int32 -> output: T",
-    "T: numbers",
+    "T: any",
     static=("multiples",),
     late_ranks={"multiples": 1},
 )

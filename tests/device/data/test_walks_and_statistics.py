@@ -1,4 +1,4 @@
-"""Datasets that record statistics, are kept in files, or say what follows them; iterators whose elements are dealt out."""
+"""Datasets that record statistics, are kept in files, or say what follows; iterators whose elements are dealt out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def op(prefix: str, name: str) -> Any:
 @BOTH
 def test_times_and_sizes_are_gathered(prefix: str) -> None:
     """(Experimental)BytesProducedStatsDataset, LatencyStatsDataset, SetStatsAggregatorDataset, StatsAggregatorHandle,
-    StatsAggregatorSummary; what TensorFlow 2.21 gives."""
+    StatsAggregatorSummary; what TensorFlow 2.21 gives.
+    """
     handle = op(prefix, "StatsAggregatorHandle")(shared_name="gathered")
     sized = op(prefix, "BytesProducedStatsDataset")(numbers(5), "bytes", **INT)
     timed = op(prefix, "LatencyStatsDataset")(sized, "time", **INT)
@@ -49,9 +50,7 @@ def test_times_and_sizes_are_gathered(prefix: str) -> None:
 def test_strings_take_their_length_and_24_bytes() -> None:
     words = raw.TensorSliceDataset([np.array([b"a", b"bcd", b"", b"x" * 40], object)], output_shapes=[[]])
     handle = raw.StatsAggregatorHandle()
-    recorded = raw.SetStatsAggregatorDataset(
-        raw.BytesProducedStatsDataset(words, "s", **TEXT), handle, "", "", **TEXT
-    )
+    recorded = raw.SetStatsAggregatorDataset(raw.BytesProducedStatsDataset(words, "s", **TEXT), handle, "", "", **TEXT)
     iterator = raw.IteratorV2(shared_name="", container="", **TEXT)
     with tf.Session() as session:
         session.run(raw.MakeIterator(recorded, iterator))

@@ -89,7 +89,9 @@ def test_weights_apart_and_together(name: str) -> None:
     fetched = [size, apart.weights[0], together, tf.gradients(together * given["params"], params)[0]]
     if not projection:
         older = tf.raw_ops.CudnnRNNParamsToCanonical(**sizes, params=params, num_params=biases, **kind)
-        fetched.append(tf.raw_ops.CudnnRNNCanonicalToParams(**sizes, weights=older.weights, biases=older.biases, **kind))
+        fetched.append(
+            tf.raw_ops.CudnnRNNCanonicalToParams(**sizes, weights=older.weights, biases=older.biases, **kind)
+        )
     with tf.Session() as session:
         count, first, *whole = session.run(fetched)
     assert count.tolist() == [given["params"].size]
@@ -152,6 +154,9 @@ def test_an_input_may_skip_its_matrix() -> None:
 )
 def test_sizes_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
     graph = next(v.graph for v in changed.values() if isinstance(v, tf.Tensor))
-    with graph.as_default(), tf.Session(graph=graph) as session:
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            session.run(small(**changed).output)
+    with (
+        graph.as_default(),
+        tf.Session(graph=graph) as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match=message),
+    ):
+        session.run(small(**changed).output)

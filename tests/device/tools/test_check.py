@@ -55,7 +55,7 @@ def test_uses(source: str, expected: list[tuple[str, int, bool]]) -> None:
         ("tensorflow.train.Saver.nosuch", "anabranch has no tensorflow.train.Saver.nosuch"),
         (
             "tensorflow.estimator.BaselineRegressor",
-            "anabranch has no tf.estimator.BaselineRegressor; dir",
+            "anabranch has no tf.estimator.BaselineRegressor; estimators",
         ),
         ("tensorflow.nosuch", "anabranch has no tensorflow.nosuch"),
     ],
