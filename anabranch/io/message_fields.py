@@ -171,7 +171,7 @@ def written(field: FieldDescriptor, values: Iterable[Any]) -> bytes:
     return b"".join(head + _encoded(field, value) for value in values)
 
 
-def _encoded(field: FieldDescriptor, value: Any) -> bytes:
+def _encoded(field: FieldDescriptor, value: float) -> bytes:
     if (form := _FIXED.get(field.type)) is not None:
         if form in ("<d", "<f"):
             return struct.pack(form, value)

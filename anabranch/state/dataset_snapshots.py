@@ -74,7 +74,7 @@ class _SnapshotIterator(DatasetIterator):
         self._dataset, self._path = dataset, path
         self._reader: Iterator[Element] | None = None
         self._source: DatasetIterator | None = None
-        self._writer: _Writer | None = None
+        self._writer: _SnapshotWriter | None = None
         self._taken = 0
         self._done = False
 
@@ -97,7 +97,7 @@ class _SnapshotIterator(DatasetIterator):
             raise dataset.attribute(NotFoundError(None, None, message))
         self._source = dataset.source.iterator(self._path)
         if mode != "passthrough" and may_write:
-            self._writer = _Writer(dataset.folder, dataset.options)
+            self._writer = _SnapshotWriter(dataset.folder, dataset.options)
 
     def _pulled(self) -> Element | None:
         if self._reader is not None:
@@ -136,7 +136,7 @@ class _SnapshotIterator(DatasetIterator):
 
 
 # ---------------------------------------------------------------------- files
-class _Writer:
+class _SnapshotWriter:
     """Writes one snapshot."""
 
     def __init__(self, folder: str, options: SnapshotOptions) -> None:

@@ -1,6 +1,6 @@
 """Records what TensorFlow writes into a database of summaries, for the cases in `summary_database_cases.py`.
 
-Run it with the environment of genuine TensorFlow: `.venv-peers/bin/python tests/oracles/make_summary_database_fixture.py`.
+Run it with the environment of genuine TensorFlow (`make bench-env`), from this folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Uses of operations that few programs have, for `make_operation_fixture.py` and for the tests beside what it records."""
+"""Uses of operations that few programs have, for `make_operation_fixture.py` and the tests beside what it records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of TensorFlow that are refused on purpose: each with its reason, in the documents too; nothing else is missing."""
+"""Names of TensorFlow that are refused on purpose: each with its reason, in the documents too; none else is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.core import absent_names
-from anabranch.core.refused_names import REFUSALS, Refusal, refusal_of
+from anabranch.core.refused_names import REFUSALS, RefusedFamily, refusal_of
 from anabranch.tools.check import interface
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "differences.md"
@@ -29,14 +29,14 @@ def test_no_name_is_simply_missing() -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.family)
-def test_each_family_stands_in_the_documents(refusal: Refusal, rows: dict[str, list[str]]) -> None:
+def test_each_family_stands_in_the_documents(refusal: RefusedFamily, rows: dict[str, list[str]]) -> None:
     assert f"`{refusal.family}`" in rows, f"docs/differences.md has no row `{refusal.family}`"
     _, why = rows[f"`{refusal.family}`"]
     assert why.startswith(refusal.reason.partition(" (docs/")[0])
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.family)
-def test_each_family_has_names_that_are_not_there(refusal: Refusal) -> None:
+def test_each_family_has_names_that_are_not_there(refusal: RefusedFamily) -> None:
     paths = [".".join(filter(None, (module, name))) for module, names in absent_names.names().items() for name in names]
     assert any(re.fullmatch(refusal.pattern, path) for path in paths)
     message = absent_names.absence("", next(path for path in paths if re.fullmatch(refusal.pattern, path)))

@@ -27,7 +27,7 @@ from anabranch.state.datasets import Elements
 _KIND: Final = "statistics of datasets"
 
 
-class _Writer(Protocol):
+class _EventSink(Protocol):
     def write(self, event: Event) -> bool: ...
 
 
@@ -74,7 +74,7 @@ class Statistics:
         self._lock = threading.Lock()
         self._pushes = pushes
         self._distributions: dict[str, _Distribution] = {}
-        self._writer: _Writer | None = None
+        self._writer: _EventSink | None = None
 
     def record(self, name: str, value: float, step: int) -> None:
         with self._lock:
@@ -87,7 +87,7 @@ class Statistics:
             event.summary.value.add(tag=name).histo.CopyFrom(distribution.as_proto())
         writer.write(event)
 
-    def write_to(self, writer: _Writer) -> None:
+    def write_to(self, writer: _EventSink) -> None:
         if self._pushes:
             with self._lock:
                 self._writer = writer

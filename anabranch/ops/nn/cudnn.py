@@ -183,7 +183,7 @@ _conversions(
 
 
 # ---------------------------------------------------------------------- networks
-class _State(NamedTuple):
+class _NetworkState(NamedTuple):
     """The states of all layers and directions, [cells, batch, size]; `c` of an LSTM alone."""
 
     h: Any
@@ -237,7 +237,7 @@ def _run(cell: _Cell, x: Array, h: Array, c: Array, alive: Array, backwards: boo
 
 
 def _network(
-    layout: RnnLayout, x: Array, state: _State, params: Array, alive: Array, masks: Array
+    layout: RnnLayout, x: Array, state: _NetworkState, params: Array, alive: Array, masks: Array
 ) -> tuple[Any, Any, Any]:
     """Outputs [time, batch, size] and last states. `masks`: of what goes from a layer to the next, or None."""
     matrices, biases = _split(params, layout)
@@ -266,13 +266,13 @@ def _network(
     return x, h, jnp.stack([c for _, c in last]) if layout.mode == "lstm" else jnp.zeros((), x.dtype)
 
 
-class _Call(NamedTuple):
+class _NetworkCall(NamedTuple):
     """What a forward and a backward operation have in common, time first."""
 
     layout: RnnLayout
     time_major: bool
     x: Any
-    state: _State
+    state: _NetworkState
     params: Any
     alive: Any
 
@@ -280,7 +280,7 @@ class _Call(NamedTuple):
         """Outputs and last states, as the operation has them."""
         if not self.time_major:
             x, h, c = _swapped(x, h, c)
-        found = _network(self.layout, x, _State(h, c), params, self.alive, masks)
+        found = _network(self.layout, x, _NetworkState(h, c), params, self.alive, masks)
         return found if self.time_major else _swapped(*found)
 
     def mask_shape(self) -> Shape:
@@ -292,7 +292,7 @@ def _swapped(x: Array, h: Array, c: Array) -> tuple[Any, Any, Any]:
     return jnp.swapaxes(x, 0, 1), jnp.swapaxes(h, 0, 1), jnp.swapaxes(c, 0, 1) if c.ndim == 3 else c
 
 
-def _call(ctx: OperationContext, x: Array, h: Array, c: Array, params: Array, lengths: Array) -> _Call:
+def _call(ctx: OperationContext, x: Array, h: Array, c: Array, params: Array, lengths: Array) -> _NetworkCall:
     attrs: dict[str, Any] = dict(ctx.op.attrs)
     time_major = bool(attrs.get("time_major", True))
     ctx.check(
@@ -316,7 +316,7 @@ def _call(ctx: OperationContext, x: Array, h: Array, c: Array, params: Array, le
         inside = jnp.all((lengths >= 0) & (lengths <= time))
         ctx.check(inside, f"sequence_lengths must lie between 0 and {time}")
         alive = (jnp.arange(time)[:, None] < lengths[None, :])[..., None]
-    return _Call(layout, time_major, x, _State(h, c), params, alive)
+    return _NetworkCall(layout, time_major, x, _NetworkState(h, c), params, alive)
 
 
 def _forward(

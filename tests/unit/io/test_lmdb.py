@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import random
@@ -74,9 +75,7 @@ def test_random_damage_ends_in_records_or_an_error(tmp_path: Path) -> None:
         for _ in range(3):
             changed[chosen.randrange(len(changed))] ^= 1 << chosen.randrange(8)
         path.write_bytes(changed)
-        try:
-            with LmdbFile(str(path)) as file:
-                for number, _ in enumerate(file):
-                    assert number < 100_000
-        except OpError as error:
-            assert "LMDB" in error.message
+        # the errors of this package only; and not more records than there is room for
+        with contextlib.suppress(OpError), LmdbFile(str(path)) as file:
+            for number, _ in enumerate(file):
+                assert number < len(whole)
