@@ -396,6 +396,10 @@ class _Merge(NamedTuple):
     output: Tensor
     value_index: Tensor
 
+class _NearestNeighbors(NamedTuple):
+    nearest_center_indices: Tensor
+    nearest_center_distances: Tensor
+
 class _NonMaxSuppressionV4(NamedTuple):
     selected_indices: Tensor
     valid_outputs: Tensor
@@ -3510,6 +3514,15 @@ def IteratorV2(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def KMC2ChainInitialization(*, distances: TensorLike, seed: TensorLike, name: str | None = None) -> Tensor: ...
+def KmeansPlusPlusInitialization(
+    *,
+    points: TensorLike,
+    num_to_sample: TensorLike,
+    seed: TensorLike,
+    num_retries_per_sample: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def L2Loss(*, t: TensorLike, name: str | None = None) -> Tensor: ...
 def LMDBDataset(
     *,
@@ -4114,6 +4127,9 @@ def MutableHashTableV2(
 def MutexLock(*, mutex: TensorLike, name: str | None = None) -> Tensor: ...
 def MutexV2(*, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None) -> Tensor: ...
 def Ndtri(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def NearestNeighbors(
+    *, points: TensorLike, centers: TensorLike, k: TensorLike, name: str | None = None
+) -> _NearestNeighbors: ...
 def Neg(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def NextAfter(*, x1: TensorLike, x2: TensorLike, name: str | None = None) -> Tensor: ...
 def NextIteration(*, data: TensorLike, name: str | None = None) -> Tensor: ...

@@ -106,6 +106,29 @@ def one_dense_example(tf: Any) -> Any:
     return fetched
 
 
+# ---------------------------------------------------------------------- clusters
+def centres(tf: Any) -> Any:
+    r = Inputs(8)
+    fetched = []
+    for count in (1, 7, 40, 64):
+        points = r.randn(count, 3).astype(np.float32)
+        for seed, retries in ((0, 0), (1, 0), (2, -1), (2**40 + 3, 2)):
+            fetched.append(
+                tf.raw_ops.KmeansPlusPlusInitialization(
+                    points=points,
+                    num_to_sample=np.int64(min(count, 6)),
+                    seed=np.int64(seed),
+                    num_retries_per_sample=np.int64(retries),
+                )
+            )
+            distances = r.rand(count).astype(np.float32)
+            fetched.append(tf.raw_ops.KMC2ChainInitialization(distances=distances, seed=np.int64(seed)))
+        for k in (0, 1, 3, 9):
+            found = tf.raw_ops.NearestNeighbors(points=points, centers=r.randn(5, 3).astype(np.float32), k=np.int64(k))
+            fetched += [found.nearest_center_indices, found.nearest_center_distances]
+    return fetched
+
+
 # ---------------------------------------------------------------------- messages
 _KINDS = (
     *("DOUBLE", "FLOAT", "INT64", "UINT64", "INT32", "FIXED64", "FIXED32", "BOOL", "STRING", "BYTES", "UINT32"),
@@ -235,6 +258,7 @@ CASES = {
         fingerprints_of_examples,
         examples_that_share_no_feature,
         one_dense_example,
+        centres,
         fields_of_messages,
     )
 }
