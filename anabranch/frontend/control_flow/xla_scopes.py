@@ -32,7 +32,7 @@ def compile(computation: Callable[..., Any], inputs: Sequence[TensorLike] | None
 
     Example:
         >>> total, = tf.xla.experimental.compile(lambda x, y: x + y, [tf.constant(1), tf.constant(2)])
-        >>> sess.run(total)
+        >>> sess.run(total).item()
         3
     """
     if inputs is not None and not isinstance(inputs, list | tuple):

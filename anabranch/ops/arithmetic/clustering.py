@@ -112,7 +112,7 @@ def _(points: Array, num_to_sample: Array, seed: Array, num_retries_per_sample: 
     retries = int(num_retries_per_sample)
     retries = 2 + int(math.log(number)) if retries < 0 else retries
     words, chosen = _Words(int(seed)), dict[int, None]()
-    nearest = np.full(count, np.inf, np.float32)
+    nearest: HostArray = np.full(count, np.inf, np.float32)
     for _ in range(number):
         heap = np.cumsum(nearest, dtype=np.float32)
         drawn = [_drawn(words, heap, chosen) for _ in range(1 + retries)]

@@ -234,7 +234,6 @@ for _name, _adaptive in (("SdcaOptimizer", "adaptative"), ("SdcaOptimizerV2", "a
         f"{_adaptive}: bool = False, num_sparse_features: int >= 0, num_sparse_features_with_values: int >= 0, "
         "num_dense_features: int >= 0, l1: float, l2: float, num_loss_partitions: int >= 1, "
         "num_inner_iterations: int >= 1",
-        stateful=False,
     )
     _op.shape(_shapes)
     _op.host_kernel(_optimize)

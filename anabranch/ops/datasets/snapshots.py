@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -102,6 +102,6 @@ def _followed(input_dataset: Array, transformations: Array, *, ctx: OperationCon
     return made_by(FollowedDataset(dataset_of(input_dataset, ctx), kinds), ctx)
 
 
-_FOLLOWED: Any = "input_dataset: variant, transformations: string"
+_FOLLOWED: Final = "input_dataset: variant, transformations: string"
 for _name in ("AssertNextDataset", "ExperimentalAssertNextDataset"):
     define_dataset(_name, _FOLLOWED).host_kernel(_followed)

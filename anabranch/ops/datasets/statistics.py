@@ -6,7 +6,7 @@ import bisect
 import threading
 import time
 from collections import defaultdict
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def _measured(input_dataset: Array, tag: Array, *, ctx: OperationContext) -> Ele
 
 
 _RECORDED: Final = "input_dataset: variant, stats_aggregator: resource, tag: string, counter_prefix: string"
-_MEASURED: Any = "input_dataset: variant, tag: string"
+_MEASURED: Final = "input_dataset: variant, tag: string"
 for _prefix in ("", "Experimental"):
     define_dataset(f"{_prefix}SetStatsAggregatorDataset", _RECORDED, stateful=True).host_kernel(_recorded)
     define_dataset(f"{_prefix}LatencyStatsDataset", _MEASURED).host_kernel(_measured)
