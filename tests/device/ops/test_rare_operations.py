@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 import anabranch as tf
 from tests.device.frontend.test_recorded_functions import same
@@ -108,6 +109,30 @@ def test_variables_shrink() -> None:
         np.testing.assert_allclose(session.run(second), [[0.0, 4.5]])
     with pytest.raises(TypeError, match="l-value"):
         tf.train.sdca_shrink_l1([tf.constant([1.0])], 0.5, 1.0)  # type: ignore[list-item]
+
+
+def test_an_imported_graph_shrinks_its_reference_variable() -> None:
+    """SdcaShrinkL1 and DebugGradientRefIdentity as nodes of a graph that an older program wrote."""
+    graph_def = tf.GraphDef()
+    text_format.Parse(
+        """
+        node { name: "w" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } }
+               attr { key: "shape" value { shape { dim { size: 2 } } } } }
+        node { name: "v" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+               attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } }
+                                                    float_val: 1.0 float_val: -0.25 } } } }
+        node { name: "set" op: "Assign" input: "w" input: "v" attr { key: "T" value { type: DT_FLOAT } } }
+        node { name: "same" op: "DebugGradientRefIdentity" input: "w" attr { key: "T" value { type: DT_FLOAT } } }
+        node { name: "shrink" op: "SdcaShrinkL1" input: "same" attr { key: "num_features" value { i: 1 } }
+               attr { key: "l1" value { f: 0.5 } } attr { key: "l2" value { f: 1.0 } } }
+        """,
+        graph_def,
+    )
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(graph_def, name="")
+        session.run("set")
+        session.run("shrink")
+        np.testing.assert_array_equal(session.run("w:0"), [0.5, 0.0])
 
 
 # ---------------------------------------------------------------------- messages
