@@ -11,9 +11,8 @@ import numpy as np
 from anabranch.core.arrays import Array
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
-from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.kernel_contexts import StepHostContext
-from anabranch.graph.step_nodes import AnyOperation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, made_by, random_seeds
 from anabranch.state.dataset_assertions import FollowedDataset
 from anabranch.state.dataset_snapshots import SnapshotDataset as _Snapshot, SnapshotOptions
@@ -61,37 +60,38 @@ class _Digests:
 
     def __init__(self, ctx: StepHostContext) -> None:
         self._ctx = ctx
-        self._known: dict[AnyOperation, str] = {}
+        self._known: dict[StepNode, str] = {}
 
     def of_inputs(self) -> str:
         """Of the dataset that goes into the operation."""
         return self._of(self._ctx.op.inputs[0].op)[:32]
 
-    def _of(self, op: AnyOperation) -> str:
+    def _of(self, op: StepNode) -> str:
         if op not in self._known:
             self._known[op] = ""  # an operation behind itself, in a loop
             whole = hashlib.sha256(op.type.encode())
             for key, value in sorted(op.attrs.items()):
                 if not key.startswith("_"):
                     whole.update(key.encode() + b"=")
-                    self._add(whole, value)
+                    self._add(whole, value, op)
             for tensor in op.inputs:
                 whole.update(f"{self._of(tensor.op)}:{tensor.value_index};".encode())
             self._known[op] = whole.hexdigest()
         return self._known[op]
 
-    def _add(self, whole: _Hash, value: object) -> None:
+    def _add(self, whole: _Hash, value: object, op: StepNode) -> None:
         if isinstance(value, FuncAttr):
-            body = self._ctx.op.function(value.name)
-            if isinstance(body, FunctionGraph):
-                for tensor in body.outputs:
-                    whole.update(f"{self._of(tensor.op)}:{tensor.value_index};".encode())
+            body = op.function(value.name)
+            for number, parameter in enumerate(body.inputs):
+                self._known.setdefault(parameter.op, f"parameter {number}")
+            for tensor in body.outputs:
+                whole.update(f"{self._of(tensor.op)}:{tensor.value_index};".encode())
         elif isinstance(value, np.ndarray):
             whole.update(f"{value.dtype}{value.shape}".encode())
             whole.update(repr(value.tolist()).encode() if value.dtype == np.object_ else value.tobytes())
         elif isinstance(value, list | tuple):
             for item in value:
-                self._add(whole, item)
+                self._add(whole, item, op)
                 whole.update(b",")
         else:
             whole.update(str(value).encode())

@@ -190,6 +190,21 @@ def test_a_snapshot_is_written_once_and_read_again(tmp_path: Path, compression: 
     assert elements(snapshot(numbers(3), tmp_path), INT) == [0, 1, 2], "another pipeline has another snapshot"
 
 
+def test_pipelines_are_told_apart_by_their_functions(tmp_path: Path) -> None:
+    def walked(function: Any) -> list[Any]:
+        with tf.Graph().as_default():
+            dataset = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(5, 8))).map(function)
+            return elements(snapshot(dataset._variant_tensor, tmp_path), INT)
+
+    assert walked(lambda x, y: x * 2) == [0, 2, 4]
+    assert walked(lambda x, y: x * 3) == [0, 3, 6]
+    assert walked(lambda x, y: x - y) == [-5, -5, -5]
+    assert walked(lambda x, y: y - x) == [5, 5, 5]
+    assert kept(tmp_path).count("snapshot.metadata") == 4
+    assert walked(lambda a, b: a * 2) == [0, 2, 4]
+    assert kept(tmp_path).count("snapshot.metadata") == 4, "the same pipeline, made again, has the same snapshot"
+
+
 def test_a_walk_that_ends_early_leaves_no_snapshot(tmp_path: Path) -> None:
     assert elements(snapshot(numbers(6), tmp_path, snapshot_name="named"), INT, most=3) == [0, 1, 2]
     assert "snapshot.metadata" not in kept(tmp_path)
