@@ -11,6 +11,7 @@ from anabranch.api import (
     distributions as distributions,
     dtypes as dtypes,
     errors as errors,
+    experimental as experimental,
     flags as flags,
     gfile as gfile,
     graph_util as graph_util,
@@ -43,7 +44,9 @@ from anabranch.api import (
     sysconfig as sysconfig,
     test as test,
     train as train,
+    user_ops as user_ops,
     version as version,
+    xla as xla,
 )
 from anabranch.autodiff.aggregation import AggregationMethod as AggregationMethod
 from anabranch.autodiff.custom import (
@@ -574,6 +577,7 @@ from anabranch.frontend.storage.parsing import (
 from anabranch.frontend.storage.readers import (
     FixedLengthRecordReader as FixedLengthRecordReader,
     IdentityReader as IdentityReader,
+    LMDBReader as LMDBReader,
     ReaderBase as ReaderBase,
     TextLineReader as TextLineReader,
     TFRecordReader as TFRecordReader,

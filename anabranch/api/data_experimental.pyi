@@ -55,6 +55,7 @@ from anabranch.frontend.data.specs import (
     tensor_array_structure,
     tensor_structure,
 )
+from anabranch.frontend.data.statistics import StatsAggregator as StatsAggregator
 from anabranch.frontend.specs import TypeSpec
 from anabranch.train.iterator_saveables import (
     CheckpointInputPipelineHook as CheckpointInputPipelineHook,

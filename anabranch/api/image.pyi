@@ -75,6 +75,7 @@ from anabranch.frontend.images.suppression import (
     adjust_jpeg_quality as adjust_jpeg_quality,
     combined_non_max_suppression as combined_non_max_suppression,
     extract_patches as extract_patches,
+    generate_bounding_box_proposals as generate_bounding_box_proposals,
     non_max_suppression_overlaps as non_max_suppression_overlaps,
     random_jpeg_quality as random_jpeg_quality,
 )

@@ -33,6 +33,7 @@ from anabranch.frontend.storage.encodings import (
     serialize_tensor as serialize_tensor,
 )
 from anabranch.frontend.storage.graph_io import write_graph as write_graph
+from anabranch.frontend.storage.messages import decode_proto as decode_proto, encode_proto as encode_proto
 from anabranch.frontend.storage.parsing import (
     FixedLenFeature as FixedLenFeature,
     FixedLenSequenceFeature as FixedLenSequenceFeature,

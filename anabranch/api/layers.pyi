@@ -1,3 +1,4 @@
+from anabranch.api import layers_experimental
 from anabranch.frontend.layers.base import InputSpec as InputSpec, Layer as Layer
 from anabranch.frontend.layers.convolutional import (
     Conv1D as Conv1D,
@@ -43,3 +44,5 @@ from anabranch.frontend.layers.transposed import (
     conv2d_transpose as conv2d_transpose,
     conv3d_transpose as conv3d_transpose,
 )
+
+experimental = layers_experimental

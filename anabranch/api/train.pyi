@@ -1,6 +1,11 @@
 from anabranch.api import train_experimental, train_queue_runner, train_replicas
 from anabranch.distributed.cluster_spec import ClusterSpec as ClusterSpec
 from anabranch.distributed.server import Server as Server
+from anabranch.frontend.arithmetic.dual_ascent import (
+    sdca_fprint as sdca_fprint,
+    sdca_optimizer as sdca_optimizer,
+    sdca_shrink_l1 as sdca_shrink_l1,
+)
 from anabranch.frontend.storage.graph_io import write_graph as write_graph
 from anabranch.io.event_files import summary_iterator as summary_iterator
 from anabranch.proto.config_pb2 import ClusterDef as ClusterDef, JobDef as JobDef, ServerDef as ServerDef

@@ -5,6 +5,7 @@ from anabranch.train.loss_scale import (
 )
 from anabranch.train.loss_scale_optimizer import (
     MixedPrecisionLossScaleOptimizer as MixedPrecisionLossScaleOptimizer,
+    auto_mixed_precision_scope as auto_mixed_precision_scope,
     disable_mixed_precision_graph_rewrite as disable_mixed_precision_graph_rewrite,
     enable_mixed_precision_graph_rewrite as enable_mixed_precision_graph_rewrite,
 )

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Final
 
+from anabranch.core import refused_names
+
 _LISTED: Final = "tensorflow_names.txt"
 _STRATEGIES: Final = (
     "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
@@ -25,7 +27,6 @@ _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spe
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
-    "autograph": _GRAPH_CODE,
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "contrib.autograph": _GRAPH_CODE,
     "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
@@ -44,29 +45,8 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
     "contrib.tpu": _TPU,
     "data.experimental": "dir(tf.data.experimental) lists what is there",
-    "distribute.cluster_resolver": "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the "
-    "program finds out, TFConfigClusterResolver one from the environment",
-    "distribute.experimental": _STRATEGIES,
-    "distribute": _STRATEGIES,
-    "enable_eager_execution": "build operations and run them with tf.Session",
-    "enable_tensor_equality": "tensors compare by identity; tf.equal compares values",
-    "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
-    "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
-    "estimator.tpu": "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds",
     "estimator": "dir(tf.estimator) lists what is there; tf.estimator.Estimator takes a model_fn of your own",
-    "keras": "tf.layers, tf.losses and tf.train build and train networks; `anabranch run` serves it with the package "
-    "keras 2.3.1 where that is installed",
     "layers.experimental": "tf.layers has the layers of graphs",
-    "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
-    "load_": "tf.py_func calls Python, tf.register_kernel adds a kernel; compiled code needs TensorFlow",
-    "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
-    "tf.profiler.profile counts parameters and float_ops",
-    "saved_model": "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, "
-    "tf.saved_model.loader.load reads one",
-    "train.experimental": "tf.cast to tf.bfloat16 where less precision will do",
-    "tpu": "tf.device places work, on what accelerators JAX finds",
-    "wrap_function": "tf.function makes functions",
-    "xla": "every step is compiled by XLA already",
 }
 
 #: by the beginning of a name: what serves the names, its module, and the extra that brings it
@@ -97,6 +77,8 @@ def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
     if package := _package_to_install(path):
         distribution, _, extra = package
         return f"tf.{path} needs the package {distribution}, which is not installed: pip install 'anabranch[{extra}]'"
+    if (refusal := refused_names.refusal_of(path)) is not None:
+        return f"anabranch has no tf.{path}; {refusal.reason}; {refusal.instead}"
     beginnings = [beginning for beginning in _WAYS_OUT if path.startswith(beginning)]
     if beginnings:
         way_out = _WAYS_OUT[max(beginnings, key=len)]

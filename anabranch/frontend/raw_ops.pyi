@@ -23,6 +23,10 @@ class _AnonymousMemoryCache(NamedTuple):
     handle: Tensor
     deleter: Tensor
 
+class _AnonymousMultiDeviceIterator(NamedTuple):
+    handle: Tensor
+    deleter: Tensor
+
 class _AnonymousRandomSeedGenerator(NamedTuple):
     handle: Tensor
     deleter: Tensor
@@ -172,6 +176,56 @@ class _ComputeAccidentalHits(NamedTuple):
     ids: Tensor
     weights: Tensor
 
+class _CudnnRNN(NamedTuple):
+    output: Tensor
+    output_h: Tensor
+    output_c: Tensor
+    reserve_space: Tensor
+
+class _CudnnRNNBackprop(NamedTuple):
+    input_backprop: Tensor
+    input_h_backprop: Tensor
+    input_c_backprop: Tensor
+    params_backprop: Tensor
+
+class _CudnnRNNBackpropV2(NamedTuple):
+    input_backprop: Tensor
+    input_h_backprop: Tensor
+    input_c_backprop: Tensor
+    params_backprop: Tensor
+
+class _CudnnRNNBackpropV3(NamedTuple):
+    input_backprop: Tensor
+    input_h_backprop: Tensor
+    input_c_backprop: Tensor
+    params_backprop: Tensor
+
+class _CudnnRNNParamsToCanonical(NamedTuple):
+    weights: list[Tensor]
+    biases: list[Tensor]
+
+class _CudnnRNNParamsToCanonicalV2(NamedTuple):
+    weights: list[Tensor]
+    biases: list[Tensor]
+
+class _CudnnRNNV2(NamedTuple):
+    output: Tensor
+    output_h: Tensor
+    output_c: Tensor
+    reserve_space: Tensor
+    host_reserved: Tensor
+
+class _CudnnRNNV3(NamedTuple):
+    output: Tensor
+    output_h: Tensor
+    output_c: Tensor
+    reserve_space: Tensor
+    host_reserved: Tensor
+
+class _DecodeProtoV2(NamedTuple):
+    sizes: Tensor
+    values: list[Tensor]
+
 class _DecodeWav(NamedTuple):
     audio: Tensor
     sample_rate: Tensor
@@ -276,6 +330,10 @@ class _GRUBlockCellGrad(NamedTuple):
     d_c_bar: Tensor
     d_r_bar_u_bar: Tensor
 
+class _GenerateBoundingBoxProposals(NamedTuple):
+    rois: Tensor
+    roi_probabilities: Tensor
+
 class _GenerateVocabRemapping(NamedTuple):
     remapping: Tensor
     num_present: Tensor
@@ -337,6 +395,10 @@ class _MaxPoolWithArgmax(NamedTuple):
 class _Merge(NamedTuple):
     output: Tensor
     value_index: Tensor
+
+class _NearestNeighbors(NamedTuple):
+    nearest_center_indices: Tensor
+    nearest_center_distances: Tensor
 
 class _NonMaxSuppressionV4(NamedTuple):
     selected_indices: Tensor
@@ -642,6 +704,16 @@ class _SampleDistortedBoundingBoxV2(NamedTuple):
     size: Tensor
     bboxes: Tensor
 
+class _SdcaOptimizer(NamedTuple):
+    out_example_state_data: Tensor
+    out_delta_sparse_weights: list[Tensor]
+    out_delta_dense_weights: list[Tensor]
+
+class _SdcaOptimizerV2(NamedTuple):
+    out_example_state_data: Tensor
+    out_delta_sparse_weights: list[Tensor]
+    out_delta_dense_weights: list[Tensor]
+
 class _SelfAdjointEigV2(NamedTuple):
     e: Tensor
     v: Tensor
@@ -904,6 +976,13 @@ def AnonymousIteratorV2(
     *, output_types: Sequence[DTypeLike], output_shapes: Sequence[ShapeLike], name: str | None = None
 ) -> _AnonymousIteratorV2: ...
 def AnonymousMemoryCache(*, name: str | None = None) -> _AnonymousMemoryCache: ...
+def AnonymousMultiDeviceIterator(
+    *,
+    devices: Sequence[str | bytes],
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> _AnonymousMultiDeviceIterator: ...
 def AnonymousRandomSeedGenerator(
     *, seed: TensorLike, seed2: TensorLike, name: str | None = None
 ) -> _AnonymousRandomSeedGenerator: ...
@@ -1121,6 +1200,14 @@ def Asinh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Assert(
     *, condition: TensorLike, data: Sequence[TensorLike], summarize: int = 3, name: str | None = None
 ) -> Operation: ...
+def AssertNextDataset(
+    *,
+    input_dataset: TensorLike,
+    transformations: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def Assign(
     *,
     ref: TensorLike,
@@ -1624,6 +1711,14 @@ def BroadcastArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) ->
 def BroadcastGradientArgs(*, s0: TensorLike, s1: TensorLike, name: str | None = None) -> _BroadcastGradientArgs: ...
 def BroadcastTo(*, input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor: ...
 def Bucketize(*, input: TensorLike, boundaries: Sequence[float], name: str | None = None) -> Tensor: ...
+def BytesProducedStatsDataset(
+    *,
+    input_dataset: TensorLike,
+    tag: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def CSVDataset(
     *,
     filenames: TensorLike,
@@ -1734,6 +1829,53 @@ def ClipByValue(
     *, t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Tensor: ...
 def CloseSummaryWriter(*, writer: TensorLike, name: str | None = None) -> Operation: ...
+def CollectiveBcastRecv(
+    *,
+    T: DTypeLike,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    shape: ShapeLike,
+    communication_hint: str | bytes = "auto",
+    timeout_seconds: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
+def CollectiveBcastSend(
+    *,
+    input: TensorLike,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    shape: ShapeLike,
+    communication_hint: str | bytes = "auto",
+    timeout_seconds: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
+def CollectiveGather(
+    *,
+    input: TensorLike,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    shape: ShapeLike,
+    communication_hint: str | bytes = "auto",
+    timeout_seconds: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
+def CollectiveReduce(
+    *,
+    input: TensorLike,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    merge_op: str | bytes,
+    final_op: str | bytes,
+    subdiv_offsets: Sequence[int],
+    wait_for: Sequence[int] = ...,
+    communication_hint: str | bytes = "auto",
+    timeout_seconds: float = 0.0,
+    name: str | None = None,
+) -> Tensor: ...
 def CombinedNonMaxSuppression(
     *,
     boxes: TensorLike,
@@ -1746,6 +1888,7 @@ def CombinedNonMaxSuppression(
     clip_boxes: bool = True,
     name: str | None = None,
 ) -> _CombinedNonMaxSuppression: ...
+def CompareAndBitpack(*, input: TensorLike, threshold: TensorLike, name: str | None = None) -> Tensor: ...
 def Complex(*, real: TensorLike, imag: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComplexAbs(*, x: TensorLike, Tout: DTypeLike = ..., name: str | None = None) -> Tensor: ...
 def ComputeAccidentalHits(
@@ -1875,6 +2018,15 @@ def Conv3DBackpropInputV2(
 def Cos(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def Cosh(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def CountUpTo(*, ref: TensorLike, limit: int, name: str | None = None) -> Tensor: ...
+def CreateSummaryDbWriter(
+    *,
+    writer: TensorLike,
+    db_uri: TensorLike,
+    experiment_name: TensorLike,
+    run_name: TensorLike,
+    user_name: TensorLike,
+    name: str | None = None,
+) -> Operation: ...
 def CreateSummaryFileWriter(
     *,
     writer: TensorLike,
@@ -1914,6 +2066,201 @@ def CropAndResizeGradImage(
     name: str | None = None,
 ) -> Tensor: ...
 def Cross(*, a: TensorLike, b: TensorLike, name: str | None = None) -> Tensor: ...
+def CudnnRNN(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    is_training: bool = True,
+    name: str | None = None,
+) -> _CudnnRNN: ...
+def CudnnRNNBackprop(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _CudnnRNNBackprop: ...
+def CudnnRNNBackpropV2(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
+    host_reserved: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _CudnnRNNBackpropV2: ...
+def CudnnRNNBackpropV3(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    sequence_lengths: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
+    host_reserved: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    time_major: bool = True,
+    name: str | None = None,
+) -> _CudnnRNNBackpropV3: ...
+def CudnnRNNCanonicalToParams(
+    *,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike],
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def CudnnRNNCanonicalToParamsV2(
+    *,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike],
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def CudnnRNNParamsSize(
+    *,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    T: DTypeLike,
+    S: DTypeLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def CudnnRNNParamsToCanonical(
+    *,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    params: TensorLike,
+    num_params: int,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> _CudnnRNNParamsToCanonical: ...
+def CudnnRNNParamsToCanonicalV2(
+    *,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    params: TensorLike,
+    num_params_weights: int,
+    num_params_biases: int,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> _CudnnRNNParamsToCanonicalV2: ...
+def CudnnRNNV2(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    is_training: bool = True,
+    name: str | None = None,
+) -> _CudnnRNNV2: ...
+def CudnnRNNV3(
+    *,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    sequence_lengths: TensorLike,
+    rnn_mode: str | bytes = "lstm",
+    input_mode: str | bytes = "linear_input",
+    direction: str | bytes = "unidirectional",
+    dropout: float = 0.0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    is_training: bool = True,
+    time_major: bool = True,
+    name: str | None = None,
+) -> _CudnnRNNV3: ...
 def Cumprod(
     *, x: TensorLike, axis: TensorLike, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor: ...
@@ -1941,6 +2288,7 @@ def DatasetToTFRecord(
     *, input_dataset: TensorLike, filename: TensorLike, compression_type: TensorLike, name: str | None = None
 ) -> Operation: ...
 def DebugGradientIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def DebugGradientRefIdentity(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def DecodeAndCropJpeg(
     *,
     contents: TensorLike,
@@ -1998,6 +2346,17 @@ def DecodePaddedRaw(
 def DecodePng(
     *, contents: TensorLike, channels: int = 0, dtype: DTypeLike = ..., name: str | None = None
 ) -> Tensor: ...
+def DecodeProtoV2(
+    *,
+    bytes: TensorLike,
+    message_type: str | bytes,
+    field_names: Sequence[str | bytes],
+    output_types: Sequence[DTypeLike],
+    descriptor_source: str | bytes = "local://",
+    message_format: str | bytes = "binary",
+    sanitize: bool = False,
+    name: str | None = None,
+) -> _DecodeProtoV2: ...
 def DecodeRaw(
     *, bytes: TensorLike, out_type: DTypeLike, little_endian: bool = True, name: str | None = None
 ) -> Tensor: ...
@@ -2007,6 +2366,9 @@ def DecodeWav(
 def DeepCopy(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def DeleteIterator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DeleteMemoryCache(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
+def DeleteMultiDeviceIterator(
+    *, multi_device_iterator: TensorLike, iterators: Sequence[TensorLike], deleter: TensorLike, name: str | None = None
+) -> Operation: ...
 def DeleteRandomSeedGenerator(*, handle: TensorLike, deleter: TensorLike, name: str | None = None) -> Operation: ...
 def DeleteSessionTensor(*, handle: TensorLike, name: str | None = None) -> Operation: ...
 def DenseToDenseSetOperation(
@@ -2193,6 +2555,15 @@ def EncodeJpeg(
 ) -> Tensor: ...
 def EncodeJpegVariableQuality(*, images: TensorLike, quality: TensorLike, name: str | None = None) -> Tensor: ...
 def EncodePng(*, image: TensorLike, compression: int = -1, name: str | None = None) -> Tensor: ...
+def EncodeProto(
+    *,
+    sizes: TensorLike,
+    values: Sequence[TensorLike],
+    field_names: Sequence[str | bytes],
+    message_type: str | bytes,
+    descriptor_source: str | bytes = "local://",
+    name: str | None = None,
+) -> Tensor: ...
 def EncodeWav(*, audio: TensorLike, sample_rate: TensorLike, name: str | None = None) -> Tensor: ...
 def EnsureShape(*, input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor: ...
 def Enter(
@@ -2215,6 +2586,14 @@ def EuclideanNorm(
 def Exit(*, data: TensorLike, name: str | None = None) -> Tensor: ...
 def Exp(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def ExpandDims(*, input: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor: ...
+def ExperimentalAssertNextDataset(
+    *,
+    input_dataset: TensorLike,
+    transformations: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalAutoShardDataset(
     *,
     input_dataset: TensorLike,
@@ -2223,6 +2602,14 @@ def ExperimentalAutoShardDataset(
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
     auto_shard_policy: int = 0,
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalBytesProducedStatsDataset(
+    *,
+    input_dataset: TensorLike,
+    tag: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
 def ExperimentalCSVDataset(
@@ -2308,6 +2695,14 @@ def ExperimentalIteratorGetDevice(*, resource: TensorLike, name: str | None = No
 def ExperimentalLMDBDataset(
     *,
     filenames: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def ExperimentalLatencyStatsDataset(
+    *,
+    input_dataset: TensorLike,
+    tag: TensorLike,
     output_types: Sequence[DTypeLike],
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
@@ -2417,6 +2812,16 @@ def ExperimentalScanDataset(
     preserve_cardinality: bool = False,
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalSetStatsAggregatorDataset(
+    *,
+    input_dataset: TensorLike,
+    stats_aggregator: TensorLike,
+    tag: TensorLike,
+    counter_prefix: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def ExperimentalSleepDataset(
     *,
     input_dataset: TensorLike,
@@ -2444,6 +2849,10 @@ def ExperimentalSqlDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def ExperimentalStatsAggregatorHandle(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def ExperimentalStatsAggregatorSummary(*, iterator: TensorLike, name: str | None = None) -> Tensor: ...
 def ExperimentalTakeWhileDataset(
     *,
     input_dataset: TensorLike,
@@ -2859,6 +3268,18 @@ def GatherNd(
 def GatherV2(
     *, params: TensorLike, indices: TensorLike, axis: TensorLike, batch_dims: int = 0, name: str | None = None
 ) -> Tensor: ...
+def GenerateBoundingBoxProposals(
+    *,
+    scores: TensorLike,
+    bbox_deltas: TensorLike,
+    image_info: TensorLike,
+    anchors: TensorLike,
+    nms_threshold: TensorLike,
+    pre_nms_topn: TensorLike,
+    min_size: TensorLike,
+    post_nms_topn: int = 300,
+    name: str | None = None,
+) -> _GenerateBoundingBoxProposals: ...
 def GenerateVocabRemapping(
     *,
     new_vocab_file: TensorLike,
@@ -3014,6 +3435,9 @@ def InitializeTableFromTextFileV2(
 def InitializeTableV2(
     *, table_handle: TensorLike, keys: TensorLike, values: TensorLike, name: str | None = None
 ) -> Operation: ...
+def InplaceAdd(*, x: TensorLike, i: TensorLike, v: TensorLike, name: str | None = None) -> Tensor: ...
+def InplaceSub(*, x: TensorLike, i: TensorLike, v: TensorLike, name: str | None = None) -> Tensor: ...
+def InplaceUpdate(*, x: TensorLike, i: TensorLike, v: TensorLike, name: str | None = None) -> Tensor: ...
 def InterleaveDataset(
     *,
     input_dataset: TensorLike,
@@ -3090,6 +3514,15 @@ def IteratorV2(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def KMC2ChainInitialization(*, distances: TensorLike, seed: TensorLike, name: str | None = None) -> Tensor: ...
+def KmeansPlusPlusInitialization(
+    *,
+    points: TensorLike,
+    num_to_sample: TensorLike,
+    seed: TensorLike,
+    num_retries_per_sample: TensorLike,
+    name: str | None = None,
+) -> Tensor: ...
 def L2Loss(*, t: TensorLike, name: str | None = None) -> Tensor: ...
 def LMDBDataset(
     *,
@@ -3098,6 +3531,7 @@ def LMDBDataset(
     output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
+def LMDBReader(*, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None) -> Tensor: ...
 def LRN(
     *,
     input: TensorLike,
@@ -3154,6 +3588,14 @@ def LSTMBlockCellGrad(
     use_peephole: bool,
     name: str | None = None,
 ) -> _LSTMBlockCellGrad: ...
+def LatencyStatsDataset(
+    *,
+    input_dataset: TensorLike,
+    tag: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
 def LeakyRelu(*, features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor: ...
 def LeakyReluGrad(
     *, gradients: TensorLike, features: TensorLike, alpha: float = 0.2, name: str | None = None
@@ -3581,6 +4023,35 @@ def ModelDataset(
 ) -> Tensor: ...
 def Mul(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 def MulNoNan(*, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
+def MultiDeviceIterator(
+    *,
+    devices: Sequence[str | bytes],
+    shared_name: str | bytes,
+    container: str | bytes,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> Tensor: ...
+def MultiDeviceIteratorFromStringHandle(
+    *,
+    string_handle: TensorLike,
+    output_types: Sequence[DTypeLike] = ...,
+    output_shapes: Sequence[ShapeLike] = ...,
+    name: str | None = None,
+) -> Tensor: ...
+def MultiDeviceIteratorGetNextFromShard(
+    *,
+    multi_device_iterator: TensorLike,
+    shard_num: TensorLike,
+    incarnation_id: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    name: str | None = None,
+) -> list[Tensor]: ...
+def MultiDeviceIteratorInit(
+    *, dataset: TensorLike, multi_device_iterator: TensorLike, max_buffer_size: TensorLike, name: str | None = None
+) -> Tensor: ...
+def MultiDeviceIteratorToStringHandle(*, multi_device_iterator: TensorLike, name: str | None = None) -> Tensor: ...
 def Multinomial(
     *,
     logits: TensorLike,
@@ -3656,6 +4127,9 @@ def MutableHashTableV2(
 def MutexLock(*, mutex: TensorLike, name: str | None = None) -> Tensor: ...
 def MutexV2(*, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None) -> Tensor: ...
 def Ndtri(*, x: TensorLike, name: str | None = None) -> Tensor: ...
+def NearestNeighbors(
+    *, points: TensorLike, centers: TensorLike, k: TensorLike, name: str | None = None
+) -> _NearestNeighbors: ...
 def Neg(*, x: TensorLike, name: str | None = None) -> Tensor: ...
 def NextAfter(*, x1: TensorLike, x2: TensorLike, name: str | None = None) -> Tensor: ...
 def NextIteration(*, data: TensorLike, name: str | None = None) -> Tensor: ...
@@ -5673,6 +6147,48 @@ def ScatterSub(
 def ScatterUpdate(
     *, ref: TensorLike, indices: TensorLike, updates: TensorLike, use_locking: bool = True, name: str | None = None
 ) -> Tensor: ...
+def SdcaFprint(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def SdcaOptimizer(
+    *,
+    sparse_example_indices: Sequence[TensorLike],
+    sparse_feature_indices: Sequence[TensorLike],
+    sparse_feature_values: Sequence[TensorLike],
+    dense_features: Sequence[TensorLike],
+    example_weights: TensorLike,
+    example_labels: TensorLike,
+    sparse_indices: Sequence[TensorLike],
+    sparse_weights: Sequence[TensorLike],
+    dense_weights: Sequence[TensorLike],
+    example_state_data: TensorLike,
+    loss_type: str | bytes,
+    l1: float,
+    l2: float,
+    num_loss_partitions: int,
+    num_inner_iterations: int,
+    adaptative: bool = False,
+    name: str | None = None,
+) -> _SdcaOptimizer: ...
+def SdcaOptimizerV2(
+    *,
+    sparse_example_indices: Sequence[TensorLike],
+    sparse_feature_indices: Sequence[TensorLike],
+    sparse_feature_values: Sequence[TensorLike],
+    dense_features: Sequence[TensorLike],
+    example_weights: TensorLike,
+    example_labels: TensorLike,
+    sparse_indices: Sequence[TensorLike],
+    sparse_weights: Sequence[TensorLike],
+    dense_weights: Sequence[TensorLike],
+    example_state_data: TensorLike,
+    loss_type: str | bytes,
+    l1: float,
+    l2: float,
+    num_loss_partitions: int,
+    num_inner_iterations: int,
+    adaptive: bool = False,
+    name: str | None = None,
+) -> _SdcaOptimizerV2: ...
+def SdcaShrinkL1(*, weights: Sequence[TensorLike], l1: float, l2: float, name: str | None = None) -> Operation: ...
 def SegmentMax(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
 def SegmentMean(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
 def SegmentMin(*, data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor: ...
@@ -5710,6 +6226,16 @@ def SetSize(
     set_values: TensorLike,
     set_shape: TensorLike,
     validate_indices: bool = True,
+    name: str | None = None,
+) -> Tensor: ...
+def SetStatsAggregatorDataset(
+    *,
+    input_dataset: TensorLike,
+    stats_aggregator: TensorLike,
+    tag: TensorLike,
+    counter_prefix: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
     name: str | None = None,
 ) -> Tensor: ...
 def Shape(*, input: TensorLike, out_type: DTypeLike = ..., name: str | None = None) -> Tensor: ...
@@ -5795,6 +6321,28 @@ def SlidingWindowDataset(
     name: str | None = None,
 ) -> Tensor: ...
 def Snapshot(*, input: TensorLike, name: str | None = None) -> Tensor: ...
+def SnapshotDataset(
+    *,
+    input_dataset: TensorLike,
+    path: TensorLike,
+    output_types: Sequence[DTypeLike],
+    output_shapes: Sequence[ShapeLike],
+    compression: str | bytes = "",
+    reader_path_prefix: str | bytes = "",
+    writer_path_prefix: str | bytes = "",
+    shard_size_bytes: int = ...,
+    pending_snapshot_expiry_seconds: int = 86400,
+    num_reader_threads: int = 1,
+    reader_buffer_size: int = 1,
+    num_writer_threads: int = 1,
+    writer_buffer_size: int = 1,
+    shuffle_on_read: bool = False,
+    seed: int = 0,
+    seed2: int = 0,
+    mode: str | bytes = "auto",
+    snapshot_name: str | bytes = "",
+    name: str | None = None,
+) -> Tensor: ...
 def Softmax(*, logits: TensorLike, name: str | None = None) -> Tensor: ...
 def SoftmaxCrossEntropyWithLogits(
     *, features: TensorLike, labels: TensorLike, name: str | None = None
@@ -6378,6 +6926,16 @@ def StaticRegexReplace(
     replace_global: bool = True,
     name: str | None = None,
 ) -> Tensor: ...
+def StatsAggregatorHandle(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def StatsAggregatorHandleV2(
+    *, container: str | bytes = "", shared_name: str | bytes = "", name: str | None = None
+) -> Tensor: ...
+def StatsAggregatorSetSummaryWriter(
+    *, stats_aggregator: TensorLike, summary: TensorLike, name: str | None = None
+) -> Operation: ...
+def StatsAggregatorSummary(*, iterator: TensorLike, name: str | None = None) -> Tensor: ...
 def StopGradient(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def StridedSlice(
     *,
@@ -6714,6 +7272,7 @@ def TensorListPopBack(
     *, input_handle: TensorLike, element_shape: TensorLike, element_dtype: DTypeLike, name: str | None = None
 ) -> _TensorListPopBack: ...
 def TensorListPushBack(*, input_handle: TensorLike, tensor: TensorLike, name: str | None = None) -> Tensor: ...
+def TensorListPushBackBatch(*, input_handles: TensorLike, tensor: TensorLike, name: str | None = None) -> Tensor: ...
 def TensorListReserve(
     *, element_shape: TensorLike, num_elements: TensorLike, element_dtype: DTypeLike, name: str | None = None
 ) -> Tensor: ...
@@ -6841,6 +7400,7 @@ def ThreadUnsafeUnigramCandidateSampler(
     name: str | None = None,
 ) -> _ThreadUnsafeUnigramCandidateSampler: ...
 def Tile(*, input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor: ...
+def TileGrad(*, input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor: ...
 def Timestamp(*, name: str | None = None) -> Tensor: ...
 def ToBool(*, input: TensorLike, name: str | None = None) -> Tensor: ...
 def TopK(*, input: TensorLike, k: int, sorted: bool = True, name: str | None = None) -> _TopK: ...

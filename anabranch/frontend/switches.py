@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from anabranch.core.values import PassedOn
 
 
@@ -65,3 +68,21 @@ def disable_control_flow_v2() -> None:
 def enable_eager_execution(*_: PassedOn, **__: PassedOn) -> None:
     """Raises NotImplementedError: graphs are what this system is about."""
     raise NotImplementedError("anabranch runs graphs only; build operations and run them with a tf.Session")
+
+
+@contextlib.contextmanager
+def function_executor_type(executor_type: str | None) -> Iterator[None]:
+    """Accepted: functions are copied into the step that calls them, which has one executor.
+
+    Args:
+        executor_type: its name; "" or None for the usual one.
+    """
+    yield
+
+
+def output_all_intermediates(state: bool | None) -> None:
+    """Accepted: what gradients of conditionals and loops need is recorded where they are asked for, and nowhere else.
+
+    Args:
+        state: whether to output all intermediate tensors; None: as it was.
+    """

@@ -14,6 +14,7 @@ from typing import Any, Final
 from anabranch.core.attrs import AttrPlaceholder
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
+from anabranch.core.refused_names import refusal_of
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import NotFoundError
@@ -96,12 +97,18 @@ def check_op_types(nodes: Iterable[NodeDef]) -> None:
         if find_op_def(node.op) is None:
             unknown.setdefault(node.op, node)
     if unknown:
-        listed = ", ".join(f"{op!r} (node {node.name!r})" for op, node in sorted(unknown.items()))
+        listed = ", ".join(f"{op!r} (node {node.name!r}{_why(op)})" for op, node in sorted(unknown.items()))
         raise NotFoundError(
             next(iter(unknown.values())),
             None,
             f"Op type not registered: {listed}. Replace these nodes, or cut them off with extract_sub_graph.",
         )
+
+
+def _why(op: str) -> str:
+    """Why an operation type is not here on purpose, as the end of a remark; "" where nobody says."""
+    refusal = refusal_of(f"raw_ops.{op}")
+    return "" if refusal is None else f": {refusal.reason}"
 
 
 def read_nodes(

@@ -55,12 +55,14 @@ _VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
         f"T: any, Index: index, {_MASKS}",
     ),
     "RefIdentity": ("input: &T -> output: &T", "T: any"),
+    "DebugGradientRefIdentity": ("input: &T -> output: &T", "T: any"),
     "RefSelect": ("index: int32, inputs: N * &T -> output: &T", "T: any, N: int >= 1"),
     "RefSwitch": ("data: &T, pred: bool -> output_false: &T, output_true: &T", "T: any"),
     "RefMerge": ("inputs: N * &T -> output: &T, value_index: int32", "T: any, N: int >= 1"),
     "RefEnter": ("data: &T -> output: &T", _LOOP),
     "RefExit": ("data: &T -> output: &T", "T: any"),
     "RefNextIteration": ("data: &T -> output: &T", "T: any"),
+    "SdcaShrinkL1": ("weights: num_features * &float ->", "num_features: int >= 0, l1: float, l2: float"),
 }
 
 _ARRAY: Final = "handle: string, flow_in: float32"

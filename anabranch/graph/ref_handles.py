@@ -28,20 +28,24 @@ _USING_READERS: Final = (
 _USING_ARRAYS: Final = ("Grad", "Write", "Read", "Gather", "Scatter", "Concat", "Split", "Size", "Close")
 
 #: types that make handles
-MAKERS: Final = frozenset((*_QUEUES, *_TABLES, *_READERS))
+MAKERS: Final = frozenset((*_QUEUES, *_TABLES, *_READERS, "LMDBReader"))
 _ARRAYS: Final = ("TensorArray", "TensorArrayV2", "TensorArrayGrad", "TensorArrayGradV2")
 
 #: older type -> newer type
-RENAMED: Final[Mapping[str, str]] = {
-    name: f"{name}V2"
-    for name in (
-        *MAKERS,
-        *(f"Queue{what}" for what in _USING_QUEUES),
-        *(f"LookupTable{what}" for what in _USING_TABLES),
-        *(f"Reader{what}" for what in _USING_READERS),
-        *("InitializeTable", "InitializeTableFromTextFile"),
-    )
-} | {f"TensorArray{what}{version}": f"TensorArray{what}V3" for what in ("", *_USING_ARRAYS) for version in ("", "V2")}
+RENAMED: Final[Mapping[str, str]] = (
+    {
+        name: f"{name}V2"
+        for name in (
+            *(MAKERS - {"LMDBReader"}),
+            *(f"Queue{what}" for what in _USING_QUEUES),
+            *(f"LookupTable{what}" for what in _USING_TABLES),
+            *(f"Reader{what}" for what in _USING_READERS),
+            *("InitializeTable", "InitializeTableFromTextFile"),
+        )
+    }
+    | {"LMDBReader": "_LMDBReader"}
+    | {f"TensorArray{what}{version}": f"TensorArray{what}V3" for what in ("", *_USING_ARRAYS) for version in ("", "V2")}
+)
 
 #: types of which several nodes come
 EXPANDED: Final = ("TensorArrayPack", "TensorArrayUnpack")
@@ -53,6 +57,7 @@ FAKE_QUEUE: Final = "FakeQueue"
 _PASSING: Final[Mapping[str, str]] = {
     **{name: name for name in ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration")},
     "RefIdentity": "Identity",
+    "DebugGradientRefIdentity": "Identity",
     "RefSwitch": "Switch",
     "RefMerge": "Merge",
     "RefEnter": "Enter",

@@ -26,7 +26,7 @@ from anabranch.core.registry import find_op_def
 from anabranch.graph.conversion import REFERENCE
 from anabranch.graph.node_plans import NodeError, Slot
 from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
-from anabranch.proto.graph_pb2 import DT_INVALID, DT_RESOURCE, AttrValue, NodeDef
+from anabranch.proto.graph_pb2 import DT_FLOAT, DT_INVALID, DT_RESOURCE, AttrValue, NodeDef
 
 #: an attribute of a node that stands for a given handle: the name of the node that stands for the variable's own
 ROOT: Final = "root"
@@ -35,6 +35,7 @@ _VARIABLES: Final = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
 #: Types that hand their reference on, and what does the same to a handle.
 _PASSING: Final[Mapping[str, str]] = {
     "RefIdentity": "Identity",
+    "DebugGradientRefIdentity": "Identity",
     "RefSwitch": "Switch",
     "RefMerge": "Merge",
     "RefEnter": "Enter",
@@ -89,7 +90,7 @@ def _updates() -> Iterator[tuple[str, _Update]]:
 
 
 UPDATES: Final[Mapping[str, _Update]] = dict(_updates())
-_TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable", "RefSelect"})
+_TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable", "RefSelect", "SdcaShrinkL1"})
 
 
 def translate(nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> list[NodeDef]:
@@ -154,6 +155,8 @@ class _Translation:
             return self._destroy(node)
         if node.op == "RefSelect":
             return self._select(node)
+        if node.op == "SdcaShrinkL1":
+            return self._shrink(node)
         return self._consumer(node)
 
     def _fresh(self, name: str) -> str:
@@ -353,6 +356,37 @@ class _Translation:
         reference = self._needed(node, data[0])
         waits = _controls(node) + ([] if reference.after is None else [f"^{reference.after}"])
         yield _read(node.name, node, reference.handle, reference.dtype, waits)
+
+    def _shrink(self, node: NodeDef) -> Iterator[NodeDef]:
+        """Each variable nearer to zero by l1 / l2, and not beyond it."""
+
+        def new(name: str, op: str, inputs: Sequence[str], controls: Sequence[str] = (), key: str = "T") -> NodeDef:
+            made = _node(self._fresh(f"{node.name}/{name}"), op, node, inputs, controls)
+            made.attr[key].type = DT_FLOAT
+            return made
+
+        def constant(name: str, value: float) -> NodeDef:
+            made = new(name, "Const", [], key="dtype")
+            made.attr["value"].CopyFrom(attr_to_proto("tensor", np.asarray(value, np.float32)))
+            return made
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            way = np.float32(node.attr["l1"].f) / np.float32(node.attr["l2"].f)
+        distance, zero = constant("distance", float(way)), constant("zero", 0.0)
+        yield from (distance, zero)
+        controls, assigned = _controls(node), []
+        for text in _data(node):
+            reference = self._needed(node, text)
+            waits = [*controls, *([] if reference.after is None else [f"^{reference.after}"])]
+            read = _read(self._fresh(f"{node.name}/read"), node, reference.handle, reference.dtype, waits)
+            sign, size = new("sign", "Sign", [read.name]), new("size", "Abs", [read.name])
+            less = new("less", "Sub", [size.name, distance.name])
+            kept = new("kept", "Maximum", [less.name, zero.name])
+            shrunk = new("shrunk", "Mul", [sign.name, kept.name])
+            assign = new("assign", "AssignVariableOp", [reference.handle, shrunk.name], key="dtype")
+            yield from (read, sign, size, less, kept, shrunk, assign)
+            assigned.append(f"^{assign.name}")
+        yield _node(node.name, "NoOp", node, [], [*controls, *assigned])
 
     def _select(self, node: NodeDef) -> Iterator[NodeDef]:
         """One of several references: the handle where the index is known, else a read of the one that is chosen.

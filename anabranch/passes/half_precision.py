@@ -35,6 +35,8 @@ from anabranch.passes.step_graph import StepGraph
 
 #: the attribute that says in which dtype an operation computes
 _TYPE: Final = "T"
+#: the annotation of an operation that a user keeps in float32
+MAY_BE_HALF: Final = "_AutoMixedPrecisionSegmentInclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,8 @@ def _computes_in_float32(op: StepNode) -> bool:
 
 
 def _category(op: StepNode, half: DType) -> HalfPrecision:
+    if op.attrs.get(MAY_BE_HALF) is False:
+        return HalfPrecision.NEEDS_FLOAT32
     allowed = op.op_def.attrs[_TYPE].allowed
     known = allowed is None or half in allowed
     return half_precision_of(op.op_def) if known else HalfPrecision.UNKNOWN

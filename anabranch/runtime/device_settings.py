@@ -184,3 +184,13 @@ set_memory_growth = settings.set_memory_growth
 get_memory_growth = settings.get_memory_growth
 set_soft_device_placement = settings.set_soft_device_placement
 get_soft_device_placement = settings.get_soft_device_placement
+
+
+def experimental_list_devices() -> list[str]:
+    """The names of the devices that a session has which asks for none in particular, with those of job and task.
+
+    Example:
+        >>> tf.config.experimental_list_devices()[0]
+        '/job:localhost/replica:0/task:0/device:CPU:0'
+    """
+    return [f"/job:localhost/replica:0/task:0{device.name}" for device in settings.list_logical_devices()]

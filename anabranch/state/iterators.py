@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from anabranch.errors import CancelledError, FailedPreconditionError
+from anabranch.state.dataset_assertions import check_what_follows
 from anabranch.state.datasets import DatasetIterator, Element, Elements
 from anabranch.state.positions import decode_position, encode_position
 
@@ -33,7 +34,12 @@ class IteratorResource:
         return self._dataset
 
     def initialize(self, dataset: Elements) -> None:
-        """Begins a new walk through a dataset."""
+        """Begins a new walk through a dataset.
+
+        Raises:
+            InvalidArgumentError: a dataset is not followed by those that it says must follow.
+        """
+        check_what_follows(dataset)
         with self._lock:
             old = self._iterator
             self._dataset, self._iterator, self._closed = dataset, dataset.iterator(), False

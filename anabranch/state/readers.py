@@ -33,6 +33,7 @@ import numpy as np
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.io import byte_sources, os_errors, records, remote
+from anabranch.io.lmdb import LmdbFile
 
 #: asks the queue for the next name
 NextWork = Callable[[], Pending]
@@ -467,6 +468,20 @@ class FixedRecordReader(Reader):
             for number, at in enumerate(range(self._header, last + 1, self._hop) if self._hop else ()):
                 file.seek(at)
                 yield work + b":%d" % number, file.read(self._length)
+
+
+class LmdbReader(Reader):
+    """The records of a database of the library LMDB, with its keys."""
+
+    title = "LMDBReader"
+
+    def open_file(self, work: bytes) -> Iterator[Record]:
+        return _begun(self._of_database(LmdbFile(work.decode(errors="surrogateescape"))))
+
+    def _of_database(self, database: LmdbFile) -> Iterator[Record]:
+        with database:
+            yield _BEGUN
+            yield from database
 
 
 _BEGUN: Record = (b"", b"")

@@ -20,11 +20,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anabranch as tf
 from anabranch.core import absent_names
 from anabranch.core.consoles import table_console
+from anabranch.core.refused_names import refusal_of
 from anabranch.tools.name_uses import ROOT, NameUse, uses_in
 from anabranch.tools.tensorflow_alias import absence_of, is_there
 
@@ -194,30 +195,40 @@ def _print_report(report: NameReport, every_place: bool) -> None:
     )
 
 
-def interface() -> dict[str, tuple[list[str], list[str]]]:
-    """Of every public module of TensorFlow 1.15, the names that are here and those that are not ("" is `tf` itself)."""
+class Names(NamedTuple):
+    """The names of a public module: those that are here, those that are refused with a reason, and all others."""
+
+    present: list[str]
+    refused: dict[str, str]
+    missing: list[str]
+
+
+def interface() -> dict[str, Names]:
+    """What is here of the names of every public module of TensorFlow 1.15 ("" is `tf` itself).
+
+    A name is refused where `core.refused_names` gives a reason, which docs/differences.md has too.
+    """
     answer = {}
     for module, names in absent_names.names().items():
         present = {name for name in names if is_there(".".join(filter(None, (ROOT, module, name))))}
-        answer[module] = (sorted(present), sorted(names - present))
+        refusals = {name: refusal_of(".".join(filter(None, (module, name)))) for name in sorted(names - present)}
+        refused = {name: refusal.family for name, refusal in refusals.items() if refusal is not None}
+        answer[module] = Names(sorted(present), refused, sorted(names - present - set(refused)))
     return answer
 
 
 def _print_interface(as_json: bool) -> int:
     whole = interface()
     if as_json:
-        listed = {
-            f"tf.{module}".rstrip("."): {"present": present, "absent": absent}
-            for module, (present, absent) in whole.items()
-        }
+        listed = {f"tf.{module}".rstrip("."): names._asdict() for module, names in whole.items()}
         print(json.dumps({"version": tf.__version__, "modules": listed}, indent=1))
         return 0
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for module, (present, absent) in whole.items():
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for module, names in whole.items():
         for area in (f"`tf.{module.partition('.')[0]}`".replace(".`", "`"), "**all**"):
-            counts[area][0] += len(present)
-            counts[area][1] += len(present) + len(absent)
-    print("| names in | there | of |\n|---|---|---|")
-    for area, (count, of) in sorted(counts.items(), key=lambda item: item[0] == "**all**"):
-        print(f"| {area} | {count} | {of} |")
+            for at, part in enumerate(names):
+                counts[area][at] += len(part)
+    print("| names in | there | refused with a reason | missing | of |\n|---|---|---|---|---|")
+    for area, numbers in sorted(counts.items(), key=lambda item: item[0] == "**all**"):
+        print(f"| {area} | {' | '.join(map(str, numbers))} | {sum(numbers)} |")
     return 0

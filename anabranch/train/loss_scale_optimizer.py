@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from anabranch.core import dtypes
@@ -15,8 +16,10 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.passes.half_precision import MAY_BE_HALF
 from anabranch.runtime.process_settings import process_settings
 from anabranch.train.loss_scale import DynamicLossScale, LossScaleLike, loss_scale_of
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
@@ -149,6 +152,29 @@ def enable_mixed_precision_graph_rewrite(
     wrapped = MixedPrecisionLossScaleOptimizer(opt, loss_scale)
     process_settings.set_half_precision(True, half)
     return wrapped
+
+
+@contextlib.contextmanager
+def auto_mixed_precision_scope(select: bool = True, scope_name: str | None = None) -> Iterator[None]:
+    """Whether operations created inside may be computed in half precision, where sessions do that.
+
+    (It is no name of TensorFlow 1.15 itself but of NVIDIA's edition.)
+
+    Args:
+        select: False keeps them in float32.
+        scope_name: kept with the operations; it changes nothing.
+
+    Example:
+        >>> with tf.train.experimental.auto_mixed_precision_scope(False):
+        ...     exact = tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
+        >>> exact.op.get_attr("_AutoMixedPrecisionSegmentInclude")
+        False
+    """
+    annotations: dict[str, Any] = {MAY_BE_HALF: bool(select)}
+    if scope_name:
+        annotations["_AutoMixedPrecisionSegmentName"] = scope_name.encode()
+    with get_default_graph()._attr_scope(annotations):
+        yield
 
 
 def disable_mixed_precision_graph_rewrite() -> None:

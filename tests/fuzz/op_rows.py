@@ -47,6 +47,12 @@ LEFT_OUT = {
     "BoostedTreesSparseAggregateStats": "TensorFlow 2.21 has no kernel",
     "BoostedTreesSparseCalculateBestFeatureSplit": "TensorFlow 2.21 has no kernel",
     "SelfAdjointEig": "TensorFlow refuses it in new graphs",
+    "TileGrad": "TensorFlow refuses it in new graphs",
+    "CompareAndBitpack": "TensorFlow 2.21 does not register it",
+    "GenerateBoundingBoxProposals": "TensorFlow has no kernel for processors",
+    "InplaceAdd": "TensorFlow writes into its input, which the other takers then see",
+    "InplaceSub": "TensorFlow writes into its input, which the other takers then see",
+    "InplaceUpdate": "TensorFlow writes into its input, which the other takers then see",
 }
 
 

@@ -10,12 +10,18 @@ import json
 
 import generator_cases
 import image_cases
+import rare_cases
 import sound_cases
 import tensorflow.compat.v1 as tf
 from make_public_function_fixture import FIXTURE, result
 
 #: name of a fixture -> its cases
-FIXTURES = {"generators": generator_cases.CASES, "images": image_cases.CASES, "sounds": sound_cases.CASES}
+FIXTURES = {
+    "generators": generator_cases.CASES,
+    "images": image_cases.CASES,
+    "rare": rare_cases.CASES,
+    "sounds": sound_cases.CASES,
+}
 
 
 def main() -> None:

@@ -251,8 +251,24 @@ def _dtype_name(number: int) -> str:
     return "invalid" if number == 0 else tf.as_dtype(number).name
 
 
+#: what TensorFlow 1.15 registered and the TensorFlow of today does not
+_OF_THAT_TIME: dict[str, dict[str, Any]] = {
+    "CompareAndBitpack": {
+        "inputs": [{"name": "input", "type_attr": "T"}, {"name": "threshold", "type_attr": "T"}],
+        "outputs": [{"name": "output", "type": "uint8"}],
+        "attrs": [
+            {
+                "name": "T",
+                "type": "type",
+                "allowed": ["bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64"],
+            }
+        ],
+    }
+}
+
+
 def write_op_signatures(path: Path) -> None:
-    ops = {op.name: _signature(op) for op in registered_ops().op}
+    ops = _OF_THAT_TIME | {op.name: _signature(op) for op in registered_ops().op}
     text = json.dumps({"tensorflow": tf.__version__, "ops": ops}, sort_keys=True, separators=(",", ":"))
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 

@@ -33,6 +33,30 @@ from anabranch.ops import raw
 _SYMBOLIC = (Tensor, SparseTensor, IndexedSlices, RaggedTensor)
 
 
+#: holds one element while calls of functions run their Python code in the graph that is open
+_EAGERLY: list[bool] = []
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Whether a call of what `tf.function` made calls the Python function itself.
+
+    Its operations then stand in the graph that is open, one by one, and nothing is traced beside it: for debugging.
+
+    Args:
+        run_eagerly: default of a process: False.
+
+    Example:
+        >>> tf.config.experimental_run_functions_eagerly(True)
+        >>> seen = []
+        >>> function = tf.function(lambda x: seen.append(x.graph is tf.get_default_graph()) or x)
+        >>> _ = function(tf.constant(1.0))
+        >>> seen
+        [True]
+        >>> tf.config.experimental_run_functions_eagerly(False)
+    """
+    _EAGERLY[:] = [True] if run_eagerly else []
+
+
 class ConcreteFunction:
     """A Python function as a function graph, for one kind of arguments.
 
@@ -157,6 +181,8 @@ class PolymorphicFunction:
             TypeError: the arguments do not fit the function, or it returned what no tensor can be.
             ValueError: the arguments do not fit `input_signature`.
         """
+        if _EAGERLY:
+            return self.python_function(*args, **kwargs)
         arguments = self._bound(args, kwargs)
         concrete = self._concrete(arguments)
         return concrete(*(t for item in arguments.tensors for t in components(item)))

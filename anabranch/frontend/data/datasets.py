@@ -26,6 +26,7 @@ from anabranch.frontend.data.sources import (
     slices_variant,
     sparse_slices_variant,
 )
+from anabranch.frontend.data.statistics import StatsAggregator
 from anabranch.frontend.data.structure import (
     Component,
     SparseComponent,
@@ -565,6 +566,20 @@ class Dataset:
         return dataset
 
     # ------------------------------------------------------------------ building
+    def _walked(self) -> Tensor:
+        """The variant that an iterator walks: this dataset, with what its options add behind it."""
+        wishes = self._options.experimental_stats
+        if wishes.aggregator is None:
+            return self._variant_tensor
+        aggregator: StatsAggregator = wishes.aggregator
+        recorded = self._made(
+            "SetStatsAggregatorDataset",
+            stats_aggregator=aggregator.resource,
+            tag=convert_to_tensor(wishes.prefix or "", dtypes.string),
+            counter_prefix=convert_to_tensor(wishes.counter_prefix or "", dtypes.string),
+        )
+        return recorded._variant_tensor
+
     def _made(self, type_name: str, structure: Structure | None = None, **bound: Argument) -> Dataset:
         """The dataset of an operation on this one."""
         structure = self._structure if structure is None else structure

@@ -120,7 +120,7 @@ class Iterator:
                 f"{structures.shapes_of(dataset._structure)!r} and {structures.classes_of(dataset._structure)!r}."
             )
         with get_default_graph().name_scope(name or "make_initializer") as scope:
-            made: Operation = raw.MakeIterator(dataset._variant_tensor, self._iterator_resource, name=scope)
+            made: Operation = raw.MakeIterator(dataset._walked(), self._iterator_resource, name=scope)
         return made
 
     def get_next(self, name: str | None = None) -> Structure:
@@ -191,7 +191,7 @@ def _unique_name() -> str:
 def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
     """An iterator over a dataset; run its `initializer` first."""
     resource = raw.IteratorV2(container="", shared_name=shared_name or "", **structures.flat_attrs(dataset._structure))
-    initializer = raw.MakeIterator(dataset._variant_tensor, resource)
+    initializer = raw.MakeIterator(dataset._walked(), resource)
     return Iterator._of(resource, initializer, dataset._structure)
 
 
@@ -204,7 +204,7 @@ def make_one_shot_iterator(dataset: Dataset) -> Iterator:
     graph = get_default_graph()
     body = FunctionGraph("make_dataset", graph)
     try:
-        body.outputs = [copied_by_value(dataset._variant_tensor, body)]
+        body.outputs = [copied_by_value(dataset._walked(), body)]
     except ValueError as error:
         raise ValueError(
             "Failed to create a one-shot iterator. `Dataset.make_one_shot_iterator()` does not support datasets "

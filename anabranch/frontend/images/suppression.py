@@ -18,6 +18,40 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
+def generate_bounding_box_proposals(
+    scores: TensorLike,
+    bbox_deltas: TensorLike,
+    image_info: TensorLike,
+    anchors: TensorLike,
+    nms_threshold: TensorLike = 0.7,
+    pre_nms_topn: TensorLike = 6000,
+    min_size: TensorLike = 16,
+    post_nms_topn: int = 300,
+    name: str | None = None,
+) -> GenerateBoundingBoxProposals:
+    """Boxes that may hold an object, made of anchors and of what a network says of each.
+
+    Args:
+        scores: float32, shape [images, height, width, kinds of anchors]: how likely each box holds an object.
+        bbox_deltas: float32, shape [images, height, width, 4 * kinds]: (dy, dx, dh, dw) of each anchor. Its centre
+            moves by (dy, dx) times its sides, which grow by exp(dh) and exp(dw), 62.5 times at most.
+        image_info: float32, shape [images, 5]: height, width and scale of each image; two more numbers are not read.
+        anchors: float32, shape [height, width, 4 * kinds]: (y1, x1, y2, x2) in pixels.
+        nms_threshold: what intersection over union of two boxes is too much.
+        pre_nms_topn: how many of the best boxes are looked at.
+        min_size: shorter boxes are left out, in pixels of the unscaled image.
+        post_nms_topn: how many boxes are kept; where there are fewer, zeros follow them.
+
+    Returns:
+        `rois`, float32 of shape [images, post_nms_topn, 4], corners (y1, x1, y2, x2); `roi_probabilities`, float32 of
+        shape [images, post_nms_topn].
+    """
+    found: tuple[Tensor, Tensor] = raw.GenerateBoundingBoxProposals(
+        scores, bbox_deltas, image_info, anchors, nms_threshold, pre_nms_topn, min_size, post_nms_topn, name=name
+    )
+    return GenerateBoundingBoxProposals(*found)
+
+
 def combined_non_max_suppression(
     boxes: TensorLike,
     scores: TensorLike,
@@ -61,6 +95,13 @@ def combined_non_max_suppression(
             name=name,
         )
     )
+
+
+class GenerateBoundingBoxProposals(NamedTuple):
+    """What `generate_bounding_box_proposals` returns."""
+
+    rois: Any
+    roi_probabilities: Any
 
 
 class CombinedNonMaxSuppression(NamedTuple):

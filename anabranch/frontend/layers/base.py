@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.core import nest
-from anabranch.core.dtypes import DTypeLike, as_dtype, float32
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import InitializerLike, Partitioner
 from anabranch.frontend.framework import is_tensor
+from anabranch.frontend.layers.style import owns_variables
 from anabranch.frontend.layers.utils import get_initializer
+from anabranch.frontend.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization, outermost_graph
 from anabranch.frontend.variables.scope import VariableScope, get_variable, variable_scope
 from anabranch.frontend.variables.variables import Variable
@@ -164,6 +166,10 @@ class Layer:
         self._graph = get_default_graph()
         self._current_scope: VariableScope | None = None
         self._scope: VariableScope | None = None
+        self._owns_variables = owns_variables()
+        self._own_scope: str | None = None
+        if self._owns_variables and (scope is not None or self._reuse):
+            raise ValueError(f"layer {self.name} owns its variables (Keras style), and takes neither scope nor reuse")
         if scope is not None:
             with variable_scope(scope) as captured:
                 self._scope = captured
@@ -320,6 +326,9 @@ class Layer:
         if trainable and synchronization is VariableSynchronization.ON_READ:
             raise ValueError(f"weight {name!r} of layer {self.name}: ON_READ synchronization needs trainable=False")
         trains = synchronization is not VariableSynchronization.ON_READ if trainable is None else trainable
+        if self._owns_variables:
+            return self._own_weight(name, shape, as_dtype(dtype or self.dtype or float32), initializer, regularizer,
+                                    trains, constraint, use_resource, synchronization, aggregation)  # fmt: skip
         self._set_scope(None)
         assert self._scope is not None
         graph = get_default_graph()
@@ -343,6 +352,44 @@ class Layer:
                 **kwargs,
             )
         self._losses.extend((loss, None) for loss in losses[losses_before:])
+        (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
+        return variable
+
+    def _own_weight(
+        self,
+        name: str,
+        shape: ShapeLike,
+        dtype: DType,
+        initializer: InitializerLike | None,
+        regularizer: Callable[..., Any] | None,
+        trains: bool,
+        constraint: Callable[..., Any] | None,
+        use_resource: bool | None,
+        synchronization: VariableSynchronization,
+        aggregation: VariableAggregation,
+    ) -> Variable:
+        """A variable that no store of variables knows."""
+        graph = get_default_graph()
+        if self._own_scope is None:
+            with graph.name_scope(self._name) as opened:
+                self._own_scope = opened
+        made = get_initializer(initializer)
+        if made is None:
+            made = glorot_uniform_initializer() if dtype.is_floating else zeros_initializer()
+        with graph.name_scope(self._own_scope):
+            variable = Variable(
+                lambda: made(TensorShape(shape).as_list(), dtype=dtype),
+                trainable=trains and self.trainable,
+                name=name,
+                dtype=dtype,
+                constraint=constraint,
+                use_resource=use_resource,
+                synchronization=synchronization,
+                aggregation=aggregation,
+            )
+            if regularizer is not None:
+                with graph.name_scope(f"{name}/Regularizer"):
+                    self.add_loss(regularizer(variable))
         (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
 
@@ -398,6 +445,13 @@ class Layer:
         Raises:
             ValueError: an input does not have the rank, shape or dtype that the layer asks for, or is of another graph.
         """
+        if self._owns_variables:
+            if kwargs.get("scope") is not None:
+                raise ValueError(f"layer {self.name} owns its variables (Keras style), and takes no scope")
+            self._check_graph(inputs)
+            with get_default_graph().name_scope(self._name) as opened:
+                self._own_scope = self._own_scope or opened
+                return self._compute(inputs, args, kwargs)
         self._set_scope(kwargs.pop("scope", None))
         assert self._scope is not None
         self._check_graph(inputs)

@@ -35,6 +35,29 @@ def do_not_convert(func: Callable[..., Any] | None = None) -> Callable[..., Any]
     return do_not_convert if func is None else func
 
 
+class _Unspecified:
+    def __repr__(self) -> str:
+        return "unspecified"
+
+
+_UNSPECIFIED = _Unspecified()
+
+
+def set_loop_options(
+    parallel_iterations: object = _UNSPECIFIED,
+    back_prop: object = _UNSPECIFIED,
+    swap_memory: object = _UNSPECIFIED,
+    maximum_iterations: object = _UNSPECIFIED,
+) -> None:
+    """Nothing to do: in TensorFlow, too, it changes only loops that were converted from Python's; there are none.
+
+    `tf.while_loop` has arguments of these names.
+
+    Example:
+        >>> tf.autograph.experimental.set_loop_options(maximum_iterations=3)
+    """
+
+
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
     """Nothing to do: nothing is converted that could be told of.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,22 +14,23 @@ from anabranch.core.values import TensorLike, TensorOrRagged
 from anabranch.frontend.fetches import register_session_run_conversion_functions
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.ragged import partitions
+from anabranch.frontend.ragged.arguments import cast, check_fills, check_flag, check_list, check_row_count, longest
 from anabranch.frontend.ragged.dense import rows_of_dense
+from anabranch.frontend.ragged.operators import RaggedOperators
 from anabranch.frontend.ragged.partitions import after, count_rows
-from anabranch.frontend.ragged.values import RaggedTensorValue
+from anabranch.frontend.ragged.values import RaggedTensorValue, ragged_value
 from anabranch.graph.composite import SparseTensor
-from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.dispatch import load_versions, register_type
 from anabranch.graph.graph import Graph
-from anabranch.graph.operation import BINARY_OPERATORS, FeedDict, Operation, StepRunner, Tensor
+from anabranch.graph.operation import FeedDict, Operation, StepRunner, Tensor
 from anabranch.ops import raw
 
 #: what may stand in brackets behind a ragged tensor
 RaggedIndex = Any
 
 
-class RaggedTensor:
+class RaggedTensor(RaggedOperators):
     """A tensor with one or more dimensions of which the slices have different lengths.
 
     Row i holds `values[row_splits[i]:row_splits[i + 1]]`. The values are a tensor, or a ragged tensor themselves, whose
@@ -50,11 +51,6 @@ class RaggedTensor:
         >>> sess.run(ragged).to_list()
         [[3, 1], [], [4, 1, 5]]
     """
-
-    #: NumPy leaves operators to this class
-    __array_priority__ = 100
-    #: operator name -> function, filled in by the versions of the functions
-    OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(
         self,
@@ -109,7 +105,7 @@ class RaggedTensor:
         Raises:
             ValueError: the number of rows is negative, or known to be too small.
         """
-        _check_flag(validate)
+        check_flag(validate)
         with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
             values, rowids = _with_partition(values, value_rowids, "value_rowids")
             rowids.shape.assert_has_rank(1)
@@ -117,7 +113,7 @@ class RaggedTensor:
                 rows = partitions.last_plus_one(rowids)
             else:
                 rows = convert_to_tensor(nrows, rowids.dtype, name="nrows")
-                _check_row_count(rows, rowids)
+                check_row_count(rows, rowids)
             rows.shape.assert_has_rank(0)
             values.shape[:1].assert_is_compatible_with(rowids.shape)
             if validate:
@@ -134,7 +130,7 @@ class RaggedTensor:
         Raises:
             ValueError: `row_splits` is empty, or of another dtype than the splits of the values.
         """
-        _check_flag(validate)
+        check_flag(validate)
         if isinstance(row_splits, list | tuple) and not row_splits:
             raise ValueError("row_splits tensor may not be empty.")
         with name_scope(name, "RaggedFromRowSplits", [values, row_splits]):
@@ -149,7 +145,7 @@ class RaggedTensor:
         cls, values: TensorLike, row_lengths: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """From the length of each row."""
-        _check_flag(validate)
+        check_flag(validate)
         with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
             values, lengths = _with_partition(values, row_lengths, "row_lengths")
             lengths.shape.assert_has_rank(1)
@@ -162,7 +158,7 @@ class RaggedTensor:
         cls, values: TensorLike, row_starts: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """From the place where each row begins; the last one goes to the end of the values."""
-        _check_flag(validate)
+        check_flag(validate)
         with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
             values, starts = _with_partition(values, row_starts, "row_starts")
             starts.shape.assert_has_rank(1)
@@ -176,7 +172,7 @@ class RaggedTensor:
         cls, values: TensorLike, row_limits: TensorLike, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """From the place where each row ends."""
-        _check_flag(validate)
+        check_flag(validate)
         with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
             values, limits = _with_partition(values, row_limits, "row_limits")
             limits.shape.assert_has_rank(1)
@@ -195,11 +191,11 @@ class RaggedTensor:
         validate: bool = True,
     ) -> TensorOrRagged:
         """From row numbers for each ragged dimension, the outermost first; no dimension gives the values themselves."""
-        _check_flag(validate)
-        _check_list(nested_value_rowids, "nested_value_rowids")
+        check_flag(validate)
+        check_list(nested_value_rowids, "nested_value_rowids")
         if nested_nrows is None:
             nested_nrows = [None] * len(nested_value_rowids)
-        _check_list(nested_nrows, "nested_nrows")
+        check_list(nested_nrows, "nested_nrows")
         if len(nested_nrows) != len(nested_value_rowids):
             raise ValueError("nested_nrows must have the same length as nested_value_rowids")
         with name_scope(name, "RaggedFromNestedValueRowIds"):
@@ -217,8 +213,8 @@ class RaggedTensor:
         validate: bool = True,
     ) -> TensorOrRagged:
         """From the splits of each ragged dimension, the outermost first; no dimension gives the values themselves."""
-        _check_flag(validate)
-        _check_list(nested_row_splits, "nested_row_splits")
+        check_flag(validate)
+        check_list(nested_row_splits, "nested_row_splits")
         with name_scope(name, "RaggedFromNestedRowSplits"):
             result: Any = flat_values
             for splits in reversed(nested_row_splits):
@@ -234,8 +230,8 @@ class RaggedTensor:
         validate: bool = True,
     ) -> TensorOrRagged:
         """From the lengths of the rows of each ragged dimension, the outermost first."""
-        _check_flag(validate)
-        _check_list(nested_row_lengths, "nested_row_lengths")
+        check_flag(validate)
+        check_list(nested_row_lengths, "nested_row_lengths")
         with name_scope(name, "RaggedFromNestedRowlengths"):
             result: Any = flat_values
             for lengths in reversed(nested_row_lengths):
@@ -320,7 +316,7 @@ class RaggedTensor:
         wanted = self._row_splits.dtype if out_type is None else as_dtype(out_type)
         with name_scope(name, "RaggedNRows"):
             if self._nrows is not None:
-                return _cast(self._nrows, wanted)
+                return cast(self._nrows, wanted)
             rows: Tensor = raw.Sub(count_rows(self._row_splits, wanted), np.ones((), wanted.as_numpy_dtype))
             return rows
 
@@ -364,8 +360,8 @@ class RaggedTensor:
         """The smallest dense shape that has room for the tensor, a vector; with `axis` that of these dimensions."""
         wanted = self._row_splits.dtype if out_type is None else as_dtype(out_type)
         with name_scope(name, "RaggedBoundingBox"):
-            longest = [_longest(level.row_lengths(), wanted) for level in self._levels()]
-            outer = raw.Pack([self.nrows(wanted), *longest])
+            lengths = [longest(level.row_lengths(), wanted) for level in self._levels()]
+            outer = raw.Pack([self.nrows(wanted), *lengths])
             inner = raw.Shape(self.flat_values, out_type=wanted)[1:]
             box: Tensor = raw.ConcatV2([outer, inner], 0)
             if axis is not None:
@@ -406,9 +402,9 @@ class RaggedTensor:
             return self
         values = self._values.with_row_splits_dtype(wanted) if isinstance(self._values, RaggedTensor) else self._values
         lengths, rowids, rows = (
-            None if t is None else _cast(t, wanted) for t in (self._row_lengths, self._value_rowids, self._nrows)
+            None if t is None else cast(t, wanted) for t in (self._row_lengths, self._value_rowids, self._nrows)
         )
-        return RaggedTensor(values, _cast(self._row_splits, wanted), lengths, rowids, rows, internal=True)
+        return RaggedTensor(values, cast(self._row_splits, wanted), lengths, rowids, rows, internal=True)
 
     # ------------------------------------------------------------------ other forms
     @classmethod
@@ -461,12 +457,12 @@ class RaggedTensor:
             flat = self.flat_values
             if default_value is None:
                 default = convert_to_tensor(np.array("" if flat.dtype is dtypes.string else 0), name="default")
-                default = default if flat.dtype is dtypes.string else _cast(default, flat.dtype)
+                default = default if flat.dtype is dtypes.string else cast(default, flat.dtype)
             else:
                 default = convert_to_tensor(default_value, self.dtype, name="default_value")
             if flat.shape.ndims is not None:
                 default.shape.with_rank_at_most(flat.shape.ndims - 1)
-                _check_fills(default.shape, flat.shape[1:])
+                check_fills(default.shape, flat.shape[1:])
             dense: Tensor = raw.RaggedTensorToTensor(
                 np.array(-1, np.int64),
                 flat,
@@ -498,8 +494,8 @@ class RaggedTensor:
             indices = after(
                 [partitions.require(partitions.ragged_right(indices), "SparseTensor is not right-ragged")], indices
             )
-            rows = _cast(indices[:, 0], dtype)
-            return cls.from_value_rowids(st_input.values, rows, _cast(shape[0], dtype), validate=False)
+            rows = cast(indices[:, 0], dtype)
+            return cls.from_value_rowids(st_input.values, rows, cast(shape[0], dtype), validate=False)
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
         """The sparse tensor of the same values, all of them."""
@@ -542,98 +538,12 @@ class RaggedTensor:
     def __bool__(self) -> bool:
         raise TypeError("RaggedTensor may not be used as a boolean.")
 
-    def __neg__(self) -> RaggedTensor:
-        return self._operated("neg")
 
-    def __abs__(self) -> RaggedTensor:
-        return self._operated("abs")
-
-    def __invert__(self) -> RaggedTensor:
-        return self._operated("invert")
-
-    def _operated(self, operator: str) -> RaggedTensor:
-        load_versions()
-        result: RaggedTensor = self.OPERATORS[operator](self)
-        return result
-
-    if TYPE_CHECKING:
-        # attached below, one pair for each of BINARY_OPERATORS
-        def __add__(self, other: TensorLike) -> RaggedTensor: ...
-        def __radd__(self, other: TensorLike) -> RaggedTensor: ...
-        def __sub__(self, other: TensorLike) -> RaggedTensor: ...
-        def __rsub__(self, other: TensorLike) -> RaggedTensor: ...
-        def __mul__(self, other: TensorLike) -> RaggedTensor: ...
-        def __rmul__(self, other: TensorLike) -> RaggedTensor: ...
-        def __truediv__(self, other: TensorLike) -> RaggedTensor: ...
-        def __rtruediv__(self, other: TensorLike) -> RaggedTensor: ...
-        def __floordiv__(self, other: TensorLike) -> RaggedTensor: ...
-        def __mod__(self, other: TensorLike) -> RaggedTensor: ...
-        def __pow__(self, other: TensorLike) -> RaggedTensor: ...
-        def __lt__(self, other: TensorLike) -> RaggedTensor: ...
-        def __le__(self, other: TensorLike) -> RaggedTensor: ...
-        def __gt__(self, other: TensorLike) -> RaggedTensor: ...
-        def __ge__(self, other: TensorLike) -> RaggedTensor: ...
-
-
-def _attach_operators() -> None:
-    def operator(name: str) -> Callable[[Any, Any], Any]:
-        def apply(self: RaggedTensor, other: TensorLike) -> Any:
-            load_versions()
-            return RaggedTensor.OPERATORS[name](self, other)
-
-        return apply
-
-    def reflected(name: str) -> Callable[[Any, Any], Any]:
-        def apply(self: RaggedTensor, other: TensorLike) -> Any:
-            load_versions()
-            return RaggedTensor.OPERATORS[name](other, self)
-
-        return apply
-
-    for name in BINARY_OPERATORS:
-        if name == "matmul":
-            continue  # not of ragged tensors
-        setattr(RaggedTensor, f"__{name}__", operator(name))
-        if name not in ("lt", "le", "gt", "ge"):
-            setattr(RaggedTensor, f"__r{name}__", reflected(name))
-
-
-_attach_operators()
 register_type(RaggedTensor, "anabranch.frontend.ragged.versions")
 register_type(RaggedTensorValue, "anabranch.frontend.ragged.versions")
 
 
 # ---------------------------------------------------------------------- arguments
-def _check_flag(validate: object) -> None:
-    if not isinstance(validate, bool):
-        raise TypeError("validate must have type bool")
-
-
-def _check_list(parts: object, name: str) -> None:
-    if isinstance(parts, Tensor):
-        raise TypeError(f"{name} must be a list of Tensors")
-
-
-def _check_fills(default: TensorShape, inner: TensorShape) -> None:
-    """Raises ValueError unless a shape broadcasts to that of an inner value, as far as both are known."""
-    pairs = zip((default.dims_tuple or ())[::-1], (inner.dims_tuple or ())[::-1], strict=False)
-    if any(None not in (own, wanted) and own not in (1, wanted) for own, wanted in pairs):
-        raise ValueError(f"Shapes {default} and {inner} are incompatible: default_value must broadcast to a value")
-
-
-def _check_row_count(rows: Tensor, rowids: Tensor) -> None:
-    """Raises ValueError where constants show that there are too few rows."""
-    count, numbers = constant_value(rows), constant_value(rowids)
-    if count is None:
-        return
-    if count < 0:
-        raise ValueError(f"Expected nrows >= 0; got {int(count)}")
-    if numbers is not None and numbers.size and count <= numbers[-1]:
-        raise ValueError(
-            f"Expected nrows >= value_rowids[-1] + 1; got nrows={int(count)}, value_rowids[-1]={int(numbers[-1])}"
-        )
-
-
 def _with_partition(values: TensorLike, partition: TensorLike, name: str) -> tuple[Any, Tensor]:
     """The arguments of a `from_` method, as tensors.
 
@@ -664,25 +574,7 @@ def _size(values: Tensor | RaggedTensor, dtype: DType) -> Tensor:
     return values.nrows(dtype) if isinstance(values, RaggedTensor) else count_rows(values, dtype)
 
 
-def _cast(tensor: Tensor, dtype: DType) -> Tensor:
-    cast: Tensor = tensor if tensor.dtype.base_dtype is dtype else raw.Cast(tensor, DstT=dtype)
-    return cast
-
-
-def _longest(lengths: Tensor, dtype: DType) -> Any:
-    zero = np.zeros((), lengths.dtype.as_numpy_dtype)
-    return _cast(raw.Max(partitions.zero_and(raw.Maximum(lengths, zero)), [0]), dtype)
-
-
 # ---------------------------------------------------------------------- fetches and feeds
-def ragged_value(parts: Sequence[Any]) -> TensorOrRagged:
-    """Arrays of flat values and nested splits as a RaggedTensorValue."""
-    value = parts[0]
-    for splits in reversed(parts[1:]):
-        value = RaggedTensorValue(value, splits)
-    return value
-
-
 def _fetch(value: RaggedTensor) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return [value.flat_values, *value.nested_row_splits], ragged_value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,11 @@ class RaggedTensorValue:
 
     def __repr__(self) -> str:
         return f"tf.RaggedTensorValue(values={self._values!r}, row_splits={self._row_splits!r})"
+
+
+def ragged_value(parts: Sequence[Any]) -> Any:
+    """Arrays of flat values and nested splits as a RaggedTensorValue."""
+    value = parts[0]
+    for splits in reversed(parts[1:]):
+        value = RaggedTensorValue(value, splits)
+    return value

@@ -167,6 +167,20 @@ class TFRecordReader(ReaderBase):
         super().__init__(raw.TFRecordReaderV2(compression_type=compression, name=name), supports_serialize=True)
 
 
+class LMDBReader(ReaderBase):
+    """A record is one of a database of the library LMDB: with its key, in the order of the keys.
+
+    The names are those of database files, or of the folders that hold `data.mdb`.
+
+    Args:
+        name: of the operation.
+        options: accepted.
+    """
+
+    def __init__(self, name: str | None = None, options: object = None) -> None:
+        super().__init__(raw._LMDBReader(name=name))
+
+
 class IdentityReader(ReaderBase):
     """A record is the name itself, as key and as value."""
 

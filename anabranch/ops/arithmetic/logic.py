@@ -195,3 +195,30 @@ def _(op: Operation, grad: Tensor) -> Any:
     zeros = raw.ZerosLike(grad)
     by_t, by_e = SelectV2(condition, grad, zeros), SelectV2(condition, zeros, grad)
     return None, sum_to_shape(by_t, t), sum_to_shape(by_e, e)
+
+
+CompareAndBitpack = define_op(
+    "CompareAndBitpack",
+    "input: T, threshold: T -> output: uint8",
+    "T: {bool, half, float, double, int8, int16, int32, int64}",
+    ranks={"threshold": 0},
+)
+CompareAndBitpack.not_differentiable()
+
+
+@CompareAndBitpack.shape
+def _(input: TensorShape, threshold: TensorShape) -> TensorShape:
+    if input.ndims is None:
+        return input
+    rows = input.with_rank_at_least(1)
+    length = rows[-1].value
+    if length is not None and length % 8:
+        raise ValueError(f"Dimension size must be evenly divisible by 8 but is {length} for the last of {input}")
+    return rows[:-1].concatenate([None if length is None else length // 8])
+
+
+@CompareAndBitpack.kernel
+def _(input: Array, threshold: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    """Eight comparisons in a byte, the first in its highest bit."""
+    ctx.check(input.ndim > 0 and input.shape[-1] % 8 == 0, f"the last dimension of {input.shape} is not divisible by 8")
+    return xp.packbits(xp.greater(input, threshold), axis=-1)

@@ -451,6 +451,42 @@ def _(op: Operation, grad: Tensor) -> Any:
     return raw.Reshape(raw.Sum(raw.Reshape(grad, interleaved), copies), shape), None
 
 
+TileGrad = define_op(
+    "TileGrad",
+    "input: T, multiples: int32 -> output: T",
+    "T: any",
+    static=("multiples",),
+    late_ranks={"multiples": 1},
+)
+
+
+@TileGrad.shape
+def _(input: TensorShape, multiples: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    dims, counts = input.dims_tuple, partial_vector(ctx.tensor("multiples"))
+    if dims is None or counts is None or len(counts) != len(dims):  # the latter is refused in a step
+        return TensorShape(None if dims is None else [None] * len(dims))
+    return TensorShape([None if d is None or not n else d // n for d, n in zip(dims, counts, strict=True)])
+
+
+@TileGrad.kernel
+def _(input: Array, multiples: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    """The sum over the copies: what the gradient of Tile was before it was made of other operations."""
+    counts, dims = int_list(multiples), np.shape(input)
+    ctx.check(len(counts) == len(dims), f"Expected size of multiples to be {len(dims)}, got {len(counts)}")
+    fits = all(n > 0 and d % n == 0 for d, n in zip(dims, counts, strict=True))
+    ctx.check(fits, f"each of multiples must be positive and divide its dimension: {counts} for the shape {list(dims)}")
+    if not fits:
+        return input
+    interleaved = [size for d, n in zip(dims, counts, strict=True) for size in (n, d // n)]
+    copies = tuple(range(0, len(interleaved), 2))
+    return xp.sum(xp.reshape(input, interleaved), axis=copies, dtype=input.dtype)
+
+
+@TileGrad.gradient
+def _(op: Operation, grad: Tensor) -> Any:
+    return Tile(grad, op.inputs[1]), None
+
+
 _REVERSIBLE = "{floating, integers, complex, bool, string}"
 Reverse = define_op(
     "Reverse", "tensor: T, dims: bool -> output: T", f"T: {_REVERSIBLE}", static=("dims",), ranks={"dims": 1}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
-from anabranch.errors import InvalidArgumentError, UnimplementedError
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction
 from anabranch.ops.datasets.sources import define_dataset, made_by
+from anabranch.state.dataset_files import file_names
+from anabranch.state.dataset_lmdb import LmdbRecords
 from anabranch.state.dataset_sql import SqlRows
 from anabranch.state.datasets import Elements
 
@@ -39,13 +40,8 @@ def _sql(
     return made_by(SqlRows(os.fsdecode(data_source_name.item()), query.item().decode(), output_types), ctx)
 
 
-def _lmdb(filenames: Array, *, ctx: OperationContext) -> Any:
-    raise UnimplementedError(
-        None,
-        ctx.op,
-        f"{ctx.op.type} reads databases of the library LMDB, which this package does not use; read them with the "
-        "Python package lmdb in tf.data.Dataset.from_generator",
-    )
+def _lmdb(filenames: Array, *, ctx: OperationContext) -> Elements:
+    return made_by(LmdbRecords(file_names(filenames)), ctx)
 
 
 def _defined(prefix: str) -> tuple[OpFunction, OpFunction]:

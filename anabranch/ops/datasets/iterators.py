@@ -119,7 +119,7 @@ def _resource(handle: Array, ctx: StepHostContext) -> IteratorResource:
     return resource
 
 
-def _checked(element: Element, ctx: OperationContext) -> list[Any]:
+def checked_element(element: Element, ctx: OperationContext) -> list[Any]:
     """The element as the operation's outputs.
 
     Raises:
@@ -144,7 +144,7 @@ def _get_next(iterator: Array, *, ctx: StepHostContext) -> list[Any]:
     element = _resource(iterator, ctx).next()
     if element is None:
         raise OutOfRangeError(None, ctx.op, "End of sequence")
-    return _checked(element, ctx)
+    return checked_element(element, ctx)
 
 
 def _element_shapes(iterator: TensorShape, *, output_shapes: list[TensorShape]) -> list[TensorShape]:
@@ -322,7 +322,7 @@ def _(optional: Array, *, ctx: OperationContext) -> list[Any]:
     element = optional.item().element
     if element is None:
         raise InvalidArgumentError(None, ctx.op, "The given optional does not have a value.")
-    return _checked(element, ctx)
+    return checked_element(element, ctx)
 
 
 @IteratorGetNextAsOptional.host_kernel

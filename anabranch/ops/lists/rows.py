@@ -354,3 +354,46 @@ def joined_rows_on_host(handle: TensorList, shape: TensorShape | TensorValue, ct
 @TensorListConcatV2.gradient
 def _(op: Operation, grad: Tensor | None, _: Tensor | None) -> Any:
     return TensorListSplit(convert_to_tensor(grad), -1, op.outputs[1]), None, None
+
+
+# ---------------------------------------------------------------------- a row for each of several lists
+TensorListPushBackBatch = define_op(
+    "TensorListPushBackBatch",
+    "input_handles: variant, tensor: element_dtype -> output_handles: variant",
+    "element_dtype: any",
+)
+TensorListPushBackBatch.not_differentiable()
+
+
+@TensorListPushBackBatch.shape
+def _(handles: TensorShape, tensor: TensorShape) -> TensorShape:
+    if handles.ndims is None or tensor.ndims is None:
+        return handles
+    if tensor.ndims < handles.ndims or not tensor[: handles.ndims].is_compatible_with(handles):
+        raise ValueError(f"Shapes must be equal: the lists are {handles}, and the first dimensions of {tensor} are not")
+    return tensor[: handles.ndims].merge_with(handles)
+
+
+@TensorListPushBackBatch.host_kernel
+def _(handles: Array, tensor: Array, *, ctx: OperationContext) -> Any:
+    lists, rows = as_batch(handles), np.asarray(tensor)
+    fits = rows.shape[: lists.ndim] == lists.shape
+    ctx.check(fits, f"Invalid shape of {list(rows.shape)}: its first dimensions must be those of the lists, "
+              f"{list(lists.shape)}")  # fmt: skip
+    longer = np.empty(lists.shape, np.object_)
+    for at in np.ndindex(lists.shape) if fits else ():
+        one = lists[at]
+        ctx.check(isinstance(one, TensorList), f"a list of tensors is appended to, got {type(one).__name__}")
+        one.check_room()
+        one.of_type(ctx).check_item(rows[at].shape, "append")
+        longer[at] = one.replaced([*one.to_host().elements, rows[at]], one.length + 1)
+    return longer
+
+
+def as_batch(handles: Array) -> Any:
+    """Lists of tensors as an array of objects."""
+    if isinstance(handles, np.ndarray):
+        return handles
+    box = np.empty((), np.object_)
+    box[()] = handles
+    return box

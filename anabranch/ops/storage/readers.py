@@ -44,6 +44,7 @@ def _plain(value: AttributeValue) -> Any:
 
 WholeFileReaderV2 = _making("WholeFileReaderV2", _NAMES, readers.ContentReader)
 IdentityReaderV2 = _making("IdentityReaderV2", _NAMES, readers.NameReader)
+LMDBReader = _making("_LMDBReader", _NAMES, readers.LmdbReader)
 TextLineReaderV2 = _making("TextLineReaderV2", f"skip_header_lines: int = 0, {_NAMES}", readers.LineReader)
 TFRecordReaderV2 = _making(
     "TFRecordReaderV2",

@@ -6,6 +6,7 @@ What an event holds is what the operations of `ops.storage.summary` make.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any
@@ -18,6 +19,7 @@ from anabranch.errors import InvalidArgumentError, NotFoundError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.io.event_files import EventsWriter
+from anabranch.io.summary_database import SummaryDatabase
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import object_behind, open_object
 from anabranch.ops.storage.summary import (
@@ -28,11 +30,16 @@ from anabranch.ops.storage.summary import (
     tensor_summary,
 )
 from anabranch.proto.graph_pb2 import GraphDef
-from anabranch.proto.summary_pb2 import Event, Summary
+from anabranch.proto.summary_pb2 import Event, Summary, SummaryMetadata
 
 Array = np.ndarray[Any, Any]
 
-_KIND = "summary writer"
+#: the kind of handles of writers
+SUMMARY_WRITER = "summary writer"
+
+
+#: when events are committed to a database: how many have gathered, or how many seconds have passed
+_DATABASE_QUEUE, _DATABASE_SECONDS = 100, 2.0
 
 
 class _EventFile:
@@ -40,7 +47,7 @@ class _EventFile:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._file: EventsWriter | None = None
+        self._file: EventsWriter | SummaryDatabase | None = None
         self._max_queue, self._flush_secs = 0, 0.0
         self._waiting, self._flushed = 0, 0.0
 
@@ -51,6 +58,19 @@ class _EventFile:
                 self._file = EventsWriter(logdir, suffix)
                 self._max_queue, self._flush_secs = max_queue, flush_millis / 1000
                 self._waiting, self._flushed = 0, time.monotonic()
+
+    def open_database(self, path: str, experiment: str, run: str, user: str) -> None:
+        """Opens a database instead of a file; a writer that is open stays as it is."""
+        with self._lock:
+            if self._file is None:
+                self._file = SummaryDatabase(path, experiment, run, user)
+                self._max_queue, self._flush_secs = _DATABASE_QUEUE, _DATABASE_SECONDS
+                self._waiting, self._flushed = 0, time.monotonic()
+
+    @property
+    def keeps_dtypes(self) -> bool:
+        """Whether numbers are kept in their own dtypes."""
+        return isinstance(self._file, SummaryDatabase)
 
     def write(self, event: Event) -> bool:
         """Whether the writer is open, so that the event was written."""
@@ -76,7 +96,7 @@ class _EventFile:
             if file is not None:
                 file.close()
 
-    def _flush(self, file: EventsWriter) -> None:
+    def _flush(self, file: EventsWriter | SummaryDatabase) -> None:
         file.flush()
         self._waiting, self._flushed = 0, time.monotonic()
 
@@ -90,7 +110,7 @@ SummaryWriter.not_differentiable()
 
 @SummaryWriter.host_kernel
 def _(*, ctx: StepHostContext) -> ResourceHandle:
-    return open_object(ctx, _KIND, lambda _: ({}, _EventFile))
+    return open_object(ctx, SUMMARY_WRITER, lambda _: ({}, _EventFile))
 
 
 def _define(name: str, inputs: str, attrs: str = "", **ranks: int) -> OpFunction:
@@ -100,7 +120,7 @@ def _define(name: str, inputs: str, attrs: str = "", **ranks: int) -> OpFunction
 
 
 def _writer(ctx: StepHostContext, handle: ResourceHandle) -> _EventFile:
-    file: _EventFile = object_behind(ctx, handle, _KIND)
+    file: _EventFile = object_behind(ctx, handle, SUMMARY_WRITER)
     return file
 
 
@@ -122,6 +142,14 @@ CreateSummaryFileWriter = _define(
     flush_millis=0,
     filename_suffix=0,
 )
+CreateSummaryDbWriter = _define(
+    "CreateSummaryDbWriter",
+    ", db_uri: string, experiment_name: string, run_name: string, user_name: string",
+    db_uri=0,
+    experiment_name=0,
+    run_name=0,
+    user_name=0,
+)
 FlushSummaryWriter = _define("FlushSummaryWriter", "")
 CloseSummaryWriter = _define("CloseSummaryWriter", "")
 
@@ -138,6 +166,20 @@ def _(
 ) -> None:
     suffix, folder = filename_suffix.item().decode(), logdir.item().decode()
     _writer(ctx, writer).open(folder, int(max_queue), int(flush_millis), suffix)
+
+
+@CreateSummaryDbWriter.host_kernel
+def _(
+    writer: ResourceHandle,
+    db_uri: Array,
+    experiment_name: Array,
+    run_name: Array,
+    user_name: Array,
+    *,
+    ctx: StepHostContext,
+) -> None:
+    names = (text.item().decode() for text in (experiment_name, run_name, user_name))
+    _writer(ctx, writer).open_database(os.fsdecode(db_uri.item()), *names)
 
 
 @FlushSummaryWriter.host_kernel
@@ -209,8 +251,17 @@ def _(
     _write_summary(ctx, writer, step, summary)
 
 
+#: what says that a tensor is a scalar of a series
+_SCALARS = np.array(
+    SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars")).SerializeToString(), np.object_
+)
+
+
 @WriteScalarSummary.host_kernel
 def _(writer: ResourceHandle, step: Array, tag: Array, value: Array, *, ctx: StepHostContext) -> None:
+    if _writer(ctx, writer).keeps_dtypes:
+        _write_summary(ctx, writer, step, tensor_summary(tag, value, _SCALARS, ctx.op.inputs[3].dtype, ctx))
+        return
     _write_summary(ctx, writer, step, scalar_summary(tag, value, ctx=ctx))
 
 

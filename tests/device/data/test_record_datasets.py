@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import anabranch as tf
 from anabranch.ops import raw
 from tests.device.data.test_dataset_ops import INT, TEXT, elements
 
+LMDB = Path(__file__).parents[2] / "fixtures" / "lmdb"
 BOTH = pytest.mark.parametrize("prefix", ["", "Experimental"])
 
 
@@ -116,11 +119,25 @@ def test_a_query_goes_on_where_it_was(database: str) -> None:
 
 
 @BOTH
-def test_no_library_reads_lmdb(prefix: str) -> None:
-    """LMDBDataset, ExperimentalLMDBDataset."""
-    made = getattr(raw, f"{prefix}LMDBDataset")(["file"], output_types=[tf.string] * 2, output_shapes=[[], []])
-    with pytest.raises(tf.errors.UnimplementedError, match="package lmdb"):
-        elements(made, TEXT)
+def test_records_of_lmdb_databases(tmp_path: Path, prefix: str) -> None:
+    """LMDBDataset, ExperimentalLMDBDataset; what the library itself reads."""
+    recorded = json.loads(gzip.decompress((LMDB / "records.json.gz").read_bytes()))
+    paths = []
+    for name in ("small", "long_values"):
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(gzip.decompress((LMDB / f"{name}.mdb.gz").read_bytes()))
+    made = getattr(raw, f"{prefix}LMDBDataset")(
+        [str(path) for path in paths], output_types=[tf.string] * 2, output_shapes=[[], []]
+    )
+    typed: dict[str, Any] = {"output_types": [tf.string] * 2, "output_shapes": [[], []]}
+    iterator = raw.IteratorV2(shared_name="", container="", **typed)
+    following = raw.IteratorGetNext(iterator, **typed)
+    expected = [(k.encode("latin-1"), v.encode("latin-1")) for n in ("small", "long_values") for k, v in recorded[n]]
+    with tf.Session() as session:
+        session.run(raw.MakeIterator(made, iterator))
+        assert [tuple(session.run(list(following))) for _ in expected] == expected
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(list(following))
 
 
 # ---------------------------------------------------------------------- comma-separated values

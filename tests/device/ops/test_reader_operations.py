@@ -7,6 +7,8 @@ ReaderRestoreStateV2.
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,25 @@ def files(tmp_path: Path) -> dict[str, str]:
         for record in (b"1", b"2", b"3"):
             writer.write(record)
     return {name: str(tmp_path / name) for name in ("text", "fixed", "records")}
+
+
+LMDB = Path(__file__).parents[2] / "fixtures" / "lmdb"
+
+
+def test_a_reader_of_lmdb_databases(tmp_path: Path) -> None:
+    """_LMDBReader; what the library itself reads."""
+    path = tmp_path / "small.mdb"
+    path.write_bytes(gzip.decompress((LMDB / "small.mdb.gz").read_bytes()))
+    recorded = json.loads(gzip.decompress((LMDB / "records.json.gz").read_bytes()))["small"]
+    expected = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in recorded]
+    queue = tf.FIFOQueue(10, tf.string, shapes=[[]])
+    records = [tf.LMDBReader().read(queue)]
+    older = tf.raw_ops.LMDBReader()
+    records.append(tf.raw_ops.ReaderRead(reader_handle=older, queue_handle=queue.queue_ref))
+    with tf.Session() as session:
+        for record in records:
+            session.run(queue.enqueue([str(path)]))
+            assert [tuple(session.run(tuple(record))) for _ in expected] == expected
 
 
 READERS: dict[str, Any] = {

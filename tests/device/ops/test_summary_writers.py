@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,36 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.io.event_files import summary_iterator
 from anabranch.proto.summary_pb2 import Event, SummaryMetadata
+from tests.oracles import summary_database_cases
 
 raw = tf.raw_ops
+DATABASE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "summary_database.json"
+
+
+def test_a_database_is_what_tensorflow_writes(tmp_path: Path) -> None:
+    """CreateSummaryDbWriter."""
+    path = tmp_path / "summaries.sqlite"
+    summary_database_cases.write(tf, path)
+    recorded, found = json.loads(DATABASE.read_text()), summary_database_cases.facts(path)
+    assert sorted(found) == sorted(recorded)
+    for what, expected in recorded.items():
+        assert json.loads(json.dumps(found[what])) == expected, what
+
+
+def test_a_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "summaries.sqlite"
+    for _ in range(2):
+        summary_database_cases.write(tf, path)
+    found = summary_database_cases.facts(path)
+    assert found["number of Runs"] == [[2]]
+    assert [row[6] for row in found["tensors"] if row[:2] == ["run", "loss"]] == [3, 4, 11]
+
+
+def test_what_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("no database" * 100)
+    with pytest.raises(errors.UnknownError, match="cannot be written"):
+        summary_database_cases.write(tf, path)
 
 
 def opened(folder: Path, max_queue: int = 10) -> tuple[Any, Any]:

@@ -27,6 +27,27 @@ _BY_FILE = {
         PrivateThreadPoolDataset RebatchDataset SamplingDataset ShuffleDatasetV2 SleepDataset
         SlidingWindowDataset ThreadPoolDataset ThreadPoolHandle UnwrapDatasetVariant WrapDatasetVariant
     """,
+    "tests/device/data/test_walks_and_statistics.py": """
+        AnonymousMultiDeviceIterator AssertNextDataset BytesProducedStatsDataset DeleteMultiDeviceIterator
+        ExperimentalAssertNextDataset ExperimentalBytesProducedStatsDataset ExperimentalLatencyStatsDataset
+        ExperimentalSetStatsAggregatorDataset ExperimentalStatsAggregatorHandle ExperimentalStatsAggregatorSummary
+        LatencyStatsDataset MultiDeviceIterator MultiDeviceIteratorFromStringHandle
+        MultiDeviceIteratorGetNextFromShard MultiDeviceIteratorInit MultiDeviceIteratorToStringHandle
+        SetStatsAggregatorDataset SnapshotDataset StatsAggregatorHandle StatsAggregatorHandleV2
+        StatsAggregatorSetSummaryWriter StatsAggregatorSummary
+    """,
+    "tests/device/ops/test_collectives.py": """
+        CollectiveBcastRecv CollectiveBcastSend CollectiveGather CollectiveReduce
+    """,
+    "tests/device/ops/test_rare_operations.py": """
+        DecodeProtoV2 EncodeProto KMC2ChainInitialization KmeansPlusPlusInitialization NearestNeighbors SdcaFprint
+        SdcaOptimizer SdcaOptimizerV2 TensorListPushBackBatch
+    """,
+    "tests/device/ops/test_stacked_rnn.py": """
+        CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNCanonicalToParams
+        CudnnRNNCanonicalToParamsV2 CudnnRNNParamsSize CudnnRNNParamsToCanonical CudnnRNNParamsToCanonicalV2
+        CudnnRNNV2 CudnnRNNV3
+    """,
     "tests/device/data/test_record_datasets.py": """
         CSVDataset DatasetToTFRecord ExperimentalCSVDataset ExperimentalDatasetToTFRecord ExperimentalLMDBDataset
         ExperimentalParseExampleDataset ExperimentalSqlDataset LMDBDataset ParseExampleDataset SqlDataset
@@ -114,7 +135,7 @@ _BY_FILE = {
         BarrierIncompleteSize
     """,
     "tests/device/ops/test_reader_operations.py": """
-        WholeFileReaderV2 IdentityReaderV2 TextLineReaderV2 TFRecordReaderV2 FixedLengthRecordReaderV2
+        _LMDBReader WholeFileReaderV2 IdentityReaderV2 TextLineReaderV2 TFRecordReaderV2 FixedLengthRecordReaderV2
         ReaderReadV2 ReaderReadUpToV2 ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompletedV2 ReaderResetV2
         ReaderSerializeStateV2 ReaderRestoreStateV2
     """,
@@ -140,7 +161,8 @@ _BY_FILE = {
     "tests/device/test_session_tensors.py": "GetSessionHandle GetSessionHandleV2 GetSessionTensor DeleteSessionTensor",
     "tests/device/train/test_older_checkpoints.py": "Save SaveSlices Restore RestoreSlice",
     "tests/device/ops/test_summary_writers.py": """
-        SummaryWriter CreateSummaryFileWriter FlushSummaryWriter CloseSummaryWriter WriteSummary WriteScalarSummary
+        CreateSummaryDbWriter SummaryWriter CreateSummaryFileWriter FlushSummaryWriter CloseSummaryWriter WriteSummary
+        WriteScalarSummary
         WriteHistogramSummary WriteImageSummary WriteAudioSummary WriteGraphSummary WriteRawProtoSummary ImportEvent
     """,
     "tests/device/ops/test_table_operations.py": """

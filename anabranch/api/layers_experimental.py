@@ -1,0 +1,7 @@
+"""`tf.layers.experimental`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

@@ -1,0 +1,7 @@
+"""`tf.user_ops`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)

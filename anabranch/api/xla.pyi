@@ -1,0 +1,3 @@
+from anabranch.api import xla_experimental
+
+experimental = xla_experimental
