@@ -70,6 +70,15 @@ def test_assignment_to_a_slice(begin: Any, end: Any, strides: Any, masks: Any, i
     np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_slice_without_elements_takes_any_value() -> None:
+    handle, initialize = variable(X)
+    assign = raw.ResourceStridedSliceAssign(handle, [1, 0], [1, 0], [1, 1], X)
+    with Session() as session:
+        session.run(initialize)
+        session.run(assign)
+        np.testing.assert_array_equal(session.run(raw.ReadVariableOp(handle, dtype="float32")), X)
+
+
 def test_assignment_at_a_fed_index() -> None:
     handle, initialize = variable(X)
     i = constants.placeholder("int32", [])

@@ -499,7 +499,14 @@ ResourceStridedSliceAssign.not_differentiable()
 def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Array, *, ctx: GraphContext) -> None:
     old = ctx.read(ref)
     region = _region(ctx, old.shape, begin, end, strides)
-    ctx.write(ref, _with_part(old, region, jnp.broadcast_to(value, region.shape)))
+    ctx.write(ref, _with_part(old, region, _fitting(value, region, jnp)))
+
+
+def _fitting(value: Array, region: _Region, xp: ArrayLibrary) -> Any:
+    """The value as large as the slice. One without elements takes none, whatever there are: as TensorFlow has it."""
+    if 0 in region.shape:
+        return xp.zeros(region.shape, value.dtype)
+    return xp.broadcast_to(value, region.shape)
 
 
 def _with_part(whole: Array, region: _Region, part: Array) -> Any:
@@ -540,9 +547,9 @@ def _(
     region = _region(ctx, np.shape(input), begin, end, strides)
     if xp is np and not region.traced:
         changed = np.array(input)
-        changed[tuple(map(_as_slice, region.ranges))] = np.broadcast_to(value, region.shape).reshape(region.sizes)
+        changed[tuple(map(_as_slice, region.ranges))] = _fitting(value, region, np).reshape(region.sizes)
         return changed
-    return _with_part(jnp.asarray(input), region, jnp.broadcast_to(value, region.shape))
+    return _with_part(jnp.asarray(input), region, _fitting(value, region, jnp))
 
 
 @TensorStridedSliceUpdate.gradient
@@ -551,6 +558,8 @@ def _(op: Operation, grad: Tensor) -> Any:
     mask = _mask_attrs(op)
     kept = raw.TensorStridedSliceUpdate(grad, begin, end, strides, raw.Cast(0, DstT=grad.dtype), **mask)
     part = StridedSlice(grad, begin, end, strides, **mask)
+    if part.shape.num_elements() == 0:
+        return kept, None, None, None, raw.ZerosLike(value)
     # where the value was broadcast, each of its elements has a part in several
     axes = raw.BroadcastGradientArgs(raw.Shape(value), raw.Shape(part))[0]
     return kept, None, None, None, raw.Reshape(raw.Sum(part, axes), raw.Shape(value))

@@ -34,6 +34,7 @@ def _updates() -> list[OpCase]:
         OpCase(name, (X, [0, 1], [0, 2], [1, 0], X[0]), {"ellipsis_mask": 1, "shrink_axis_mask": 2},
                error=InvalidArgumentError, label="stride 0"),
         OpCase(name, (X, [1, 0], [1, 0], [1, 1], np.zeros((0, 0))), expected=X, label="empty", gradient=False),
+        OpCase(name, (X, [1, 0], [1, 0], [1, 1], X), expected=X, label="any value for no elements"),
         OpCase(name, (X, [0], [1], [1], np.ones((1, 3))), error=(ValueError, InvalidArgumentError),
                label="other shape"),
         OpCase(name, (np.array([b"a", b"b", b"c", b"d"], object), [1], [4], [2], np.array([b"x", b"y"], object)),
