@@ -124,6 +124,10 @@ class BaseSession:
                 step.release()
             table.clear()
 
+    def _stay_lost(self) -> None:
+        """From now on every step of a task fails that another process has taken over, and not only the first."""
+        self._master.stay_lost()
+
     def as_default(self) -> contextlib.AbstractContextManager[Self]:
         """Makes this the default session of the current thread inside a `with` block; does not close it.
 

@@ -71,6 +71,9 @@ class ClusterMaster:
         here: the tasks that this process is, by their addresses; steps go to them without messages.
         timing: by which it waits.
 
+    Attributes:
+        reopens: see `session_tasks.MasterOfTasks`.
+
     Raises:
         InvalidArgumentError: the configuration or the policy is wrong, or the filters leave no task.
         DeadlineExceededError: `operation_timeout_in_ms` is over, and tasks do not answer.
@@ -88,6 +91,7 @@ class ClusterMaster:
         timing: Timing = deadlines,
     ) -> None:
         self._config = config or ConfigProto()
+        self.reopens = True
         self._policy = policy_of(placement)
         self._network, self._here, self.timing = network, here, timing
         self.name = f"{client}.{next(_session_numbers)}"
@@ -156,6 +160,10 @@ class ClusterMaster:
         step = ClusterStep(self, plan)
         step.register()
         return step
+
+    def stay_lost(self) -> None:
+        """See `runtime.protocols.Master`."""
+        self.reopens = False
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases what belongs to the session alone."""

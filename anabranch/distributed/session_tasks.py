@@ -18,7 +18,13 @@ _log = logging.getLogger(__name__)
 
 
 class MasterOfTasks(Protocol):
-    """What a task needs of the master of its session."""
+    """What a task needs of the master of its session.
+
+    Attributes:
+        reopens: whether the session is opened on a process that has taken a task over.
+    """
+
+    reopens: bool
 
     def open_on(self, address: str, watcher: Watcher) -> WorkerSession:
         """Opens the session on a task; the watcher is told of other tasks that were lost to it.
@@ -48,7 +54,9 @@ class TaskOfSession:
     """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
 
     A session learns once of each process that takes a task over, by an AbortedError: what the task held is gone, or is
-    what a checkpoint had, so that the program should know before it goes on.
+    what a checkpoint had, so that the program should know before it goes on. Where several threads run steps, one of
+    them hears it. So a session whose owner gives tasks their values back is never opened there: each step fails that
+    needs the task, whoever runs it, until the owner has made another session.
 
     Attributes:
         epoch: grows whenever the task was lost: what was registered before is not there any more.
@@ -90,7 +98,8 @@ class TaskOfSession:
         """The session's part on the task, and the epoch that it belongs to.
 
         Raises:
-            AbortedError: another process has become the task; what it is asked next, it does.
+            AbortedError: another process has become the task; what it is asked next, it does, if sessions are opened
+                anew there.
             OpError: the task does not answer, or refuses.
         """
         # held while the task answers: whoever else needs the session waits for it, and does not open another
@@ -108,7 +117,8 @@ class TaskOfSession:
         now = self._master.incarnation_of(self.name, self.address)
         if now != self._incarnation:
             # noted before the error: the next attempt takes the new process as it is, since the program has been told
-            self._incarnation = now
+            if self._master.reopens:
+                self._incarnation = now
             raise AbortedError(
                 None,
                 None,

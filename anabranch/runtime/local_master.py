@@ -64,6 +64,9 @@ class LocalMaster:
         self.worker = worker_session_openers[-1](name, task, self.placer, config)
         self._numbers = itertools.count(1)
 
+    def stay_lost(self) -> None:
+        """See `runtime.protocols.Master`: no other process takes this one over."""
+
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
         self.worker.close()

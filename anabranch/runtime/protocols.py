@@ -61,6 +61,9 @@ class Master(Protocol):
     def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
         """Compiles a kind of step."""
 
+    def stay_lost(self) -> None:
+        """From now on every step of a task fails that another process has taken over, and not only the first."""
+
     def close(self) -> None:
         """Cancels the steps that wait, and releases what belongs to the session alone."""
 

@@ -130,8 +130,11 @@ class DenseAccumulator(Accumulator):
         super().__init__(name, dtype, shape, reduction)
         self._sum: Array | None = None
 
-    def apply_gradient(self, step: int, gradient: HostArray) -> None:
+    def apply_gradient(self, step: int, gradient: HostArray) -> int:
         """Adds a gradient of that step, unless it is stale.
+
+        Returns:
+            The time by which that was decided.
 
         Raises:
             InvalidArgumentError: it has another type or shape than those before it.
@@ -147,6 +150,8 @@ class DenseAccumulator(Accumulator):
             if self._admit(step):
                 # a copy: the sum is changed in place, and the gradient belongs to its step
                 self._sum = gradient.copy() if self._sum is None else np.add(self._sum, gradient, out=self._sum)
+            # before the lock is free: that may serve who waits for the last gradient, and time moves on
+            return self._time
 
     def _take_locked(self) -> Sequence[Any]:
         total, self._sum = self._sum, None
@@ -166,8 +171,8 @@ class SparseAccumulator(Accumulator):
 
     def apply_gradient(
         self, step: int, indices: HostArray, values: HostArray, dense_shape: HostArray, has_known_shape: bool
-    ) -> None:
-        """Adds a gradient of that step, unless it is stale.
+    ) -> int:
+        """Adds a gradient of that step, unless it is stale; returns as `DenseAccumulator.apply_gradient`.
 
         Args:
             indices: [n] int64, the rows.
@@ -191,6 +196,7 @@ class SparseAccumulator(Accumulator):
             if self._admit(step):
                 self._row_shape = values.shape[1:]
                 self._add(indices, values)
+            return self._time
 
     def _check_parts(self, indices: HostArray, values: HostArray) -> None:
         if indices.ndim != 1:

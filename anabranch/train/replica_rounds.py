@@ -97,11 +97,16 @@ rounds_runners: Final[WeakKeyDictionary[Graph, RoundsRunner]] = WeakKeyDictionar
 
 
 class HandedIn(NamedTuple):
-    """The accumulator of a variable."""
+    """The accumulator of a variable.
+
+    Attributes:
+        handed_in: the time by which the accumulator finds what is handed in to be late, once it has it.
+        mean: of what was handed in, once there is enough.
+    """
 
     accumulator: AnyAccumulator
     device: str
-    handed_in: Operation
+    handed_in: Tensor
     mean: Any
 
     def set_time(self, number: TensorLike) -> Operation:
@@ -117,10 +122,20 @@ def accumulated(scope: str, value: Gradient | None, var: Variable, local: Tensor
     with get_default_graph().device(var.device):
         if isinstance(value, IndexedSlices):
             rows = SparseConditionalAccumulator(value.dtype, shape=(), shared_name=name)
-            handed_in = rows.apply_indexed_slices_grad(value, local_step=local)
-            return HandedIn(rows, var.device, handed_in, rows.take_indexed_slices_grad(m))
+            return HandedIn(rows, var.device, _hand_in_rows(rows, value, local), rows.take_indexed_slices_grad(m))
         dense = ConditionalAccumulator(value.dtype, shape=var.shape, shared_name=name)
-        return HandedIn(dense, var.device, dense.apply_grad(value, local_step=local), dense.take_grad(m))
+        time = raw._HandInGradient(dense.accumulator_ref, local, value)
+        return HandedIn(dense, var.device, time, dense.take_grad(m))
+
+
+def _hand_in_rows(rows: SparseConditionalAccumulator, value: IndexedSlices, local: Tensor) -> Tensor:
+    has_shape = value.dense_shape is not None
+    shape: Any = raw.Cast(value.dense_shape, DstT=np.int64) if has_shape else np.zeros(0, np.int64)
+    indices = raw.Cast(value.indices, DstT=np.int64)
+    time: Tensor = raw._HandInSparseGradient(
+        rows.accumulator_ref, local, indices, value.values, shape, has_known_shape=has_shape
+    )
+    return time
 
 
 def token_queue(number: Variable, worker: int) -> FIFOQueue:

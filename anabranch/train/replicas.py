@@ -283,9 +283,13 @@ class _Rounds(ReplicaOptimizer):
         self._queues = [token_queue(number, worker) for worker in range(self._workers)]
         parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
         kept = [part for part, _ in parts if part is not None]
-        handed_in = [part.handed_in for part in kept]
         with graph.control_dependencies([_first(value) for value, _ in pairs if value is not None]):
-            now, took = self._stamp(number), elapsed()
+            took = elapsed()
+        # as the accumulators say: the round's number, read beside that, may be the next one already, which this
+        # worker's values have made possible
+        times = [part.handed_in for part in kept]
+        with graph.device(number.device):
+            now = raw.Max(raw.Pack(times), np.int32(0))
         of_round = local % _ROUNDS_OF_EPOCH
         behind = raw.Maximum(now % _ROUNDS_OF_EPOCH - of_round, _ZERO)
         measured = self._measure(1, behind, took, waits=of_round)
@@ -320,7 +324,7 @@ class _Rounds(ReplicaOptimizer):
         with graph.control_dependencies([drained.op]):
             current = self._stamp(number)
         self._worker_init = [self._begin_anew(), _assigned(self._local_step, current)]
-        with graph.device(number.device), graph.control_dependencies([*handed_in, measured]):
+        with graph.device(number.device), graph.control_dependencies([measured]):
             taken = own.dequeue_many(raw.Maximum(own.size(), 1))
             token = taken[-1]
         return self._token_taken(token, local)

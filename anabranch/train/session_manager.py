@@ -210,7 +210,7 @@ class SessionManager:
         deadline = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
         pauses = Pauses(self._recovery_wait_secs)
         while True:
-            session = Session(master, graph=self._graph, config=config)
+            session = self._session(master, config)
             with _closed_if_this_fails(session):
                 done, message = is_ready(session)
             if done:
@@ -224,6 +224,16 @@ class SessionManager:
             logging.info("Waiting for model to be ready: %s", message)
             time.sleep(min(pauses.next(), remaining))
 
+    def _session(self, master: str, config: ConfigProto | None) -> Session:
+        """A new session, in which a task that another process has taken over stays lost.
+
+        Its model was given values by steps of this session. Of a loss the first step hears that needs the task, which
+        may be one of a queue's thread, or of what keeps a lease; those of the training must hear of it as well.
+        """
+        session = Session(master, graph=self._graph, config=config)
+        session._stay_lost()
+        return session
+
     def _restore_checkpoint(
         self,
         master: str,
@@ -236,7 +246,7 @@ class SessionManager:
     ) -> tuple[Session, bool]:
         if checkpoint_dir and checkpoint_filename_with_path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
-        session = Session(master, graph=self._graph, config=config)
+        session = self._session(master, config)
         if saver is None or not (checkpoint_dir or checkpoint_filename_with_path):
             return session, False
         with _closed_if_this_fails(session):

@@ -19,6 +19,7 @@ from anabranch.distributed.shard_loading import load_shard
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.ops import raw
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.train import chief_lease
 from anabranch.train.save_interval import SaveInterval
 from anabranch.train.shard_mirrors import shard_mirrors
 from tests.cluster.processes import DEADLINE, Process
@@ -201,6 +202,36 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     finally:
         for process in servers[:2]:
             process.kill()
+
+
+def test_a_loss_of_which_another_thread_hears_first_loses_nothing(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    ask = chief_lease.ChiefLease.ask
+
+    def noted(lease: chief_lease.ChiefLease, session: tf.Session) -> bool:
+        try:
+            return ask(lease, session)
+        except tf.errors.AbortedError:
+            told.set()
+            raise
+
+    monkeypatch.setattr(chief_lease.ChiefLease, "ask", noted)
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 0.3)
+    trainer = Trainer(cluster.target(), tmp_path)
+    for count in (1, 2, 3):
+        trainer.run(1)
+        # of the global step, and of the lease beside it
+        cluster.lose(trainer.step.device.replace("/task", "/replica:0/task"))
+        told.clear()
+        cluster.begin(trainer.step.device.replace("/task", "/replica:0/task"))
+        # the thread that renews the lease runs steps of the same session
+        assert told.wait(DEADLINE)
+        trainer.run(1)
+        assert trainer.values()[0] == 2 * count
+    assert trainer.mirrors_differ() == []
+    trainer.session.close()
 
 
 def test_what_cannot_be_mirrored_is_refused(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -186,6 +186,39 @@ def test_the_first_of_all_workers_make_a_step_and_the_late_one_is_dropped(cluste
     assert a.values() == ([-RATE * 8] * 2, -RATE * 16, 2)
 
 
+class SmallWorker(Worker):
+    """A worker with one variable, so that what it hands in counts whole or not at all."""
+
+    def _model(self) -> None:
+        self.x, self.y = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float32, [2])
+        self.w = tf.get_variable("w", initializer=np.zeros(2, np.float32))
+        self.loss = tf.reduce_sum(self.w * self.x)
+
+
+def test_those_that_come_too_late_are_counted_and_nobody_else(cluster: LocalCluster) -> None:
+    rounds = 25
+    workers = [
+        SmallWorker(
+            cluster.target("worker", i), i, lambda: tf.train.replicas.synchronous(descent(), aggregate=2, backups=1)
+        )
+        for i in range(3)
+    ]
+    for index, worker in enumerate(workers):
+        worker.begin(initialize=index == 0)
+    for _ in range(rounds):
+        for worker in workers:
+            worker.read(1, 1)
+        # at once: whoever comes second ends the round while the first one's step is still under way
+        for worker in workers:
+            worker.hand_in()
+        for worker in workers:
+            worker.done()
+    assert int(workers[0].session.run(workers[0].step)) == rounds
+    rows = workers[0].status().values()
+    assert [row.steps for row in rows] == [rounds] * 3
+    assert sum(row.dropped for row in rows) == rounds
+
+
 def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: LocalCluster) -> None:
     def make() -> Any:
         return tf.train.replicas.synchronous(descent(), aggregate=3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
@@ -77,6 +79,22 @@ def _applying(name: str, handle_type: str) -> Any:
 
 AccumulatorApplyGradient = _applying("AccumulatorApplyGradient", "string")
 ResourceAccumulatorApplyGradient = _applying("ResourceAccumulatorApplyGradient", "resource")
+
+
+HandInGradient = define_op(
+    "_HandInGradient",
+    "handle: string, local_step: int64, gradient: dtype -> time: int64",
+    "dtype: numbers",
+    stateful=True,
+)
+HandInGradient.shape(shape_rules.scalar)
+HandInGradient.not_differentiable()
+
+
+@HandInGradient.host_kernel
+def _(handle: ResourceHandle, local_step: Array, gradient: Array, *, ctx: StepHostContext) -> np.int64:
+    """`AccumulatorApplyGradient` that says by which time of the accumulator the gradient counts, or came too late."""
+    return np.int64(object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient))
 
 
 def _taking(name: str, handle_type: str) -> Any:
@@ -158,6 +176,32 @@ def _(
 ) -> None:
     accumulator = object_behind(ctx, handle, "accumulator")
     accumulator.apply_gradient(int(local_step), gradient_indices, gradient_values, gradient_shape, has_known_shape)
+
+
+HandInSparseGradient = define_op(
+    "_HandInSparseGradient",
+    "handle: string, local_step: int64, indices: int64, values: dtype, dense_shape: int64 -> time: int64",
+    "dtype: numbers, has_known_shape: bool",
+    stateful=True,
+)
+HandInSparseGradient.shape(shape_rules.scalar)
+HandInSparseGradient.not_differentiable()
+
+
+@HandInSparseGradient.host_kernel
+def _(
+    handle: ResourceHandle,
+    local_step: Array,
+    indices: Array,
+    values: Array,
+    dense_shape: Array,
+    *,
+    has_known_shape: bool,
+    ctx: StepHostContext,
+) -> np.int64:
+    """See `_HandInGradient`."""
+    accumulator = object_behind(ctx, handle, "accumulator")
+    return np.int64(accumulator.apply_gradient(int(local_step), indices, values, dense_shape, has_known_shape))
 
 
 SparseAccumulatorTakeGradient = define_op(

@@ -18,6 +18,7 @@ class Master:
 
     def __init__(self) -> None:
         self.incarnation = 1
+        self.reopens = True
         self.lost_tasks: list[str] = []
         self.opened = 0
         self.is_lost_meanwhile = False
@@ -74,3 +75,18 @@ def test_that_another_process_has_become_the_task_is_told_once() -> None:
     with pytest.raises(AbortedError, match="another process"):
         task.session()
     assert task.session() == (1, "session 2")
+
+
+def test_a_session_that_stays_lost_is_never_opened_on_another_process() -> None:
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+    master.reopens = False
+    master.lose(LOST)
+    # the same process, whose link failed
+    assert task.session() == (1, "session 2")
+    master.incarnation = 7
+    master.lose(LOST)
+    for _ in range(3):
+        with pytest.raises(AbortedError, match="another process"):
+            task.session()
+    assert master.opened == 2
