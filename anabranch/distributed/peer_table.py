@@ -27,6 +27,7 @@ from anabranch.distributed.place import Connection, MessageHandler
 from anabranch.distributed.segments import SECRET_BYTES, Mapped, Memory, decode_offer, decode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
 from anabranch.errors import (
+    AbortedError,
     CancelledError,
     InvalidArgumentError,
     OpError,
@@ -81,6 +82,8 @@ class PeerTable(abc.ABC):
         self.memory: Memory | None = None
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
+        #: by their addresses, the peers for which others stand (`_merge`)
+        self._aliases: dict[str, Peer] = {}
         self._dialed: dict[int, Peer] = {}
         self._is_closed = False
         # -- of the thread that takes messages
@@ -136,9 +139,22 @@ class PeerTable(abc.ABC):
         self._attached[peer] = incarnation, channel
         self._senders[incarnation, channel] = peer
         self._incarnations[incarnation] = peer
+        own = {_key(peer.address), _key(peer.announced)}
         with self._lock:
+            if before is not None and before[0] != incarnation:
+                # another process: the one before may live at the address that it gave itself
+                for address in [address for address, known in self._peers.items() if known is peer]:
+                    if address not in own and address not in self._aliases:
+                        del self._peers[address]
             # whoever is given the address that the peer gives itself gets this peer
             self._peers.setdefault(_key(peer.announced), peer)
+
+    def came_apart(self, alias: Peer) -> None:
+        """A peer for which another one stood is one of its own again."""
+        with self._lock:
+            for address in [address for address, known in self._aliases.items() if known is alias]:
+                del self._aliases[address]
+                self._peers[address] = alias
 
     def refuse_closed(self) -> None:
         """Raises `CancelledError` if the place is closed."""
@@ -287,7 +303,16 @@ class PeerTable(abc.ABC):
 
     def _greeting(self, header: Header, hello: Hello) -> Peer:
         """Whom a hello is from: who has its incarnation, whatever address was dialed, or else its address."""
-        return self._incarnations.get(header.sender) or self._peer(hello.address)
+        known = self._incarnations.get(header.sender)
+        if known is not None:
+            return known
+        with self._lock:
+            alias = self._aliases.get(_key(hello.address))
+        if alias is not None:
+            # the process that had this address as well has another incarnation
+            error = f"{hello.name} is at {hello.address} now, where {alias.name} was; try again from where you can"
+            alias.merged.part(alias, AbortedError(None, None, error))
+        return self._peer(hello.address)
 
     def _peer(self, address: str) -> Peer:
         key = _key(address)
@@ -305,6 +330,7 @@ class PeerTable(abc.ABC):
             for address, known in self._peers.items():
                 if known is alias:
                     self._peers[address] = peer
+                    self._aliases[address] = self._aliases.get(address, alias)
             peer.is_wanted |= alias.is_wanted
         # not under the lock of the table: the alias posts what waited for it, under the locks of peers
         alias.merge(peer)
@@ -346,6 +372,7 @@ class PeerTable(abc.ABC):
             with self._lock:
                 for address in [address for address, known in self._peers.items() if known is peer]:
                     del self._peers[address]
+                    self._aliases.pop(address, None)
             self._lost_ticks.pop(peer, None)
             attached = self._attached.pop(peer, None)
             if attached is not None:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from anabranch.distributed import wire
@@ -79,11 +79,14 @@ class Peer:
         self._waiting: dict[int, OnReply] = {}
         self._pending: deque[_Outgoing] = deque()
         self._pending_bytes = 0
-        self._callbacks: dict[int, Callable[[OpError], None]] = {}
+        #: with the peer that each was given to: this one, or one of `_aliases`
+        self._callbacks: dict[int, tuple[Peer, Callable[[OpError], None]]] = {}
         self._is_offered = False
         self._pool: Pool | None = None
         self._was_up = False
         self._same: Peer | None = None
+        #: those that this one stands for, as long as its link stands by which they proved to be the same process
+        self._aliases: list[Peer] = []
         #: whether this process asked for it, rather than it for this process
         self.is_wanted = False
         #: counted by the thread that takes messages
@@ -96,8 +99,9 @@ class Peer:
     @property
     def merged(self) -> Peer:
         """The peer itself, or the one that has proved to be the same process under another address."""
-        # without a lock: it is set once, from None, and never changed again
-        return self if self._same is None else self._same.merged
+        # read once, without a lock: it may come apart at any time
+        same = self._same
+        return self if same is None else same.merged
 
     @property
     def address(self) -> str:
@@ -255,9 +259,14 @@ class Peer:
 
         The callback runs on the receiving thread or the one that closes the endpoint, and must be quick.
         """
-        number, peer = next(self._place.requests), self.merged
-        with peer._changed:
-            peer._callbacks[number] = callback
+        number, is_noted = next(self._place.requests), False
+        while not is_noted:
+            peer = self.merged
+            with peer._changed:
+                # else it is just being merged, or comes apart
+                is_noted = peer is self or self in peer._aliases
+                if is_noted:
+                    peer._callbacks[number] = self, callback
 
         def withdraw() -> None:
             # it may have gone over to another peer meanwhile
@@ -316,12 +325,15 @@ class Peer:
             self._same = peer
             pending, waiting, callbacks = list(self._pending), dict(self._waiting), dict(self._callbacks)
             self._pending.clear()
+            aliases = [self, *self._aliases]
             self._waiting.clear()
             self._callbacks.clear()
+            self._aliases.clear()
             self._hang_up(self._link.channel, is_farewell=False)
             self._changed.notify_all()
         with peer._changed:
             peer._callbacks.update(callbacks)
+            peer._aliases += aliases
         # a link that is merged is still being connected: whoever waits is among what was not sent yet
         for message in pending:
             on_reply = waiting.get(message.request)
@@ -331,6 +343,32 @@ class Peer:
                 # no room at the other peer: the rest is tried all the same, since nobody else will ever answer it
                 if on_reply is not None:
                     guarded(on_reply, error)
+
+    def part(self, alias: Peer, error: OpError) -> None:
+        """Another process proves to be at an address for which this peer stood."""
+        with self._changed:
+            if alias not in self._aliases:
+                return
+            self._aliases.remove(alias)
+            callbacks = self._take_callbacks(alias)
+        alias.come_apart(callbacks)
+        for _, callback in callbacks.values():
+            guarded(callback, error)
+
+    def come_apart(self, callbacks: Mapping[int, tuple[Peer, Callable[[OpError], None]]]) -> None:
+        """Is a peer of its own again, which may be the same process still: that shows when it is asked."""
+        with self._changed:
+            self._link = Link(self._place.hello, self._place.incarnation, self.address, self._place.channels.__next__)
+            self._callbacks.update(callbacks)
+            self._same = None
+        self._place.came_apart(self)
+
+    def _take_callbacks(self, alias: Peer) -> dict[int, tuple[Peer, Callable[[OpError], None]]]:
+        """Takes out what was given to an alias."""
+        taken = {number: entry for number, entry in self._callbacks.items() if entry[0] is alias}
+        for number in taken:
+            del self._callbacks[number]
+        return taken
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
@@ -534,7 +572,9 @@ class Peer:
     def _failing(self, error: OpError, was: Hello) -> Callable[[], None]:
         """Takes out all that wait; returns what tells them."""
         waiting = list(self._waiting.values())
-        callbacks = list(self._callbacks.values())
+        callbacks = [callback for _, callback in self._callbacks.values()]
+        apart = [(alias, self._take_callbacks(alias)) for alias in self._aliases]
+        self._aliases.clear()
         # who sent a message that nobody answers has to know as well
         is_told = self._was_up or any(message.kind is MessageKind.MESSAGE for message in self._pending)
         self._was_up = False
@@ -543,6 +583,9 @@ class Peer:
         self._pending_bytes = 0
 
         def tell() -> None:
+            # before anybody tries again: at each address there may be another process now
+            for alias, given in apart:
+                alias.come_apart(given)
             # who is failed may try again at once: what knows of the loss comes first
             for callback in callbacks:
                 guarded(callback, error)

@@ -78,6 +78,9 @@ class Place(Protocol):
     def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
         """What comes on this channel is the peer's."""
 
+    def came_apart(self, alias: Peer) -> None:
+        """A peer for which another one stood is one of its own again."""
+
     def refuse_closed(self) -> None:
         """Raises `CancelledError` if the place is closed."""
 
