@@ -167,6 +167,16 @@ def _has_port(text: str) -> bool:
     return ":" in text.rpartition("]")[2]
 
 
+def address_map_file(environ: Mapping[str, str]) -> str | None:
+    """The file that holds the map; None where the variable holds it, or is not set.
+
+    Args:
+        environ: the environment. A value with "=" is a map, any other the path of a file.
+    """
+    value = environ.get(ADDRESS_MAP_VARIABLE, "").strip()
+    return value if value and "=" not in value else None
+
+
 def address_map(environ: Mapping[str, str]) -> AddressMap:
     """The map that the environment variable ANABRANCH_ADDRESS_MAP holds, or that is in the file that it names.
 
@@ -182,12 +192,12 @@ def address_map(environ: Mapping[str, str]) -> AddressMap:
         >>> str(found.real(parse_address("ps0.example.com:2222")))
         'localhost:4000'
     """
-    value = environ.get(ADDRESS_MAP_VARIABLE, "").strip()
-    if not value or "=" in value:
-        text, where = value, ADDRESS_MAP_VARIABLE
+    path = address_map_file(environ)
+    if path is None:
+        text, where = environ.get(ADDRESS_MAP_VARIABLE, ""), ADDRESS_MAP_VARIABLE
     else:
-        where = f"{ADDRESS_MAP_VARIABLE} ({value})"
-        with Path(value).open("rb") as file:
+        where = f"{ADDRESS_MAP_VARIABLE} ({path})"
+        with Path(path).open("rb") as file:
             read = file.read(_MAX_MAP_BYTES + 1)
         if len(read) > _MAX_MAP_BYTES:
             raise ValueError(f"{where} has more than {_MAX_MAP_BYTES} bytes")

@@ -6,6 +6,7 @@ in it and one answer from each; tensors go from task to task without the master.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import logging
@@ -36,6 +37,7 @@ from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.proto.step_plan_pb2 import WorkerRequest
 from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
@@ -44,9 +46,10 @@ from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
 from anabranch.runtime.protocols import OnDone, Step, WorkerSession
-from anabranch.runtime.remote_worker import RemoteWorkerSession
+from anabranch.runtime.remote_worker import RemoteWorkerSession, read_reply
+from anabranch.runtime.served_sessions import Asked
 from anabranch.runtime.task_sessions import Watcher
-from anabranch.runtime.worker_service import Asked, WorkerService
+from anabranch.runtime.worker_service import WorkerService
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
@@ -55,6 +58,8 @@ _log = logging.getLogger(__name__)
 TELL_EVERY: Final = 10.0
 #: the longest pause (s) between two attempts to reach a task
 _LONGEST_PAUSE: Final = 1.0
+#: how many tasks are asked where another one is that is lost
+_ASKED_FOR_ADDRESSES: Final = 3
 
 _session_numbers = itertools.count(1)
 
@@ -200,17 +205,49 @@ class ClusterMaster:
         remote.watch(watcher)
         return remote
 
-    def incarnation_of(self, name: str, address: str) -> int:
-        """Which process a task is now.
+    def find(self, name: str, address: str) -> tuple[str, int]:
+        """See `session_tasks.MasterOfTasks`: where other tasks of the session know it, or else where it was."""
+        told = [*self._told_addresses(name, address), address]
+        problem: UnavailableError | None = None
+        for candidate in told:
+            said = self._describing(candidate).describe()
+            try:
+                if said is None:
+                    message = f"the task at {candidate} does not answer; it was lost, and is not back"
+                    raise UnavailableError(None, None, message)
+                check_task(name, candidate, said)
+                return candidate, said.incarnation
+            except UnavailableError as error:
+                problem = problem or error
+        assert problem is not None
+        raise problem
 
-        Raises:
-            UnavailableError: it cannot be reached, or another task is at its address.
-        """
-        said = self._describing(address).describe()
-        if said is None:
-            raise UnavailableError(None, None, f"the task at {address} does not answer; it was lost, and is not back")
-        check_task(name, address, said)
-        return said.incarnation
+    def _told_addresses(self, name: str, known: str) -> list[str]:
+        """Where other tasks say that a task is, if not where it was. See `distributed.address_book`."""
+        told: dict[str, None] = {}
+        asked = 0
+        for task in self._tasks.values():
+            if task.name != name and task.is_open and asked < _ASKED_FOR_ADDRESSES:
+                said = self._describing(task.address).describe()
+                asked += said is not None
+                address = None if said is None else said.address.get(name)
+                if address is not None and address != known:
+                    told[address] = None
+        return list(told)
+
+    def moved(self, name: str, address: str) -> None:
+        """See `session_tasks.MasterOfTasks`."""
+        self._addresses = {**self._addresses, name: address}
+        request = WorkerRequest(session=self.name)
+        request.relocate.task, request.relocate.address = name, address
+        for task in self._tasks.values():
+            service = self._here(task.address)
+            if service is not None:
+                service.relocate(self.name, name, address)
+            elif task.name != name and task.is_open:
+                # one that is lost is told when the session is opened there again
+                with contextlib.suppress(UnavailableError, AbortedError, DeadlineExceededError):
+                    read_reply(self._network.connect(task.address).call([request.SerializeToString()]))
 
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""

@@ -259,6 +259,14 @@ class Link:
         error = CancelledError(None, None, f"this process has closed its connection to {self}")
         return farewell + self._lose(error, is_farewell=self.is_up)
 
+    def fence(self, reason: str) -> list[Instruction]:
+        """The task that the peer says it is has moved to another address: whoever is at this one is not to be heard."""
+        if self.state in (PeerState.NEW, PeerState.LOST):
+            return []
+        farewell: list[Instruction] = [Say(MessageKind.GOODBYE, channel=self.channel)] if self.is_up else []
+        error = UnavailableError(None, None, f"{self} is not that task any more: {reason}")
+        return farewell + self._lose(error, is_farewell=self.is_up)
+
     # ------------------------------------------------------------------ what connections do
     def connected(self, channel: int, lane: Lane) -> list[Instruction]:
         """A connection of a channel stands."""
@@ -339,6 +347,10 @@ class Link:
         done += self._welcomed(header, hello, now)
         # the welcome first: what waits is in order behind it, and the peer delivers nothing before it
         return [*done, Say(MessageKind.WELCOME, header.channel), Ready()]
+
+    def heard_fenced(self, header: Header, reason: str, now: float) -> list[Instruction]:
+        """Likewise, of a peer that says hello."""
+        return [*self.fence(reason), *self._refuse(header, reason, now)]
 
     def heard_welcome(self, header: Header, hello: Hello, now: float) -> list[Instruction]:
         """The peer has heard the hello of this side's channel."""

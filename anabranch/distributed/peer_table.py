@@ -85,6 +85,8 @@ class PeerTable(abc.ABC):
         #: by their addresses, the peers for which others stand (`_merge`)
         self._aliases: dict[str, Peer] = {}
         self._dialed: dict[int, Peer] = {}
+        #: of tasks that have moved: their names, with the addresses that they had, and where they are
+        self._left: dict[tuple[str, str], str] = {}
         self._is_closed = False
         # -- of the thread that takes messages
         self._senders: dict[tuple[int, int], Peer] = {}
@@ -108,6 +110,20 @@ class PeerTable(abc.ABC):
         peer.is_wanted = True
         peer.open()
         return peer
+
+    def moved(self, name: str, before: str, now: str) -> None:
+        """A task has moved to another address: a process that says it is that task at the one before is shut out."""
+        with self._lock:
+            self._left.pop((name, _key(now)), None)
+            self._left[name, _key(before)] = now
+        for peer in self._known_peers():
+            if peer.name == name and _key(before) in (_key(peer.address), _key(peer.announced)):
+                peer.take(lambda link, _: link.fence(f"{name} is at {now} now"))
+
+    def _where_instead(self, hello: Hello) -> str | None:
+        """Where the task is that a process says it is, if that has moved."""
+        with self._lock:
+            return self._left.get((hello.name, _key(hello.address))) if self._left else None
 
     # ------------------------------------------------------------------ what peers need (`place.Place`)
     @abc.abstractmethod
@@ -194,6 +210,11 @@ class PeerTable(abc.ABC):
         match header.kind:
             case MessageKind.HELLO:
                 hello = wire.decode_hello(frames)
+                instead = self._where_instead(hello)
+                if instead is not None:
+                    reason = f"{hello.name} is at {instead} now"
+                    self._greeting(header, hello).take(lambda link, now: link.heard_fenced(header, reason, now))
+                    return
                 self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
             # meant for the process that had this address before, whose channels had the same numbers
             case MessageKind.REFUSAL if header.receiver not in (0, self.incarnation):
@@ -207,6 +228,10 @@ class PeerTable(abc.ABC):
                 # who is known by its channel comes before who is named in the answer, which may be another
                 # address of it
                 known = sender or answered
+                instead = self._where_instead(welcome)
+                if known is not None and instead is not None:
+                    known.take(lambda link, now: link.fence(f"{welcome.name} is at {instead} now"))
+                    return
                 if known is not None:
                     known.take(lambda link, now: link.heard_welcome(header, welcome, now))
                 if sender is not None and answered not in (None, sender) and answered.state is PeerState.CONNECTING:

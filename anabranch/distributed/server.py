@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from anabranch.core.interrupts import admitted
-from anabranch.distributed.addresses import Address, address_map, parse_address
+from anabranch.distributed.address_book import AddressBook
+from anabranch.distributed.addresses import Address, address_map, address_map_file, parse_address
+from anabranch.distributed.cluster_files import read_cluster
 from anabranch.distributed.cluster_master import ClusterMaster
 from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec, task_name
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
@@ -53,6 +55,8 @@ class Server:
         protocol: "grpc", which is how TensorFlow's programs name the transport; default: that of the `ServerDef`.
         config: a `ConfigProto`, for sessions that bring none.
         start: whether it starts at once.
+        cluster_file: from where the cluster was read (`anabranch task --cluster`). It is read again when it changes, as
+            is the file that ANABRANCH_ADDRESS_MAP names: other tasks may come back at other addresses.
 
     Raises:
         ValueError: the task is not told, or the cluster has none of that name.
@@ -76,14 +80,15 @@ class Server:
         protocol: str | None = None,
         config: ConfigProto | None = None,
         start: bool = True,
+        *,
+        cluster_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self._def = _server_def(server_or_cluster_def, job_name, task_index, protocol, config)
         spec = ClusterSpec(self._def.cluster)
         spec.check()
         self._name = task_name(self._def.job_name, self._def.task_index)
         written = parse_address(spec.task_address(self._def.job_name, self._def.task_index))
-        real = address_map(os.environ)
-        listening = real.real(written)
+        listening = address_map(os.environ).real(written)
         self._gate = _Gate(self._name)
         self._endpoint = Endpoint(
             str(listening),
@@ -95,16 +100,25 @@ class Server:
         own = parse_address(self._endpoint.address)
         #: where sessions find the task: its port is known now, also where the specification leaves it open
         self._address = str(Address(listening.host, own.port))
-        addresses = {
-            name: str(spec.address_of(name, real)) if name != self._name else self._address
-            for name in spec.task_names()
-        }
-        self._task = Task(self._name, addresses, self._def.default_session_config, self._endpoint.incarnation)
+        self._book = self._address_book(spec, cluster_file)
+        self._task = Task(self._name, self._book, self._def.default_session_config, self._endpoint.incarnation)
         self._task.join(EndpointNetwork(self._endpoint))
-        self._tasks = list(addresses)
+        self._tasks = list(self._book)
         self._stopped = threading.Event()
         if start:
             self.start()
+
+    def _address_book(self, spec: ClusterSpec, cluster_file: str | os.PathLike[str] | None) -> AddressBook:
+        """Where the tasks are; read again when files change that say so."""
+
+        def read() -> dict[str, str]:
+            latest = spec if cluster_file is None else read_cluster(cluster_file)
+            real = address_map(os.environ)
+            names = [name for name in latest.task_names() if name != self._name]
+            return {self._name: self._address, **{name: str(latest.address_of(name, real)) for name in names}}
+
+        named = (cluster_file, address_map_file(os.environ))
+        return AddressBook(read, [os.fspath(file) for file in named if file is not None], self._name)
 
     @staticmethod
     def create_local_server(config: ConfigProto | None = None, start: bool = True) -> Server:
@@ -155,6 +169,7 @@ class Server:
                 load_shard(self._task.state.containers, self._name, self._tasks, directory)
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
             self._gate.task = self._task
+            self._book.watch(lambda move: self._endpoint.moved(*move))
             _here.add(self._address, self._task, self._endpoint)
 
     def join(self) -> None:
@@ -166,6 +181,7 @@ class Server:
         """Stops the server: its steps fail with CancelledError, and what it holds is dropped. Idempotent."""
         if not self._stopped.is_set():
             self._stopped.set()
+            self._book.close()
             _here.remove(self._address, self._task)
             self._task.close()
             self._endpoint.close()

@@ -33,12 +33,18 @@ class MasterOfTasks(Protocol):
             OpError: the task does not answer, or refuses.
         """
 
-    def incarnation_of(self, name: str, address: str) -> int:
-        """Which process a task is now.
+    def find(self, name: str, address: str) -> tuple[str, int]:
+        """Where a task is now, and which process it is.
+
+        Args:
+            address: where it was.
 
         Raises:
             UnavailableError: it cannot be reached, or another task is at its address.
         """
+
+    def moved(self, name: str, address: str) -> None:
+        """A task is at another address than where it was when the session was made."""
 
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
@@ -75,6 +81,7 @@ class TaskOfSession:
         self.is_here = connection is None
         # before the session is opened: a task that is lost right after that must be known to be
         self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
+        self._has_moved = False
         try:
             self.session()
         # who made it gets no object that could withdraw this later
@@ -114,7 +121,12 @@ class TaskOfSession:
             return opened
 
     def _check_incarnation(self) -> None:
-        now = self._master.incarnation_of(self.name, self.address)
+        address, now = self._master.find(self.name, self.address)
+        if address != self.address:
+            self._move(address)
+        if self._has_moved:
+            # each time: another task may have been lost when it was to be told
+            self._master.moved(self.name, address)
         if now != self._incarnation:
             # noted before the error: the next attempt takes the new process as it is, since the program has been told
             if self._master.reopens:
@@ -126,10 +138,23 @@ class TaskOfSession:
                 "checkpoint. Restore them and run the step again (tf.train.MonitoredTrainingSession does)",
             )
 
+    def _move(self, address: str) -> None:
+        """Goes on with another address."""
+        _log.info("%s is at %s now, and not at %s any more", self.name, address, self.address)
+        connection = self._master.connection(address)
+        self._withdraw()
+        self.address, self._has_moved, self.is_here = address, True, connection is None
+        self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
+
     def _parted(self, epoch: int, others: Sequence[str]) -> None:
         """Tasks were lost to this one."""
         if self.epoch == epoch:
             self._master.parted(self.name, others)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session is open there, as far as is known."""
+        return self._session is not None
 
     def abort(self, number: int, error: OpError) -> None:
         """Gives a step up there."""

@@ -9,13 +9,8 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
-from anabranch.runtime.worker_service import (
-    ServedTask,
-    SessionOpener,
-    Submit,
-    WorkerService,
-    open_here,
-)
+from anabranch.runtime.served_sessions import ServedTask, SessionOpener, open_here
+from anabranch.runtime.worker_service import Submit, WorkerService
 from anabranch.runtime.worker_threads import worker_threads
 
 

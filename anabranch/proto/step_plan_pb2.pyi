@@ -778,6 +778,7 @@ class WorkerRequest(_message.Message):
     RESET_FIELD_NUMBER: _builtins.int
     WATCH_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
+    RELOCATE_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     @_builtins.property
     def open(self) -> Global___OpenSession: ...
@@ -797,6 +798,8 @@ class WorkerRequest(_message.Message):
     def watch(self) -> Global___WatchSession: ...
     @_builtins.property
     def activity(self) -> Global___DescribeActivity: ...
+    @_builtins.property
+    def relocate(self) -> Global___RelocateTask: ...
     def __init__(
         self,
         *,
@@ -810,16 +813,42 @@ class WorkerRequest(_message.Message):
         reset: Global___ResetContainers | None = ...,
         watch: Global___WatchSession | None = ...,
         activity: Global___DescribeActivity | None = ...,
+        relocate: Global___RelocateTask | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch", "activity"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch", "activity", "relocate"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___WorkerRequest: _TypeAlias = WorkerRequest  # noqa: Y015
+
+@_typing.final
+class RelocateTask(_message.Message):
+    """A task of the session has another address than the one with which the session was opened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """its full name"""
+    address: _builtins.str
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RelocateTask: _TypeAlias = RelocateTask  # noqa: Y015
 
 @_typing.final
 class DeviceDef(_message.Message):

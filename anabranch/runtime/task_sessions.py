@@ -166,6 +166,14 @@ class TaskSessions(Generic[T]):
             done += self._over(lease) if lease.owner == owner else self._task_lost(lease, owner, task)
         return done
 
+    def relocate(self, name: str, task: str, address: str) -> T | None:
+        """A task of an open session has another address; what the task has for the session."""
+        held = self.at(name)
+        if held is not None:
+            lease = self._leases[name]
+            lease.addresses = {**lease.addresses, task: address}
+        return held
+
     def watch(self, name: str, watcher: Watcher) -> list[Instruction[T]]:
         """A master wants to know of tasks of its session that are lost to this one."""
         lease = self._leases.get(name)

@@ -13,13 +13,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from anabranch.core.devices import task_of
 from anabranch.core.dtypes import bfloat16
 from anabranch.core.values import TensorValue
 from anabranch.errors import (
@@ -54,8 +52,9 @@ from anabranch.runtime.messages import (
     event_to_proto,
     malformed,
 )
-from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition, WorkerSession
-from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous
+from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition
+from anabranch.runtime.rendezvous import DEAD, Dead, Key
+from anabranch.runtime.served_sessions import Asked, ServedSession, ServedTask, SessionOpener, TaskSession, open_here
 from anabranch.runtime.step_messages import (
     SentTensor,
     StepMessage,
@@ -101,106 +100,8 @@ class Transport(Protocol):
 
 
 # ---------------------------------------------------------------------- beside the worker
-@dataclass(frozen=True, slots=True)
-class ServedTask:
-    """The task of a cluster that a process is.
-
-    Attributes:
-        name: its full name.
-        state: what it holds.
-        addresses: of all tasks of the cluster, by their full names.
-        config: what sessions get that are opened without a configuration.
-        incarnation: tells it from tasks that had the same name before.
-    """
-
-    name: str
-    state: LocalTask
-    addresses: Mapping[str, str]
-    config: ConfigProto
-    incarnation: int
-
-
-class TaskSession(WorkerSession, Protocol):
-    """What a worker has for a session of several tasks."""
-
-    @property
-    def name(self) -> str:
-        """The session's."""
-
-    @property
-    def rendezvous(self) -> Rendezvous:
-        """Where its tensors meet those who receive them."""
-
-
-class Asked(NamedTuple):
-    """What a master asks for when it opens a session.
-
-    Attributes:
-        config, policy: the session's.
-        first_step: steps below have ended.
-    """
-
-    config: ConfigProto
-    policy: PlacementPolicy
-    first_step: int = 0
-
-
-#: opens a session of a task: its name, the task that the process is, what the master asks for
-SessionOpener = Callable[[str, ServedTask, Asked], TaskSession]
 #: runs what may take a while, not on the thread that calls
 Submit = Callable[[Callable[[], None]], object]
-
-
-def open_here(name: str, task: ServedTask, asked: Asked) -> LocalWorkerSession:
-    """A session of the worker of this process. See `SessionOpener`."""
-    placer = placer_for(asked.config, asked.policy, session_devices(asked.config, task.name))
-    state = None if asked.config.isolate_session_state else task.state
-    return LocalWorkerSession(name, state, placer, is_shared=True, first_step=asked.first_step)
-
-
-class _Served:
-    """What is held for a session: its partitions, by the numbers that the master knows them by.
-
-    Attributes:
-        addresses: of the tasks that work for it, by their full names.
-        halves: whether float32 tensors go to other tasks as bfloat16.
-        is_closed: whether no step begins any more.
-    """
-
-    def __init__(self, session: TaskSession, addresses: Mapping[str, str], halves: bool = False) -> None:
-        self.session = session
-        self.addresses = addresses
-        self.halves = halves
-        self._of_devices: dict[str, str] = {}
-        self.partitions: dict[int, RegisteredPartition] = {}
-        self.is_closed = False
-
-    def address_of(self, device: str) -> str:
-        """Where the task is that has a device, by its full name."""
-        known = self._of_devices.get(device)
-        if known is None:
-            known = self._of_devices[device] = self.addresses[task_of(device)]
-        return known
-
-    def close(self) -> None:
-        """Cancels its steps. Its partitions go at once, they hold its variables; who runs one later is told why."""
-        self.is_closed = True
-        self.session.close()
-        partitions, self.partitions = self.partitions, {}
-        for partition in partitions.values():
-            partition.release()
-
-    def end(self, on_ended: Callable[[], None]) -> None:
-        """Cancels its steps, and ends it when nothing of them runs any more."""
-
-        def forget() -> None:
-            self.session.forget()
-            on_ended()
-
-        # before: a session with a task of its own has another after
-        rendezvous = self.session.rendezvous
-        self.close()
-        rendezvous.when_idle(self.session.name, forget)
 
 
 class _Opening(NamedTuple):
@@ -211,8 +112,8 @@ class _Opening(NamedTuple):
         on_opened: told the session, or why there is none.
     """
 
-    open: Callable[[], _Served]
-    on_opened: Callable[[_Served | Exception], None]
+    open: Callable[[], ServedSession]
+    on_opened: Callable[[ServedSession | Exception], None]
 
 
 class WorkerService:
@@ -238,8 +139,8 @@ class WorkerService:
         traffic: Callable[[], Sequence[LinkTraffic]] = tuple,
     ) -> None:
         self._lock = threading.Lock()
-        self._sessions: TaskSessions[_Served] = TaskSessions()
-        self._openings: dict[SessionLease[_Served], _Opening] = {}
+        self._sessions: TaskSessions[ServedSession] = TaskSessions()
+        self._openings: dict[SessionLease[ServedSession], _Opening] = {}
         self._task, self._post = task, post
         self._opener, self._submit = opener, submit
         self._traffic = traffic
@@ -271,7 +172,7 @@ class WorkerService:
             kind = request.WhichOneof("kind")
             if kind == "open":
                 # the lease is known from now on: its owner may be lost before the session is opened
-                lease: SessionLease[_Served] = SessionLease(request.session, owner, dict(request.open.address))
+                lease: SessionLease[ServedSession] = SessionLease(request.session, owner, dict(request.open.address))
                 opening = self._opening(request.session, request.open)
                 self._ask(lease, _Opening(opening, lambda outcome: on_reply(_opened(outcome))))
             elif kind == "watch":
@@ -353,6 +254,13 @@ class WorkerService:
             instructions = self._sessions.watch(name, watcher)
         self._follow(instructions)
 
+    def relocate(self, name: str, task: str, address: str) -> None:
+        """What a session sends to a task goes to another address from now on."""
+        with self._lock:
+            served = self._sessions.relocate(name, task, address)
+        if served is not None:
+            served.relocate(task, address)
+
     def close(self) -> None:
         """Ends all sessions: their steps are cancelled."""
         with self._lock:
@@ -362,13 +270,13 @@ class WorkerService:
             # on this thread: the steps have been cancelled when this returns
             self._end(instruction.lease) if isinstance(instruction, EndLease) else self._follow([instruction])
 
-    def _ask(self, lease: SessionLease[_Served], opening: _Opening) -> None:
+    def _ask(self, lease: SessionLease[ServedSession], opening: _Opening) -> None:
         with self._lock:
             self._openings[lease] = opening
             instructions = self._sessions.asked(lease)
         self._follow(instructions)
 
-    def _follow(self, instructions: Sequence[Instruction[_Served]]) -> None:
+    def _follow(self, instructions: Sequence[Instruction[ServedSession]]) -> None:
         for instruction in instructions:
             match instruction:
                 case BeginLease(lease):
@@ -384,11 +292,11 @@ class WorkerService:
                 case Tell(watcher, tasks):
                     watcher(tasks)
 
-    def _begin(self, lease: SessionLease[_Served]) -> None:
+    def _begin(self, lease: SessionLease[ServedSession]) -> None:
         # without the lock: a lease either begins or is refused, and that once, so that nobody else takes its entry
         opening = self._openings.pop(lease)
         try:
-            served: _Served | Exception = opening.open()
+            served: ServedSession | Exception = opening.open()
         except Exception as error:  # whatever it is, the master has to know
             served = error
         with self._lock:
@@ -400,23 +308,23 @@ class WorkerService:
         self._follow(instructions)
         opening.on_opened(served)
 
-    def _end(self, lease: SessionLease[_Served]) -> None:
+    def _end(self, lease: SessionLease[ServedSession]) -> None:
         # only a lease that was open is ended, or one that `begun` has just given what it holds
         assert lease.held is not None
         lease.held.end(functools.partial(self._ended, lease))
 
-    def _ended(self, lease: SessionLease[_Served]) -> None:
+    def _ended(self, lease: SessionLease[ServedSession]) -> None:
         with self._lock:
             instructions = self._sessions.ended(lease)
         self._follow(instructions)
 
-    def _opened_here(self, lease: SessionLease[_Served], open_: Callable[[], _Served]) -> _Served:
+    def _opened_here(self, lease: SessionLease[ServedSession], open_: Callable[[], ServedSession]) -> ServedSession:
         """Opens a session on this thread.
 
         Raises:
             AlreadyExistsError: there is one of that name.
         """
-        outcome: list[_Served | Exception] = []
+        outcome: list[ServedSession | Exception] = []
         with self._lock:
             instructions = self._sessions.asked(lease)
             self._openings[lease] = _Opening(open_, outcome.append)
@@ -430,20 +338,20 @@ class WorkerService:
             raise served
         return served
 
-    def _opening(self, name: str, asked: OpenSession) -> Callable[[], _Served]:
+    def _opening(self, name: str, asked: OpenSession) -> Callable[[], ServedSession]:
         config, policy = ConfigProto(), PlacementPolicy.from_mapping(json.loads(asked.policy))
         config.MergeFromString(asked.config)
         addresses = dict(asked.address)
         if addresses:
             return lambda: self._served_by_task(name, Asked(config, policy, asked.first_step), addresses)
         task = LocalTask.named(asked.task) if asked.is_shared else None
-        return lambda: _Served(LocalWorkerSession(name, task, placer_for(config, policy)), {})
+        return lambda: ServedSession(LocalWorkerSession(name, task, placer_for(config, policy)), {})
 
-    def _served_by_task(self, name: str, asked: Asked, addresses: Mapping[str, str]) -> _Served:
+    def _served_by_task(self, name: str, asked: Asked, addresses: Mapping[str, str]) -> ServedSession:
         assert self._task is not None
         session = self._opener(name, self._task, asked)
         session.rendezvous.outlet = self._send_away
-        return _Served(session, addresses, asked.config.graph_options.enable_bfloat16_sendrecv)
+        return ServedSession(session, addresses, asked.config.graph_options.enable_bfloat16_sendrecv)
 
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
@@ -481,6 +389,8 @@ class WorkerService:
             if served.is_closed:  # asked now, for it may have been closed while the partition was bound
                 served.close()
                 raise _closed(request.session)
+        elif kind == "relocate":
+            self.relocate(request.session, request.relocate.task, request.relocate.address)
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -530,7 +440,9 @@ class WorkerService:
             )
             for device in session_devices(task.config, task.name)
         ]
-        return TaskDescription(task=task.name, address=task.addresses, device=devices, incarnation=task.incarnation)
+        return TaskDescription(
+            task=task.name, address=dict(task.addresses), device=devices, incarnation=task.incarnation
+        )
 
     def activity(self, variables: Collection[str] = ()) -> TaskActivity:
         """What the task that this process is has done so far.
@@ -555,7 +467,7 @@ class WorkerService:
             ],
         )
 
-    def _served(self, name: str) -> _Served:
+    def _served(self, name: str) -> ServedSession:
         with self._lock:
             served = self._sessions.at(name)
         if served is None:
@@ -620,7 +532,7 @@ def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[It
     return _reply(reply)
 
 
-def _opened(outcome: _Served | Exception) -> Frames:
+def _opened(outcome: ServedSession | Exception) -> Frames:
     return _reply(WorkerReply(error=error_to_proto(outcome)) if isinstance(outcome, Exception) else WorkerReply())
 
 

@@ -50,7 +50,7 @@ from anabranch.ops import raw
 from anabranch.pipeline import Plan, plan_step
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import Asked, ServedTask
+from anabranch.runtime.served_sessions import Asked, ServedTask
 from anabranch.testing.simulated_network import SimulatedPlace, SimulatedTasks, SimulatedTime
 from anabranch.testing.simulated_steps import INJECTED, SimulatedSession
 

@@ -16,7 +16,7 @@ from anabranch.errors import CancelledError, DeadlineExceededError, InvalidArgum
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.rendezvous import Rendezvous, StepId
-from anabranch.runtime.worker_service import Asked, ServedTask
+from anabranch.runtime.served_sessions import Asked, ServedTask
 from anabranch.testing.simulated_network import SimulatedPlace
 from anabranch.xla.islands import HostCall
 from anabranch.xla.partitions import Partition, crosses_tasks

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     try:
         spec, job, index = _from_options(options)
-        server = Server(spec, job_name=job, task_index=index)
+        server = Server(spec, job_name=job, task_index=index, cluster_file=options.cluster)
     except ValueError as error:
         parser.error(str(error))
     with server:

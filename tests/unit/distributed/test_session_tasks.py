@@ -19,6 +19,8 @@ class Master:
     def __init__(self) -> None:
         self.incarnation = 1
         self.reopens = True
+        self.address = ""
+        self.moves: list[tuple[str, str]] = []
         self.lost_tasks: list[str] = []
         self.opened = 0
         self.is_lost_meanwhile = False
@@ -31,10 +33,14 @@ class Master:
             self.lose(LOST)
         return f"session {self.opened}"
 
-    def incarnation_of(self, name: str, address: str) -> int:
-        return self.incarnation
+    def find(self, name: str, address: str) -> tuple[str, int]:
+        return self.address or address, self.incarnation
+
+    def moved(self, name: str, address: str) -> None:
+        self.moves.append((name, address))
 
     def connection(self, address: str) -> Any:
+        self.connected = address
         return self
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
@@ -90,3 +96,19 @@ def test_a_session_that_stays_lost_is_never_opened_on_another_process() -> None:
         with pytest.raises(AbortedError, match="another process"):
             task.session()
     assert master.opened == 2
+
+
+def test_a_task_that_has_moved_is_opened_where_it_is_and_the_others_are_told() -> None:
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+    master.lose(LOST)
+    master.incarnation, master.address = 7, "b:2"
+    with pytest.raises(AbortedError, match="another process"):
+        task.session()
+    assert (task.address, master.connected) == ("b:2", "b:2")
+    assert task.session() == (1, "session 2")
+    # told whenever it is looked for: who had to be told may have been lost just then
+    assert master.moves == [("ps", "b:2")] * 2
+    # the loss of the connection to the new address counts, and no other
+    master.lose(LOST)
+    assert task.session() == (2, "session 3")
