@@ -128,6 +128,10 @@ class BaseSession:
         """From now on every step of a task fails that another process has taken over, and not only the first."""
         self._master.stay_lost()
 
+    def _leaving(self) -> frozenset[str]:
+        """The names of the tasks that have said that they are about to leave."""
+        return self._master.leaving()
+
     def as_default(self) -> contextlib.AbstractContextManager[Self]:
         """Makes this the default session of the current thread inside a `with` block; does not close it.
 

@@ -61,6 +61,8 @@ _LONGEST_PAUSE: Final = 1.0
 #: how many tasks are asked where another one is that is lost
 _ASKED_FOR_ADDRESSES: Final = 3
 
+_NOBODY: Final = frozenset[str]()
+
 _session_numbers = itertools.count(1)
 
 
@@ -131,6 +133,8 @@ class ClusterMaster:
         #: in the order in which they began
         self._running: dict[ClusterRun, None] = {}
         self._closed = False
+        #: grows only: a session has one notice of each task
+        self._leaving: set[str] = set()
         self._tasks: dict[str, TaskOfSession] = {}
         try:
             for name in visible:
@@ -169,6 +173,10 @@ class ClusterMaster:
     def stay_lost(self) -> None:
         """See `runtime.protocols.Master`."""
         self.reopens = False
+
+    def leaving(self) -> frozenset[str]:
+        """See `runtime.protocols.Master`."""
+        return frozenset(self._leaving) if self._leaving else _NOBODY
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases what belongs to the session alone."""
@@ -287,8 +295,14 @@ class ClusterMaster:
                 run.give_up(error)
 
     def parted(self, task: str, others: Sequence[str]) -> None:
-        """Two tasks were lost to each other, as one of them says: what one sent to the other may be lost."""
+        """Two tasks were lost to each other, as one of them says: what one sent to the other may be lost.
+
+        A task that names itself is about to leave.
+        """
         for other in others:
+            if other == task:
+                self._leaving.add(task)
+                continue
             for run in self._under_way():
                 if task in run.tasks and other in run.tasks:
                     error = f"the link between {task} and {other} failed, and what was sent may be lost"

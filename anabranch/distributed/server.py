@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +26,7 @@ from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.task import Task
 from anabranch.distributed.transport import Endpoint
 from anabranch.errors import InvalidArgumentError, UnavailableError
+from anabranch.io import checkpoint_state
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto, ServerDef
 from anabranch.runtime.messages import Frames
@@ -37,6 +39,9 @@ _SCHEME: Final = "grpc"
 #: A thread that computes keeps others waiting for as long as this (s), and messages with them. Python's own 5 ms
 #: are most of what a short step takes.
 _SWITCH_INTERVAL: Final = 0.0005
+#: How long (s) a task that is told to end waits for a training to save. Clouds give half a minute and more.
+LEAVE_WITHIN: Final = 20.0
+_LOOK_FOR_SAVE: Final = 0.1
 
 
 class Server:
@@ -171,6 +176,27 @@ class Server:
             self._gate.task = self._task
             self._book.watch(lambda move: self._endpoint.moved(*move))
             _here.add(self._address, self._task, self._endpoint)
+
+    def leave(self, within: float = LEAVE_WITHIN) -> None:
+        """Lets a training save what this task holds, before the task ends.
+
+        Where ANABRANCH_CHECKPOINT names the directory of a training's automatic checkpoints, and sessions are open, its
+        chief is told, which saves after its step. This returns when that is done, at the latest after `within` seconds.
+        `stop` comes after that. `anabranch task` does so at SIGTERM.
+        """
+        directory = os.environ.get(DIRECTORY_VARIABLE)
+        if not directory or self._gate.task is None:
+            return
+        before, deadline = checkpoint_state.read_checkpoint_state(directory), time.monotonic() + within
+        service = self._task.service
+        service.leaving()
+        while (
+            service.has_sessions
+            and checkpoint_state.read_checkpoint_state(directory) == before
+            and time.monotonic() < deadline
+        ):
+            # no event tells of what other processes do in a folder
+            self._stopped.wait(_LOOK_FOR_SAVE)
 
     def join(self) -> None:
         """Blocks until the server is stopped, which nothing but `stop` or the end of the process does."""

@@ -67,6 +67,10 @@ class LocalMaster:
     def stay_lost(self) -> None:
         """See `runtime.protocols.Master`: no other process takes this one over."""
 
+    def leaving(self) -> frozenset[str]:
+        """See `runtime.protocols.Master`: this process says so to itself, if at all (`tf.train.PreemptionHook`)."""
+        return frozenset()
+
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
         self.worker.close()

@@ -64,6 +64,9 @@ class Master(Protocol):
     def stay_lost(self) -> None:
         """From now on every step of a task fails that another process has taken over, and not only the first."""
 
+    def leaving(self) -> frozenset[str]:
+        """The names of the tasks that have said that they are about to leave."""
+
     def close(self) -> None:
         """Cancels the steps that wait, and releases what belongs to the session alone."""
 

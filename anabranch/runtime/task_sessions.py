@@ -18,6 +18,7 @@ at a time; another waits until that one has ended.
     ended          -            -                     -                     -> no lease (*)       -
     task lost      -            noted                 tell, or noted        -                     -
     watched        -            -                     tell, if noted        -                     -
+    task leaves    -            -                     tell, or noted        -                     -
     =============  ===========  ====================  ====================  ====================  ===============
 
     (*) the one that waits begins
@@ -36,7 +37,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: told the names of the tasks that were lost; none where the lease is over
+#: told the names of the tasks that were lost; none where the lease is over. That of the task itself: it leaves soon
 Watcher = Callable[[Sequence[str]], None]
 
 
@@ -182,6 +183,14 @@ class TaskSessions(Generic[T]):
         before, lease.watcher = lease.watcher, watcher
         done: list[Instruction[T]] = [] if before is None else [Tell(before, ())]
         return [*done, *self._tell(lease)] if lease.lost_tasks else done
+
+    def leaving(self, task: str) -> list[Instruction[T]]:
+        """The task itself, of this name, is about to end."""
+        done: list[Instruction[T]] = []
+        for lease in self.open:
+            lease.lost_tasks[task] = None
+            done += self._tell(lease)
+        return done
 
     def _task_lost(self, lease: SessionLease[T], address: str, task: str) -> list[Instruction[T]]:
         names = [name for name, known in lease.addresses.items() if name == task or known == address]

@@ -261,6 +261,19 @@ class WorkerService:
         if served is not None:
             served.relocate(task, address)
 
+    def leaving(self) -> None:
+        """Tells the masters that watch that this task is about to end."""
+        if self._task is not None:
+            with self._lock:
+                instructions = self._sessions.leaving(self._task.name)
+            self._follow(instructions)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether a session is open."""
+        with self._lock:
+            return bool(self._sessions.open)
+
     def close(self) -> None:
         """Ends all sessions: their steps are cancelled."""
         with self._lock:

@@ -1,6 +1,6 @@
 """Be a task of a cluster: a server that other processes' sessions use.
 
-It ends on SIGTERM or Ctrl-C.
+It ends on Ctrl-C, and on SIGTERM, after a training has saved what it holds (`Server.leave`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def main(arguments: Sequence[str]) -> int:
     with server:
         print(f"{server.server_def.job_name}/{server.server_def.task_index} listens at {server.target}", flush=True)
         _announce(server.target)
-        server.join()
+        try:
+            server.join()
+        except SystemExit:
+            # another signal ends this as well
+            server.leave()
+            raise
     return 0
 
 

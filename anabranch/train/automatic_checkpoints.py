@@ -65,6 +65,8 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._interval: SaveInterval | None = None
         self._current: _SaveUnderWay | None = None
         self._is_asked = False
+        #: the tasks that leave for whose sake was saved
+        self._saved_for: frozenset[str] = frozenset()
         self._steps = 0
         self._steps_at_end = 0
         self._last_step: int | None = None
@@ -78,7 +80,7 @@ class AutomaticCheckpointHook(SessionRunHook):
             self._interval.failed()
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        self._current, self._is_asked = None, False
+        self._current, self._is_asked, self._saved_for = None, False, frozenset()
         tasks = {device.name.rpartition("/device:")[0] for device in session.list_devices()}
         if self._interval is None:
             self._interval = SaveInterval(time.monotonic(), max(len(tasks), 1), self._task_life)
@@ -102,8 +104,17 @@ class AutomaticCheckpointHook(SessionRunHook):
                 return
             self._current = None
             self._took(save)
-        elif not self._is_asked and self._interval.is_due(time.monotonic()):
+        elif not self._is_asked and (self._has_notice(run_context.session) or self._interval.is_due(time.monotonic())):
             self._ask(run_context.session)
+
+    def _has_notice(self, session: Session) -> bool:
+        """Whether a task is about to leave for which nothing was saved yet; it waits for that."""
+        leaving = session._leaving()
+        if leaving <= self._saved_for:
+            return False
+        logging.warning("%s is about to leave: saving before that", ", ".join(sorted(leaving - self._saved_for)))
+        self._saved_for = leaving
+        return True
 
     def end(self, session: Session) -> None:
         self._save_last(session)
