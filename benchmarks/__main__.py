@@ -148,6 +148,14 @@ def cluster(console: Console, rounds: int) -> None:
     print_table("null steps", measure("cluster", systems, rounds, console), systems, "ms", 1e3, console)
 
 
+def cluster_life(console: Console, rounds: int) -> None:
+    """Clusters over time: 1-64 workers, killed tasks, 10,000 steps, 36,000 nodes."""
+    systems = ("anabranch",)
+    for part in ("workers", "recovery", "steps", "graph"):
+        results = measure("cluster_life", systems, rounds, console, part)
+        print_table(f"clusters over time: {part}", results, systems, "as named", 1, console)
+
+
 def mirrors(console: Console, rounds: int) -> None:
     """Asynchronous steps on two parameter servers, with and without mirrors of what they change."""
     systems = ("anabranch",)
@@ -175,6 +183,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "alexnet": alexnet,
     "half": half,
     "cluster": cluster,
+    "cluster-life": cluster_life,
     "mirrors": mirrors,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -60,6 +61,29 @@ def test_one_whose_owner_is_lost_while_it_is_opened_ends_after_that() -> None:
     assert sessions.begun(one, "held") == [EndLease(one)]
     assert sessions.ended(one) == []
     assert len(sessions) == 0
+
+
+def test_a_task_that_leaves_and_one_that_moves_are_known_to_open_sessions() -> None:
+    sessions, one, opening = TaskSessions[str](), lease(), lease("t")
+    opened(sessions, one)
+    sessions.asked(opening)
+    told: list[tuple[str, ...]] = []
+
+    def watcher(tasks: Sequence[str]) -> None:
+        told.append(tuple(tasks))
+
+    # noted for who watches later
+    assert sessions.leaving("ps") == []
+    assert sessions.watch("s", watcher) == [Tell(watcher, ("ps",))]
+    assert sessions.watch("s", watcher) == []
+    assert sessions.leaving("ps") == [Tell(watcher, ("ps",))]
+    # a loss is known by the new address, and by the one before no more
+    assert sessions.relocate("s", "worker", "worker:2") == "held"
+    assert sessions.relocate("t", "worker", "worker:2") is None
+    assert sessions.watch("s", watcher) == []
+    assert sessions.lost("worker:1", "") == []
+    assert sessions.lost("worker:2", "") == [Tell(watcher, ("worker",))]
+    assert TASKS["worker"] == "worker:1"
 
 
 def test_one_that_cannot_be_opened_leaves_nothing() -> None:

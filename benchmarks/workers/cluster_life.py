@@ -1,0 +1,245 @@
+"""Worker: clusters over time: many workers at once, killed tasks, ten thousand steps, large graphs.
+
+All tasks are processes of this machine. `python cluster_life.py anabranch PART`; parts are the keys of `PARTS`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import anabranch as tf
+from anabranch.distributed.local_plan import LocalPlan
+from anabranch.distributed.supervisor import all_ready, task_program
+from anabranch.distributed.task_engine import TaskEngine
+from benchmarks.workers.cluster import dense_step, free_port
+
+#: numbers of workers; a process holds so many of them
+WORKERS, IN_A_PROCESS = (1, 2, 4, 8, 16, 32, 64), 8
+#: seconds of a wait that stands for computing: so long that 64 workers fit two cores
+COMPUTE = 0.25
+#: how long each number of workers trains
+TRAINED = 5.0
+STEPS = 10_000
+NODES = 36_000
+_DEADLINE = 300.0
+
+
+@contextmanager
+def processes(count: int, *arguments: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many processes of this script, which have said that they are ready."""
+    pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE}
+    command = [sys.executable, __file__, *arguments]
+    started = [subprocess.Popen([*command, str(index)], text=True, **pipes) for index in range(count)]
+    try:
+        for process in started:
+            said(process)
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def said(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+# ---------------------------------------------------------------------- many workers
+def many_workers() -> dict[str, float]:
+    """How many steps a second they make together, of those that their waits allow."""
+    most = max(WORKERS)
+    addresses = {
+        "ps": [f"localhost:{free_port()}" for _ in range(2)],
+        "worker": [f"localhost:{free_port()}" for _ in range(most)],
+    }
+    text = json.dumps(addresses)
+    rates = {}
+    with processes(2, "serve", text), processes(most // IN_A_PROCESS, "train", text) as trainers:
+        for count in WORKERS:
+            shares = [len(range(index, count, len(trainers))) for index in range(len(trainers))]
+            for process, share in zip(trainers, shares, strict=True):
+                assert process.stdin is not None
+                process.stdin.write(f"{share}\n")
+                process.stdin.flush()
+            steps = sum(said(process) for process in trainers)
+            rates[f"{count} workers: of the steps that their waits allow"] = steps * COMPUTE / (TRAINED * count)
+    return rates
+
+
+def serve(addresses: dict[str, list[str]], index: int) -> None:
+    server = tf.train.Server(addresses, "ps", index)
+    print(0, flush=True)
+    server.join()
+
+
+def train(addresses: dict[str, list[str]], index: int) -> None:
+    """Workers of this process, of which as many train as each line of the input says."""
+    own = [index * IN_A_PROCESS + number for number in range(IN_A_PROCESS)]
+    servers = [tf.train.Server(addresses, "worker", task) for task in own]
+    calls = [_waiting_step(server.target, task) for server, task in zip(servers, own, strict=True)]
+    print(0, flush=True)
+    for line in sys.stdin:
+        counts = [0] * IN_A_PROCESS
+        until = time.perf_counter() + TRAINED
+
+        def run(number: int, counts: list[int] = counts, until: float = until) -> None:
+            while time.perf_counter() < until:
+                calls[number]()
+                counts[number] += 1
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(int(line))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sum(counts), flush=True)
+
+
+def _waiting_step(target: str, task: int) -> Callable[[], Any]:
+    """A step that reads a scalar of each parameter server, waits, and adds to both."""
+    with tf.Graph().as_default():
+        variables = []
+        for index in range(2):
+            with tf.device(f"/job:ps/task:{index}"):
+                variables.append(tf.get_variable(f"v{index}", initializer=0.0, use_resource=True))
+        with tf.device(f"/job:worker/task:{task}"):
+            read = tf.add_n([v.read_value() for v in variables])
+            waited = tf.py_func(lambda value: (time.sleep(COMPUTE), value)[1], [read], tf.float32)
+            waited.set_shape([])
+        step = tf.group(*(v.assign_add(waited * 0.0 + 1.0).op for v in variables))
+        config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
+        session = tf.Session(target, config=config)
+        session.run(tf.global_variables_initializer())
+        call = session.make_callable(step)
+    call()
+    return call
+
+
+# ---------------------------------------------------------------------- killed tasks
+def recovery() -> dict[str, float]:
+    """Seconds from the kill of a task until a training session has run a step with the process that replaces it."""
+    with tempfile.TemporaryDirectory() as folder, LocalPlan.of({"ps": 2, "worker": 2}) as plan:
+        programs = [task_program(plan.spec, job, index, folder) for job, index, _ in plan.spec.tasks()]
+        logs = Path(folder) / "logs"
+        logs.mkdir()
+        engine = plan.engine(programs, logs)
+        engine.start()
+        try:
+            engine.wait(all_ready, _DEADLINE)
+            return _killed(engine, f"grpc://{plan.spec.task_address('worker', 0)}", folder)
+        finally:
+            engine.close()
+
+
+def _killed(engine: TaskEngine, target: str, folder: str) -> dict[str, float]:
+    times: dict[str, float] = {}
+    with tf.device(tf.train.replica_device_setter(2, worker_device="/job:worker/task:0")):
+        step = tf.train.get_or_create_global_step()
+        w = tf.get_variable("w", initializer=np.zeros(1000, np.float32), use_resource=True)
+        more = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.square(w - 1.0)), step)
+    with tf.train.MonitoredTrainingSession(
+        target, True, folder, save_checkpoint_secs="auto", log_step_count_steps=None, save_summaries_steps=None
+    ) as session:
+        for name in ("worker/0", "ps/1", "ps/0"):
+            for _ in range(20):
+                session.run(more)
+            before = next(status for status in engine.statuses() if status.name == name)
+            assert before.pid is not None
+            killed = time.perf_counter()
+            os.kill(before.pid, 9)
+            # the next step needs the task, and runs when it is back
+            session.run(more)
+            times[f"{name} killed, until the next step has run (s)"] = time.perf_counter() - killed
+    return times
+
+
+# ---------------------------------------------------------------------- ten thousand steps
+def ten_thousand() -> dict[str, float]:
+    """What grows from step 1,000 to step 11,000, in the worker and in the parameter server."""
+    addresses = {"ps": [f"localhost:{free_port()}"], "worker": [f"localhost:{free_port()}"]}
+    grown: dict[str, float] = {}
+    with processes(1, "serve", json.dumps(addresses)) as (server,), tf.train.Server(addresses, "worker", 0) as worker:
+        step = dense_step(tf, 1, 1000)
+        with tf.Session(worker.target) as session:
+            session.run(tf.global_variables_initializer())
+            call = session.make_callable(step)
+            for _ in range(1000):
+                call()
+            pids = {"worker": os.getpid(), "parameter server": server.pid}
+            gc.collect()
+            before = {name: _held(pid) for name, pid in pids.items()}
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                call()
+            grown["10,000 steps (s)"] = time.perf_counter() - start
+            gc.collect()
+            for name, pid in pids.items():
+                for what, value in _held(pid).items():
+                    grown[f"{name}: {what} more"] = value - before[name][what]
+    return grown
+
+
+def _held(pid: int) -> dict[str, float]:
+    folder = Path(f"/proc/{pid}")
+    resident = int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "MB": resident / 1e6,
+        "threads": len(list((folder / "task").iterdir())),
+        "descriptors": len(list((folder / "fd").iterdir())),
+    }
+
+
+# ---------------------------------------------------------------------- large graphs
+def large_graph() -> dict[str, float]:
+    """Seconds to plan and register a step of many nodes on a parameter server, and to run it then."""
+    addresses = {"ps": [f"localhost:{free_port()}"], "worker": [f"localhost:{free_port()}"]}
+    with processes(1, "serve", json.dumps(addresses)), tf.train.Server(addresses, "worker", 0) as worker:
+        with tf.device("/job:ps/task:0"):
+            x = tf.placeholder(tf.float32, [8])
+            rows = [x]
+            for _ in range(NODES // 3 - 1):
+                rows.append(tf.sin(rows[-1] * 0.5 + 1.0) if len(rows) % 64 else tf.sin(x * 0.5 + 1.0))
+            last = tf.add_n(rows[64::64])
+        nodes = len(tf.get_default_graph().get_operations())
+        with tf.Session(worker.target) as session:
+            start = time.perf_counter()
+            call = session.make_callable(last, [x])
+            prepared = time.perf_counter() - start
+            start = time.perf_counter()
+            call(np.ones(8, np.float32))
+            first = time.perf_counter() - start
+    return {f"{nodes} nodes: planned and registered (s)": prepared, f"{nodes} nodes: first run (s)": first}
+
+
+PARTS: dict[str, Callable[[], dict[str, float]]] = {
+    "workers": many_workers,
+    "recovery": recovery,
+    "steps": ten_thousand,
+    "graph": large_graph,
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    if arguments[0] in ("serve", "train"):
+        run = serve if arguments[0] == "serve" else train
+        run(json.loads(arguments[1]), int(arguments[2]))
+    else:
+        print(json.dumps(PARTS[arguments[1]]()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
