@@ -47,7 +47,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 _COPIED_BELOW: Final = 1 << 16
 #: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
 _BULK_MARK: Final = 16
-_IN: Final = int(zmq.POLLIN)
 _TICK_MS: Final = int(TICK * 1000)
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
@@ -365,8 +364,9 @@ class _ConnectionEvent:
 
 
 def _has_message(inbox: _Socket) -> bool:
-    # an exception for each time that there is none would cost more than the message did
-    return bool(int(inbox.getsockopt(zmq.EVENTS)) & _IN)
+    # an exception for each time that there is none would cost more than the message did, and so would the socket's
+    # option EVENTS, whose name and value pyzmq makes members of enumerations
+    return bool(zmq.zmq_poll([(inbox, zmq.POLLIN)], 0))
 
 
 def _port_of(inbox: _Socket) -> int:

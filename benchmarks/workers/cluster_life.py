@@ -25,6 +25,7 @@ from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.supervisor import all_ready, task_program
 from anabranch.distributed.task_engine import TaskEngine
 from benchmarks.workers.cluster import dense_step, free_port
+from benchmarks.workers.simulation import processor_seconds
 
 #: numbers of workers; a process holds so many of them
 WORKERS, IN_A_PROCESS = (1, 2, 4, 8, 16, 32, 64), 8
@@ -33,7 +34,7 @@ COMPUTE = 0.25
 #: how long each number of workers trains
 TRAINED = 5.0
 STEPS = 10_000
-NODES = 36_000
+NODES, CHAIN = 36_000, 64
 _DEADLINE = 300.0
 
 
@@ -60,7 +61,7 @@ def said(process: subprocess.Popen[str]) -> Any:
 
 # ---------------------------------------------------------------------- many workers
 def many_workers() -> dict[str, float]:
-    """How many steps a second they make together, of those that their waits allow."""
+    """How many steps they make of those that their waits allow, and the processor time (s) of one, servers included."""
     most = max(WORKERS)
     addresses = {
         "ps": [f"localhost:{free_port()}" for _ in range(2)],
@@ -68,15 +69,18 @@ def many_workers() -> dict[str, float]:
     }
     text = json.dumps(addresses)
     rates = {}
-    with processes(2, "serve", text), processes(most // IN_A_PROCESS, "train", text) as trainers:
+    with processes(2, "serve", text) as servers, processes(most // IN_A_PROCESS, "train", text) as trainers:
         for count in WORKERS:
+            before = sum(processor_seconds(process.pid) for process in (*servers, *trainers))
             shares = [len(range(index, count, len(trainers))) for index in range(len(trainers))]
             for process, share in zip(trainers, shares, strict=True):
                 assert process.stdin is not None
                 process.stdin.write(f"{share}\n")
                 process.stdin.flush()
             steps = sum(said(process) for process in trainers)
+            used = sum(processor_seconds(process.pid) for process in (*servers, *trainers)) - before
             rates[f"{count} workers: of the steps that their waits allow"] = steps * COMPUTE / (TRAINED * count)
+            rates[f"{count} workers: processor time of a step (s)"] = used / steps
     return rates
 
 
@@ -110,7 +114,7 @@ def train(addresses: dict[str, list[str]], index: int) -> None:
 
 
 def _waiting_step(target: str, task: int) -> Callable[[], Any]:
-    """A step that reads a scalar of each parameter server, waits, and adds to both."""
+    """Reads a scalar of each parameter server, waits, and adds to both: two steps of a session."""
     with tf.Graph().as_default():
         variables = []
         for index in range(2):
@@ -118,13 +122,19 @@ def _waiting_step(target: str, task: int) -> Callable[[], Any]:
                 variables.append(tf.get_variable(f"v{index}", initializer=0.0, use_resource=True))
         with tf.device(f"/job:worker/task:{task}"):
             read = tf.add_n([v.read_value() for v in variables])
-            waited = tf.py_func(lambda value: (time.sleep(COMPUTE), value)[1], [read], tf.float32)
-            waited.set_shape([])
-        step = tf.group(*(v.assign_add(waited * 0.0 + 1.0).op for v in variables))
+            given = tf.placeholder(tf.float32, [])
+            gradient = given * 0.5
+        update = tf.group(*(v.assign_add(gradient).op for v in variables))
         config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
         session = tf.Session(target, config=config)
         session.run(tf.global_variables_initializer())
-        call = session.make_callable(step)
+        fetch, apply = session.make_callable(read), session.make_callable(update, [given])
+
+    def call() -> None:
+        fetch()
+        time.sleep(COMPUTE)
+        apply(np.float32(1))
+
     call()
     return call
 
@@ -210,10 +220,14 @@ def large_graph() -> dict[str, float]:
     with processes(1, "serve", json.dumps(addresses)), tf.train.Server(addresses, "worker", 0) as worker:
         with tf.device("/job:ps/task:0"):
             x = tf.placeholder(tf.float32, [8])
-            rows = [x]
-            for _ in range(NODES // 3 - 1):
-                rows.append(tf.sin(rows[-1] * 0.5 + 1.0) if len(rows) % 64 else tf.sin(x * 0.5 + 1.0))
-            last = tf.add_n(rows[64::64])
+            # chains that differ, of five nodes for each element: nothing is pruned, and none stands for another
+            chains = []
+            for number in range(NODES // 5 // CHAIN):
+                value = x * float(number)
+                for _ in range(CHAIN):
+                    value = tf.sin(value * 0.5 + 1.0)
+                chains.append(value)
+            last = tf.add_n(chains)
         nodes = len(tf.get_default_graph().get_operations())
         with tf.Session(worker.target) as session:
             start = time.perf_counter()

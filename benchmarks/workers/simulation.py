@@ -42,13 +42,13 @@ def main() -> dict[str, float]:
         for _ in range(ROUNDS):
             for kind, counts in {"scalar": (1, 2, 4, 8), "compute": (1, 2, 4, 8), "large": (1,)}.items():
                 for count in counts:
-                    busy = _processor(server.pid)
+                    busy = processor_seconds(server.pid)
                     said = _run(workers[:count], kind, 1.0)
                     steps = sum(row["steps"] for row in said)
                     run = f"{kind}, {count} workers"
                     rate = sum(row["steps"] / row["seconds"] for row in said)
                     worker = sum(row["processor"] for row in said) / steps
-                    served = (_processor(server.pid) - busy) / steps
+                    served = (processor_seconds(server.pid) - busy) / steps
                     if rate > rates.get(f"{run}: steps/s", 0.0):
                         rates |= {f"{run}: steps/s": rate, f"{run}: processors": rate * (worker + served)}
                     _keep(rates, f"{run}: worker", worker)
@@ -78,7 +78,7 @@ def _line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def _processor(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """Processor seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
