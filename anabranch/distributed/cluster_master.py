@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from anabranch.core.bounded import ticks
@@ -28,6 +28,7 @@ from anabranch.errors import (
     AbortedError,
     CancelledError,
     DeadlineExceededError,
+    FailedPreconditionError,
     NotFoundError,
     OpError,
     UnavailableError,
@@ -213,22 +214,27 @@ class ClusterMaster:
         remote.watch(watcher)
         return remote
 
-    def find(self, name: str, address: str) -> tuple[str, int]:
+    def find(self, name: str, address: str, left: Collection[int]) -> tuple[str, int]:
         """See `session_tasks.MasterOfTasks`: where other tasks of the session know it, or else where it was."""
-        told = [*self._told_addresses(name, address), address]
-        problem: UnavailableError | None = None
-        for candidate in told:
-            said = self._describing(candidate).describe()
+        problem: OpError | None = None
+        for candidate in (*self._told_addresses(name, address), address):
             try:
-                if said is None:
-                    message = f"the task at {candidate} does not answer; it was lost, and is not back"
-                    raise UnavailableError(None, None, message)
-                check_task(name, candidate, said)
-                return candidate, said.incarnation
-            except UnavailableError as error:
+                return candidate, self._incarnation_at(name, candidate, left)
+            # refused: by who has heard that it is elsewhere, or because the one that is there is shut out
+            except (UnavailableError, FailedPreconditionError) as error:
                 problem = problem or error
         assert problem is not None
         raise problem
+
+    def _incarnation_at(self, name: str, address: str, left: Collection[int]) -> int:
+        said = self._describing(address).describe()
+        if said is None:
+            raise UnavailableError(None, None, f"the task at {address} does not answer; it was lost, and is not back")
+        check_task(name, address, said)
+        if said.incarnation in left:
+            problem = f"the process at {address} was {name} until another process took over"
+            raise UnavailableError(None, None, f"{problem}; end it, and look whether the other one runs")
+        return said.incarnation
 
     def _told_addresses(self, name: str, known: str) -> list[str]:
         """Where other tasks say that a task is, if not where it was. See `distributed.address_book`."""

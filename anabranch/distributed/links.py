@@ -263,9 +263,11 @@ class Link:
         """The task that the peer says it is has moved to another address: whoever is at this one is not to be heard."""
         if self.state in (PeerState.NEW, PeerState.LOST):
             return []
-        farewell: list[Instruction] = [Say(MessageKind.GOODBYE, channel=self.channel)] if self.is_up else []
+        if not self.is_up:
+            # who waits for it need not try again
+            return self._lose(self._foreign(reason))
         error = UnavailableError(None, None, f"{self} is not that task any more: {reason}")
-        return farewell + self._lose(error, is_farewell=self.is_up)
+        return [Say(MessageKind.GOODBYE, channel=self.channel), *self._lose(error, is_farewell=True)]
 
     # ------------------------------------------------------------------ what connections do
     def connected(self, channel: int, lane: Lane) -> list[Instruction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from anabranch.distributed.network import TaskConnection
@@ -33,14 +33,16 @@ class MasterOfTasks(Protocol):
             OpError: the task does not answer, or refuses.
         """
 
-    def find(self, name: str, address: str) -> tuple[str, int]:
+    def find(self, name: str, address: str, left: Collection[int]) -> tuple[str, int]:
         """Where a task is now, and which process it is.
 
         Args:
             address: where it was.
+            left: processes that it was before, and is no more, though they may answer.
 
         Raises:
             UnavailableError: it cannot be reached, or another task is at its address.
+            OpError: whoever is there refuses this process.
         """
 
     def moved(self, name: str, address: str) -> None:
@@ -82,6 +84,8 @@ class TaskOfSession:
         # before the session is opened: a task that is lost right after that must be known to be
         self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
         self._has_moved = False
+        #: who were the task before: one may wake, and another task may know its address only
+        self._left: set[int] = set()
         try:
             self.session()
         # who made it gets no object that could withdraw this later
@@ -121,7 +125,7 @@ class TaskOfSession:
             return opened
 
     def _check_incarnation(self) -> None:
-        address, now = self._master.find(self.name, self.address)
+        address, now = self._master.find(self.name, self.address, self._left)
         if address != self.address:
             self._move(address)
         if self._has_moved:
@@ -130,6 +134,7 @@ class TaskOfSession:
         if now != self._incarnation:
             # noted before the error: the next attempt takes the new process as it is, since the program has been told
             if self._master.reopens:
+                self._left.add(self._incarnation)
                 self._incarnation = now
             raise AbortedError(
                 None,

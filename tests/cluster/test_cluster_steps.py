@@ -381,3 +381,41 @@ def test_a_session_can_wait_for_its_tasks_to_start() -> None:
         with session(cluster) as s:
             assert s.run(tf.constant(2) * 3) == 6
         starting.join(DEADLINE)
+
+
+def test_a_process_that_was_a_task_before_is_not_taken_for_it_again(cluster: LocalCluster) -> None:
+    """A task moves, comes back where it was as yet another process, and the one in between still answers."""
+    name = "/job:ps/replica:0/task:0"
+    there, elsewhere = cluster.addresses[name], "elsewhere.example:1"
+    with tf.Graph().as_default():
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=1.0, use_resource=True)
+        session = tf.Session(cluster.target())
+        session.run(v.initializer)
+        cluster.lose(name)
+        # what other tasks say of it
+        cluster.addresses[name] = elsewhere
+        between = cluster.begin(name)
+        assert told_once(session, v.initializer)
+        session.run(v.initializer)
+        # the link to it breaks, and there is no other yet
+        cluster.connect(elsewhere).break_off()
+        session.run(v)
+        cluster.addresses[name] = there
+        cluster.begin(name)
+        cluster.connect(elsewhere).break_off()
+        assert told_once(session, v.initializer)
+        session.run(v.initializer)
+        assert session.run(v.assign_add(1.0)) == 2.0
+        # now others know the address of the one in between only, which answers, and so does the latest
+        cluster.addresses[name] = elsewhere
+        cluster.connect(there).break_off()
+        assert session.run(v) == 2.0
+        session.close()
+        between.close()
+
+
+def told_once(session: tf.Session, operation: tf.Operation) -> bool:
+    with pytest.raises(tf.errors.AbortedError, match="another process"):
+        session.run(operation)
+    return True

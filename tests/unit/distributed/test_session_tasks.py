@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -33,7 +33,8 @@ class Master:
             self.lose(LOST)
         return f"session {self.opened}"
 
-    def find(self, name: str, address: str) -> tuple[str, int]:
+    def find(self, name: str, address: str, left: Collection[int]) -> tuple[str, int]:
+        self.left = set(left)
         return self.address or address, self.incarnation
 
     def moved(self, name: str, address: str) -> None:
@@ -107,6 +108,8 @@ def test_a_task_that_has_moved_is_opened_where_it_is_and_the_others_are_told() -
         task.session()
     assert (task.address, master.connected) == ("b:2", "b:2")
     assert task.session() == (1, "session 2")
+    # the one before is not to be taken for the task, if it wakes and somebody knows its address only
+    assert master.left == {1}
     # told whenever it is looked for: who had to be told may have been lost just then
     assert master.moves == [("ps", "b:2")] * 2
     # the loss of the connection to the new address counts, and no other
