@@ -92,7 +92,7 @@ def handed_over_for_any(
     [
         ([(Link, "_fence_rivals", never_fenced)], range(1, 12), "went back to "),
         ([(Link, "_know", fenced_unheard)], range(3, 20), "steps do not succeed"),
-        ([(Link, "_is_late", lambda self, header: False)], range(2, 12), "went back to an older channel"),
+        ([(Link, "_is_late", lambda self, header: False)], range(5, 12), "went back to an older channel"),
         (
             [(Link, "heard", heard_for_any), (PeerTable, "_hand_over", handed_over_for_any)],
             range(7, 23),
@@ -105,7 +105,7 @@ def handed_over_for_any(
                 (cluster_master, "check_task", lambda name, address, said: None),
                 (WorkerService, "_own", lambda self, partition: partition),
             ],
-            range(4, 9),
+            range(9, 15),
             "got what .* is to do",
         ),
     ],
