@@ -136,6 +136,14 @@ def alexnet(console: Console, rounds: int) -> None:
         print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
+def quantised(console: Console, rounds: int) -> None:
+    """A small network as floats and as bytes."""
+    systems = ("anabranch", "tensorflow")
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure("quantised", systems, rounds, console, folder)
+    print_table("floats and bytes", results, systems, "ms", 1e3, console)
+
+
 def half(console: Console, rounds: int) -> None:
     """Float32 beside half precision: a product of matrices, a training step of a small network."""
     systems = ("anabranch", "torch")
@@ -173,6 +181,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "convolutions": convolutions,
     "products": products,
     "alexnet": alexnet,
+    "quantised": quantised,
     "half": half,
     "cluster": cluster,
     "mirrors": mirrors,

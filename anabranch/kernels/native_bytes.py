@@ -56,7 +56,7 @@ class ByteProduct:
     @staticmethod
     def of_matrices(rows: int, inner: int, columns: int) -> ByteProduct:
         """The product of two matrices that lie row by row."""
-        return ByteProduct(*(_placed(shape) for shape in ((rows, inner), (inner, columns), (rows, columns))))
+        return ByteProduct(_placed((rows, inner)), _placed((inner, columns)), _placed((rows, columns)))
 
     @staticmethod
     def of_images(images: Sequence[int], filter: Sequence[int], window: Window) -> ByteProduct:
@@ -101,7 +101,7 @@ def _make(text: str) -> native_calls.Prepared:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
     values = json.loads(text)
     types = {"first": onednn.UINT8, "second": onednn.INT8, "result": onednn.INT32}
-    one, other, result = (Strided(*map(tuple, values[name]), type) for name, type in types.items())
+    one, other, result = (Strided(tuple(values[name][0]), tuple(values[name][1]), type) for name, type in types.items())
     described = library.described(one), library.described(other, free=True), library.described(result)
     if values["strides"]:
         first, second, third = (each.value for each in described)
@@ -165,8 +165,8 @@ def multiply(a: Bytes, b: Bytes, name: str) -> Any:
     """The product of two matrices of bytes: int32."""
     a, b = a.unsigned, b.signed
     second = with_ones(b)
-    product = ByteProduct.of_matrices(*a.array.shape, second.shape[1])
-    shape = (a.array.shape[0], second.shape[1])
+    (rows, inner), columns = a.array.shape, second.shape[1]
+    product, shape = ByteProduct.of_matrices(rows, inner, columns), (rows, columns)
     return from_steps(native_calls.call(name, product.text, [a.array, second], shape, np.int32), a, b)
 
 

@@ -113,8 +113,8 @@ def compiled_matrix_product(multiply: products.Multiply) -> Callable[..., Any]:
         attrs = ctx.op.attrs
         x, y = a.T if attrs["transpose_a"] else a, b.T if attrs["transpose_b"] else b
         check_matrices(x, y, ctx)
-        factors = (products.Bytes(v, steps.zero_of(*ends)) for v, ends in zip((x, y), ranges, strict=True))
-        total = multiply(*factors, ctx.op.name)
+        one, other = (products.Bytes(v, steps.zero_of(*ends)) for v, ends in zip((x, y), ranges, strict=True))
+        total = multiply(one, other, ctx.op.name)
         return steps.saturated(total, attrs["Toutput"]), *steps.product_range(*ranges, attrs["Toutput"])
 
     return kernel
@@ -185,9 +185,7 @@ def _(
     return steps.quantised(a + b, Toutput), -most, most
 
 
-def _in_wide_range(
-    x: Array, ends: tuple[float, float], dtype: DType, most: float, wide: DType, by_step: bool
-) -> HostArray:
+def _in_wide_range(x: Array, ends: tuple[float, float], dtype: DType, most: float, wide: DType, by_step: bool) -> Any:
     """The same floats as steps of the range from -most to most: int64."""
     integers = steps.integers_of(x).astype(np.int64)
     if by_step:

@@ -1,11 +1,11 @@
 """32 bits to 8 by TensorFlow's arithmetic of fixed-point numbers, and the same by one multiplication of floats.
 
-The byte of a sum ``x`` is ``floor((floor(x scale / 2^32) + offset) / 2^16)``, limited to 0 and 255, in 64 bits. That rises
-in steps: byte ``j`` begins at the least ``x`` for which ``x scale >= (2^16 j - offset) 2^32``, since a floor of a floor is one
-floor. Processors without products of 64 bits take long for it, but any other function that rises, and crosses each whole
-number ``j`` between the last ``x`` before step ``j`` and the first one of it, has the same floor everywhere. A line in
-floating point does so if it does at the 255 steps, by more than its rounding: that is looked at once, when a program is
-compiled (`FixedPoint.line`); a compiler may fuse its product and its sum, or not.
+The byte of a sum ``x`` is ``floor((floor(x scale / 2^32) + offset) / 2^16)``, limited to 0 and 255, in 64 bits. That
+rises in steps: byte ``j`` begins at the least ``x`` for which ``x scale >= (2^16 j - offset) 2^32``, since a floor of
+a floor is one floor. Processors without products of 64 bits take long for it, but any other function that rises, and
+crosses each whole number ``j`` between the last ``x`` before step ``j`` and the first one of it, has the same floor
+everywhere. A line in floating point does so if it does at the 255 steps, by more than its rounding: that is looked at
+once, when a program is compiled (`FixedPoint.line`); a compiler may fuse its product and its sum, or not.
 
 Example:
     >>> move = FixedPoint(scale=3 << 40, offset=1 << 15)

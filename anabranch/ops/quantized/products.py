@@ -1,9 +1,9 @@
 """Products and convolutions of bytes in compiled programs: exact sums of 32 bits, which wrap around.
 
 Bytes are multiplied as they are, and the steps that stand for zero are made up for afterwards: with ``p`` and ``q``
-for the zeros of both factors, ``sum (a - p) (b - q) = sum a b - p sum b - q sum a + k p q``. Unsigned bytes become signed
-ones, with zeros that are 128 less, since XLA's product of signed bytes with sums of 32 bits is as fast as that of floats
-or faster (2 cores with AVX2: 22976 x 144 by 144 x 32 in 2.5 ms, in float32 5.1).
+for the zeros of both factors, ``sum (a - p) (b - q) = sum a b - p sum b - q sum a + k p q``. Unsigned bytes become
+signed ones, with zeros that are 128 less, since XLA's product of signed bytes with sums of 32 bits is as fast as that
+of floats or faster (2 cores with AVX2: 22976 x 144 by 144 x 32 in 2.5 ms, in float32 5.1).
 
 A convolution is one such product, of the matrix of what the window sees at each place, which for bytes is small.
 """

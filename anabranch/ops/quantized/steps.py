@@ -223,7 +223,7 @@ def passed_on(ends: Mapping[int, int]) -> EarlyRule:
 
 
 def product_ends(first: str, second: str, product: str) -> EarlyRule:
-    """A rule for the range of a product whose inputs 2 to 5 are those of its factors; names of the types' attributes."""
+    """A rule for the range of a product, whose inputs 2 to 5 are those of its factors; the attributes with types."""
 
     def rule(attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Mapping[int, Any]:
         if any(end is None or end.size != 1 for end in inputs[2:6]):
