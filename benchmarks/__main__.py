@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import simulation
 from benchmarks.harness import available, measure, print_table
+from benchmarks.networks import NETWORKS
 
 
 def session(console: Console, rounds: int) -> None:
@@ -136,6 +137,15 @@ def alexnet(console: Console, rounds: int) -> None:
         print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
+def networks(console: Console, rounds: int) -> None:
+    """Training steps and inference of six networks for images, each with its first step."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    for kind in ("training", "inference"):
+        for name in NETWORKS:
+            results = measure("networks", systems, rounds, console, name, kind)
+            print_table(f"{name}, {kind}", results, systems, "s", 1, console)
+
+
 def quantised(console: Console, rounds: int) -> None:
     """A small network as floats and as bytes."""
     systems = ("anabranch", "tensorflow")
@@ -181,6 +191,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "convolutions": convolutions,
     "products": products,
     "alexnet": alexnet,
+    "networks": networks,
     "quantised": quantised,
     "half": half,
     "cluster": cluster,

@@ -25,7 +25,7 @@ from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.onednn import Computation, NativeError, Strided
 from anabranch.kernels.quantised_convolutions import OPERATIONS as CONVOLUTIONS, are_bytes, compiled, factors_of
 from anabranch.ops.quantized import arithmetic, fused, nn
-from anabranch.ops.quantized.products import Bytes, Window, from_steps, with_ones
+from anabranch.ops.quantized.products import Bytes, ByteWindow, from_steps, with_ones
 
 #: what the texts of these computations begin with
 _KIND: Final = "bytes"
@@ -59,7 +59,7 @@ class ByteProduct:
         return ByteProduct(_placed((rows, inner)), _placed((inner, columns)), _placed((rows, columns)))
 
     @staticmethod
-    def of_images(images: Sequence[int], filter: Sequence[int], window: Window) -> ByteProduct:
+    def of_images(images: Sequence[int], filter: Sequence[int], window: ByteWindow) -> ByteProduct:
         """The convolution of images [batch, rows, columns, channels], padded already, by [*size, channels, outputs]."""
         inner = window._replace(pads=((0, 0), (0, 0)))
         result = (images[0], *inner.places(images[1:3], filter[:2]), filter[3])
@@ -142,7 +142,7 @@ def _multiplies_largest(library: onednn.Library) -> bool:
     images, filter = np.full((2, 8, 8, 32), 255, np.uint8), np.full((3, 3, 32, 32), 127, np.int8)
     filter[..., 1::2] = -128
     matrix, columns = images.reshape(-1, 32), filter[0, 0]
-    window = Window((1, 1), ((0, 0), (0, 0)))
+    window = ByteWindow((1, 1), ((0, 0), (0, 0)))
     for one, other, product in (
         (matrix, columns, ByteProduct.of_matrices(128, 32, 32)),
         (images, filter, ByteProduct.of_images(images.shape, filter.shape, window)),
@@ -170,7 +170,7 @@ def multiply(a: Bytes, b: Bytes, name: str) -> Any:
     return from_steps(native_calls.call(name, product.text, [a.array, second], shape, np.int32), a, b)
 
 
-def convolve(x: Bytes, w: Bytes, window: Window, name: str) -> Any:
+def convolve(x: Bytes, w: Bytes, window: ByteWindow, name: str) -> Any:
     """The convolution of images with a filter, of bytes: int32."""
     x, w = x.unsigned, w.signed
     images, filter = _padded(x, window), with_ones(w)
@@ -180,7 +180,7 @@ def convolve(x: Bytes, w: Bytes, window: Window, name: str) -> Any:
     return from_steps(native_calls.call(name, product.text, [images, filter], shape, np.int32), x, w)
 
 
-def _padded(x: Bytes, window: Window) -> Any:
+def _padded(x: Bytes, window: ByteWindow) -> Any:
     pads = [(0, 0, 0), *((low, high, 0) for low, high in window.pads), (0, 0, 0)]
     return lax.pad(jnp.asarray(x.array), np.uint8(x.zero), pads) if any(map(any, window.pads)) else x.array
 

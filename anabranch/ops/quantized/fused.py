@@ -217,7 +217,7 @@ def _sums(x: Array, w: Array, depthwise: bool, ctx: OperationContext, convolve: 
     return convolve(*factors, window, ctx.op.name)
 
 
-def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.Window:
+def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.ByteWindow:
     """How a filter goes over images, of these shapes."""
     layout = windows.layout_of(b"NHWC")
     strides, dilations = layout.pick(attrs["strides"]), layout.pick(attrs["dilations"])
@@ -227,7 +227,7 @@ def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, 
         windows.pad_amounts(images[a], filter[a - 1], strides[a - 1], mode, dilations[a - 1], explicit[a - 1])
         for a in layout.spatial
     ]
-    return products.Window((strides[0], strides[1]), pads, (dilations[0], dilations[1]))
+    return products.ByteWindow((strides[0], strides[1]), pads, (dilations[0], dilations[1]))
 
 
 def _product_ends(values: dict[str, Array], types: tuple[DType, DType]) -> tuple[Any, Any]:

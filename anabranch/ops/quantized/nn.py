@@ -23,7 +23,7 @@ _NHWC = b"NHWC"
 
 
 # ---------------------------------------------------------------------- convolution
-def patches(x: HostArray, size: Sequence[int], window: products.Window) -> HostArray:
+def patches(x: HostArray, size: Sequence[int], window: products.ByteWindow) -> HostArray:
     """What a window sees at each place of images: [batch, rows, columns, *size, channels], zeros outside of them.
 
     A view, which must not be written to. A padding below 0 cuts something off.
@@ -41,7 +41,7 @@ def patches(x: HostArray, size: Sequence[int], window: products.Window) -> HostA
     )
 
 
-def convolved(x: HostArray, filter: HostArray, window: products.Window) -> HostArray:
+def convolved(x: HostArray, filter: HostArray, window: products.ByteWindow) -> HostArray:
     """The convolution of images and a filter [*size, channels, outputs]: int32."""
     seen = patches(x, filter.shape[:2], window)
     depth = int(np.prod(filter.shape[:3]))
@@ -50,7 +50,7 @@ def convolved(x: HostArray, filter: HostArray, window: products.Window) -> HostA
     return np.asarray(product.reshape(*seen.shape[:3], filter.shape[3]))
 
 
-def convolved_per_channel(x: HostArray, filter: HostArray, window: products.Window) -> HostArray:
+def convolved_per_channel(x: HostArray, filter: HostArray, window: products.ByteWindow) -> HostArray:
     """The same with a filter [*size, channels, multiplier] each of whose channels sees that of the images."""
     seen = patches(x, filter.shape[:2], window)
     total = np.einsum("nrcijk,ijkm->nrckm", seen.astype(np.int32), filter.astype(np.int32))
@@ -178,11 +178,11 @@ def _checked_ranges(
     return (float(min_input), float(max_input), types[0]), (float(min_filter), float(max_filter), types[1])
 
 
-def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.Window:
+def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.ByteWindow:
     """How the filter of a `QuantizedConv2D` goes over images, of these shapes."""
     stride, padding = attrs["strides"][1], attrs["padding"]
     pads = [_centred_pads(images[axis + 1], filter[axis], stride, padding) for axis in (0, 1)]
-    return products.Window((stride, stride), pads)
+    return products.ByteWindow((stride, stride), pads)
 
 
 def _centred_pads(length: int, window: int, stride: int, padding: bytes) -> tuple[int, int]:
@@ -228,7 +228,7 @@ def _pooled(
     pads = [windows.pad_amounts(x.shape[a], ksize[a], strides[a], padding) for a in (1, 2)]
     library, steps_of = steps.library_of(x), (strides[1], strides[2])
     grown = library.pad(x, ((0, 0), *pads, (0, 0)), constant_values=x.dtype.type(fill))
-    window = products.Window(steps_of, ((0, 0), (0, 0)))
+    window = products.ByteWindow(steps_of, ((0, 0), (0, 0)))
     if library is np:
         return getattr(np, over)(patches(grown, ksize[1:3], window), axis=(3, 4))
     return products.reduced(grown, ksize[1:3], window, over)

@@ -66,7 +66,7 @@ class Bytes(NamedTuple):
         return jnp.asarray(self.array).astype(np.int32) - wrapped(self.zero)
 
 
-class Window(NamedTuple):
+class ByteWindow(NamedTuple):
     """How a convolution's window goes over rows and columns; a padding below 0 cuts something off."""
 
     strides: tuple[int, int]
@@ -83,7 +83,7 @@ class Window(NamedTuple):
 #: the product of two matrices of bytes, and the convolution of images with a filter, as int32; last the operation's
 #: name, for errors
 Multiply = Callable[[Bytes, Bytes, str], Any]
-Convolve = Callable[[Bytes, Bytes, Window, str], Any]
+Convolve = Callable[[Bytes, Bytes, ByteWindow, str], Any]
 
 
 def wrapped(number: int) -> Any:
@@ -140,7 +140,7 @@ def _multiplied(a: Array, b: Array) -> Any:
     return lax.dot(a, b, preferred_element_type=np.dtype(np.int32))
 
 
-def convolution(x: Bytes, w: Bytes, window: Window, name: str = "") -> Any:
+def convolution(x: Bytes, w: Bytes, window: ByteWindow, name: str = "") -> Any:
     """The convolution of images [batch, rows, columns, channels] with a filter [*size, channels, outputs]: int32."""
     x, w = x.signed, w.signed
     size, depth, outputs = w.array.shape[:2], math.prod(w.array.shape[:3]), w.array.shape[3]
@@ -156,7 +156,7 @@ def convolution(x: Bytes, w: Bytes, window: Window, name: str = "") -> Any:
     return total.reshape(*seen.shape[:3], outputs)
 
 
-def convolution_of_floats(x: Bytes, w: Bytes, window: Window, name: str = "") -> Any:
+def convolution_of_floats(x: Bytes, w: Bytes, window: ByteWindow, name: str = "") -> Any:
     """The same by a convolution in float32, which is exact as long as float32 has all sums (`sums_are_floats`)."""
     images, filter = (jnp.asarray(b.array).astype(np.float32) - np.float32(b.zero) for b in (x, w))
     total = lax.conv_general_dilated(
@@ -176,7 +176,7 @@ def sums_are_floats(x: Bytes, w: Bytes, pairs: int) -> bool:
     return pairs * furthest[0] * furthest[1] <= _WHOLE_FLOATS
 
 
-def convolution_per_channel(x: Bytes, w: Bytes, window: Window) -> Any:
+def convolution_per_channel(x: Bytes, w: Bytes, window: ByteWindow) -> Any:
     """The same with a filter [*size, channels, multiplier] each of whose channels sees that of the images."""
     taps = _taps(Bytes(x.from_zero), w.array.shape[:2], window)
     factors = w.from_zero.reshape(len(taps), *w.array.shape[2:])
@@ -186,7 +186,7 @@ def convolution_per_channel(x: Bytes, w: Bytes, window: Window) -> Any:
     return total.reshape(*total.shape[:3], total.shape[3] * total.shape[4])
 
 
-def _taps(x: Bytes, size: Sequence[int], window: Window) -> list[Any]:
+def _taps(x: Bytes, size: Sequence[int], window: ByteWindow) -> list[Any]:
     """What each place of the window sees of the images."""
     array = jnp.asarray(x.array)
     padded = lax.pad(array, array.dtype.type(x.zero), [(0, 0, 0), *((a, b, 0) for a, b in window.pads), (0, 0, 0)])
@@ -202,13 +202,13 @@ def _taps(x: Bytes, size: Sequence[int], window: Window) -> list[Any]:
     return taps
 
 
-def _columns(x: Bytes, size: Sequence[int], window: Window) -> Any:
+def _columns(x: Bytes, size: Sequence[int], window: ByteWindow) -> Any:
     """What the window sees at each place: [batch, rows, columns, *size and channels]."""
     taps = _taps(x, size, window)
     return taps[0] if len(taps) == 1 else jnp.concatenate(taps, axis=3)
 
 
-def reduced(x: Array, size: Sequence[int], window: Window, over: str) -> Any:
+def reduced(x: Array, size: Sequence[int], window: ByteWindow, over: str) -> Any:
     """What "max" or "sum" makes of all that the window sees at each place."""
     if math.prod(size) <= MAX_UNROLLED_TAPS:
         combine = jnp.maximum if over == "max" else jnp.add
