@@ -137,6 +137,13 @@ def alexnet(console: Console, rounds: int) -> None:
         print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
+def layouts(console: Console, rounds: int) -> None:
+    """OneDNN's convolutions as they are called, and with filters or all arrays in its layouts beforehand."""
+    systems = ("called", "packed", "blocked")
+    results = measure("layouts", systems, rounds, console)
+    print_table("oneDNN's layouts, processor time", results, systems, "ms", 1e3, console)
+
+
 def networks(console: Console, rounds: int) -> None:
     """Training steps and inference of six networks for images, each with its first step."""
     systems = ("anabranch", "jax", "tensorflow", "torch")
@@ -191,6 +198,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "convolutions": convolutions,
     "products": products,
     "alexnet": alexnet,
+    "layouts": layouts,
     "networks": networks,
     "quantised": quantised,
     "half": half,
