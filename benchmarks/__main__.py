@@ -139,7 +139,7 @@ def alexnet(console: Console, rounds: int) -> None:
 
 def layouts(console: Console, rounds: int) -> None:
     """OneDNN's convolutions as they are called, and with filters or all arrays in its layouts beforehand."""
-    systems = ("called", "packed", "blocked")
+    systems = ("anabranch",)
     results = measure("layouts", systems, rounds, console)
     print_table("oneDNN's layouts, processor time", results, systems, "ms", 1e3, console)
 

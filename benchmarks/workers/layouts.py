@@ -1,6 +1,6 @@
 """Worker: what oneDNN's convolutions of VGG-A and AlexNet would gain if arrays were in its own layouts already.
 
-Processor time of the library alone (the extra `native`; float32, channels last). The "system" is how it is called:
+Processor time of the library alone (the extra `native`; float32, channels last), one after the other in one process:
 ``called`` (as `kernels/native_convolutions.py` does: each call copies what has to be copied; the better of its two
 kernels), ``packed`` (data as they lie, the filter in the library's layout beforehand), and ``blocked`` (all three in
 its layouts beforehand, as between neighbouring convolutions that hand nothing else on).
@@ -97,11 +97,10 @@ def main(system: str) -> None:
         window = {"strides": [1] * 4, "dilations": [1] * 4, "padding": b"SAME", "explicit_paddings": []}
         geometry = Geometry(window | {"data_format": b"NHWC"}, images, filter, False)
         for direction, name in enumerate(DIRECTIONS):
-            if system == "called":
-                taken = called(geometry, direction)
-            else:
-                taken = alone(library, geometry, direction, system == "blocked")
-            figures[f"{images} {filter} {name}"] = taken
+            what = f"{images} {filter} {name}"
+            figures[f"{what}, called"] = called(geometry, direction)
+            figures[f"{what}, packed"] = alone(library, geometry, direction, blocked=False)
+            figures[f"{what}, blocked"] = alone(library, geometry, direction, blocked=True)
     print(json.dumps(figures))
 
 
