@@ -189,7 +189,9 @@ def convolution_per_channel(x: Bytes, w: Bytes, window: ByteWindow) -> Any:
 def _taps(x: Bytes, size: Sequence[int], window: ByteWindow) -> list[Any]:
     """What each place of the window sees of the images."""
     array = jnp.asarray(x.array)
-    padded = lax.pad(array, array.dtype.type(x.zero), [(0, 0, 0), *((a, b, 0) for a, b in window.pads), (0, 0, 0)])
+    padded = array
+    if any(map(any, window.pads)):  # otherwise zero need not be among the array's numbers
+        padded = lax.pad(array, array.dtype.type(x.zero), [(0, 0, 0), *((a, b, 0) for a, b in window.pads), (0, 0, 0)])
     counts = window.places(x.array.shape[1:3], size)
     if 0 in counts:
         return [jnp.zeros((array.shape[0], *counts, array.shape[3]), array.dtype)] * math.prod(size)

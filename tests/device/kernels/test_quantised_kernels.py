@@ -109,6 +109,16 @@ def test_convolutions_of_bytes(drawn: tuple[Bytes, Bytes, ByteWindow]) -> None:
         np.testing.assert_array_equal(found, summed(x, w, window))
 
 
+@pytest.mark.parametrize("pads", [((0, 0), (0, 0)), ((1, 0), (0, 2))])
+def test_zero_need_not_be_a_byte(pads: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = Bytes(rng.integers(0, 256, (2, 4, 5, 3)).astype(np.uint8), -1280)
+    w, window = Bytes(rng.integers(-128, 128, (2, 1, 3, 4)).astype(np.int8), 900), ByteWindow((1, 1), pads)
+    np.testing.assert_array_equal(compiled(products.convolution, x, w, more=(window,)), summed(x, w, window))
+    wanted = in_32_bits(nn.convolved_per_channel(from_zero(x), from_zero(w), window))
+    np.testing.assert_array_equal(compiled(products.convolution_per_channel, x, w, more=(window,)), wanted)
+
+
 @settings(max_examples=6)
 @given(any_convolutions())
 def test_convolutions_of_each_channel(drawn: tuple[Bytes, Bytes, ByteWindow]) -> None:
