@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import simulation
 from benchmarks.harness import available, measure, print_table
+from benchmarks.networks import NETWORKS
 
 
 def session(console: Console, rounds: int) -> None:
@@ -136,6 +137,30 @@ def alexnet(console: Console, rounds: int) -> None:
         print_table(f"AlexNet in {dtype}", results, systems, "s", 1, console)
 
 
+def layouts(console: Console, rounds: int) -> None:
+    """OneDNN's convolutions as they are called, and with filters or all arrays in its layouts beforehand."""
+    systems = ("anabranch",)
+    results = measure("layouts", systems, rounds, console)
+    print_table("oneDNN's layouts, processor time", results, systems, "ms", 1e3, console)
+
+
+def networks(console: Console, rounds: int) -> None:
+    """Training steps and inference of six networks for images, each with its first step."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    for kind in ("training", "inference"):
+        for name in NETWORKS:
+            results = measure("networks", systems, rounds, console, name, kind)
+            print_table(f"{name}, {kind}", results, systems, "s", 1, console)
+
+
+def quantised(console: Console, rounds: int) -> None:
+    """A small network as floats and as bytes."""
+    systems = ("anabranch", "tensorflow")
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure("quantised", systems, rounds, console, folder)
+    print_table("floats and bytes", results, systems, "ms", 1e3, console)
+
+
 def half(console: Console, rounds: int) -> None:
     """Float32 beside half precision: a product of matrices, a training step of a small network."""
     systems = ("anabranch", "torch")
@@ -181,6 +206,9 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "convolutions": convolutions,
     "products": products,
     "alexnet": alexnet,
+    "layouts": layouts,
+    "networks": networks,
+    "quantised": quantised,
     "half": half,
     "cluster": cluster,
     "cluster-life": cluster_life,

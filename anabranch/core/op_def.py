@@ -29,7 +29,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
@@ -68,6 +68,8 @@ T = TypeVar("T", bound="OpDef")
 
 #: what an estimate takes an unknown dimension for
 ASSUMED_DIMENSION: Final = 32
+#: attributes, values of the flat inputs (None: not known) -> those of outputs; see `OpDef.early_outputs`
+EarlyRule = Callable[[Mapping[str, Any], Sequence[Any]], Mapping[int, Any]]
 #: (shapes of the inputs, shapes of the outputs, attributes) -> floating-point operations
 FlopsRule = Callable[[Sequence[tuple[int, ...] | None], Sequence[tuple[int, ...] | None], dict[str, Any]], int]
 
@@ -159,6 +161,7 @@ class OpFlags(TypedDict, total=False):
     unnoticed: bool
     ignores_values: bool
     takes_numpy: bool
+    takes_quantised: bool
     calls_user_code: bool
     doc: str
 
@@ -193,6 +196,8 @@ class OpDef:
         ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
             computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
         takes_numpy: the compiled kernel runs on NumPy's arrays as well, though it asks for no array library.
+        takes_quantised: the compiled kernel takes and gives quantised tensors, as plain integers; the host kernel those
+            of NumPy (`core.quantised_arrays`).
         calls_user_code: the host kernel calls a function of the user.
     """
 
@@ -220,6 +225,7 @@ class OpDef:
     unnoticed: bool = False
     ignores_values: bool = False
     takes_numpy: bool = False
+    takes_quantised: bool = False
     calls_user_code: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
@@ -228,6 +234,7 @@ class OpDef:
     gradient_rule: Callable[..., Any] | None = None
     static_rule: Callable[[Any], frozenset[int]] | None = None
     partial_rule: Callable[[Any, int], list[int | None] | None] | None = None
+    early_rule: EarlyRule | None = None
     flops_rule: FlopsRule | None = None
     differentiable: bool | None = None
     defined_at: str = ""
@@ -288,6 +295,15 @@ class OpDef:
         or a vector of which nothing is known. What `passes_on` its inputs needs none.
         """
         self.partial_rule = function
+        return function
+
+    def early_outputs(self, function: EarlyRule) -> EarlyRule:
+        """Attaches a rule for outputs that follow from some of the inputs alone, and are known where these are.
+
+        (attributes, values of the flat inputs, None where one is not known) -> flat position of an output -> its value.
+        It gives what the kernel would give, and nothing where that would refuse the inputs.
+        """
+        self.early_rule = function
         return function
 
     def flops(self, function: FlopsRule) -> FlopsRule:

@@ -17,12 +17,25 @@ _CONVOLUTIONS: Final = (
 )
 _PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _POOLING: Final = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2")
+_BYTE_CONVOLUTIONS: Final = (
+    *("QuantizedConv2D", "QuantizedConv2DPerChannel", "QuantizedConv2DAndRelu", "QuantizedConv2DAndRequantize"),
+    *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DWithBias", "QuantizedConv2DWithBiasAndRelu"),
+    *("QuantizedConv2DWithBiasAndRequantize", "QuantizedConv2DWithBiasAndReluAndRequantize"),
+    *("QuantizedConv2DWithBiasSumAndRelu", "QuantizedConv2DWithBiasSumAndReluAndRequantize"),
+    "QuantizedConv2DWithBiasSignedSumAndReluAndRequantize",
+)
+_BYTE_PRODUCTS: Final = (
+    *("QuantizedMatMul", "QuantizedMatMulWithBias", "QuantizedMatMulWithBiasAndRelu"),
+    *("QuantizedMatMulWithBiasAndReluAndRequantize", "QuantizedMatMulWithBiasAndRequantize"),
+)
 #: module -> the operations of which it has kernels
 MODULES: Final = {
     "anabranch.kernels.convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
+    "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,
 }
 #: those whose kernels call a library -> the module that knows whether it is there
 _NEEDS: Final = {

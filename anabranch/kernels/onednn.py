@@ -32,7 +32,8 @@ _MAJOR: Final = 3
 # Of `dnnl_types.h`.
 BFLOAT16: Final = 2
 FLOAT32: Final = 3
-#: NumPy's names of them
+INT32, INT8, UINT8 = 4, 5, 6
+#: NumPy's names of those of floats
 TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
 FORWARD_TRAINING: Final = 64
 CONVOLUTION_DIRECT: Final = 1
@@ -66,6 +67,8 @@ _INSTRUCTION_SETS: Final = (
 )
 #: those that multiply in bfloat16; with others the library computes in float32, and converts
 _BFLOAT16_SETS: Final = frozenset({"AMX", "AVX512-FP16", "AVX512-BF16"})
+#: those that add products of bytes to 32 bits; with others the library adds two of them in 16 bits, which overflow
+_BYTE_SETS: Final = _BFLOAT16_SETS | {"AVX512-VNNI", "AVX2-VNNI"}
 #: an array that the library takes has no more; it counts bytes in 32 bits here and there
 MOST_ELEMENTS: Final = 1 << 28
 #: arrays inside the scratch memory begin at multiples of it (bytes)
@@ -214,6 +217,11 @@ class Library:
     def computes(self, dtype: np.typing.DTypeLike) -> bool:
         """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
         return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)
+
+    @property
+    def adds_bytes(self) -> bool:
+        """Whether the processor has instructions that multiply bytes and add in 32 bits."""
+        return self.instruction_set in _BYTE_SETS
 
     def call(self, name: str, *arguments: object) -> None:
         """Calls a function that gives a status.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,11 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
             for out in node.outputs:
                 out.known = inputs[0].known
             rewriting.replace(op, node)
+        elif early := _early_outputs(op, inputs) if op not in staying else {}:
+            node = op.copied(inputs, rewriting.inherit(op), op.after)
+            for position, value in early.items():
+                node.outputs[position].known = value
+            rewriting.replace(op, node)
         else:
             rewriting.keep(op, control_inputs=rewriting.inherit(op))
     return rewriting.result(targets=rewriting.ends())
@@ -75,6 +80,14 @@ def _passes_known_handle(op: StepNode, inputs: list[StepTensor]) -> bool:
     if op.op_def.role not in (Role.SWITCH, Role.ENTER) or inputs[0].dtype is not dtypes.resource:
         return False
     return inputs[0].is_known and not op.outputs[0].is_known
+
+
+def _early_outputs(op: StepNode, inputs: list[StepTensor]) -> Mapping[int, Any]:
+    """The outputs that are known though others are not, such as the range of a quantised product."""
+    rule = op.op_def.early_rule
+    if rule is None or op.control_inputs:
+        return {}
+    return rule(op.attrs, [t.known if isinstance(t.known, np.ndarray) else None for t in inputs])
 
 
 def _known_outputs(op: StepNode, inputs: list[StepTensor], task_for: Callable[[str], str]) -> list[Any] | None:

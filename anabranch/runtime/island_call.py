@@ -34,6 +34,7 @@ from anabranch.core import dtypes
 from anabranch.core.devices import Device
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
+from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
@@ -89,6 +90,8 @@ class IslandCall(ItemCall):
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
         self._lists = [i for i, t in enumerate(executable.dynamic) if t.dtype is dtypes.variant]
+        self._quantised = [i for i, t in enumerate(executable.dynamic) if t.dtype.is_quantized]
+        self._quantised_outputs = [(slots[t], t.dtype) for t in island.outputs if t.dtype.is_quantized]
         self._static = [slots[t] for t in executable.static]
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
@@ -171,6 +174,8 @@ class IslandCall(ItemCall):
                 raise NeedsHostError(
                     self._consumer_of(position), "a list whose elements have different shapes, or a dataset"
                 )
+        for position in self._quantised:
+            args[position] = as_integers(args[position])
         if self._has_constants:
             args += self.executable.constant_arguments()
         # once for both attempts below, so that the second one draws the same random numbers
@@ -185,6 +190,8 @@ class IslandCall(ItemCall):
         # the outputs come first; flags and what the checks' messages show may follow them, so that the lengths differ
         for position, slot in enumerate(self._outputs):
             values[slot] = results[position]
+        for slot, dtype in self._quantised_outputs:
+            values[slot] = as_records(np.asarray(values[slot]), dtype)
 
     def _apart(self, frame: StepFrame, args: list[Any], tail: tuple[Any, ...]) -> Any:
         """On a thread of ours: no exception comes from outside there, so that it may take several calls."""

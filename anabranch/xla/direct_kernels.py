@@ -77,7 +77,13 @@ def _at_most(op: StepNode, inputs: list[Any]) -> int:
 def takes_numpy(op: StepNode) -> bool:
     """Whether an operation runs on NumPy arrays; others expect what is not known to be JAX's."""
     op_def = op.op_def
-    return op_def.portable or op_def.takes_numpy or op_def.passes_on or op_def.calls_functions
+    return (
+        op_def.portable
+        or op_def.takes_numpy
+        or op_def.takes_quantised  # by the host kernel
+        or op_def.passes_on
+        or op_def.calls_functions
+    )
 
 
 def on_host(value: TensorValue) -> Any:

@@ -20,6 +20,7 @@ from anabranch.core import dtypes
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
+from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
 from anabranch.core.values import TensorValue
@@ -213,7 +214,8 @@ class Executable:
         self._target = target_of(device, device_type)
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
-        self.constants: list[Any] = [island.known[t] for t in island.constants]
+        self._constants_on_host = [as_integers(island.known[t]) for t in island.constants]
+        self.constants: list[Any] = self._constants_on_host
         self._resident: list[ResidentConstant] = []
         self._called_once = False
         written, read = set(island.writes), set(island.reads)
@@ -242,7 +244,7 @@ class Executable:
         if self._resident or not self.constants:
             return
         with self._lock:
-            self._resident = [resident(self.island.known[t], self.device) for t in self.island.constants]
+            self._resident = [resident(value, self.device) for value in self._constants_on_host]
             self.constants = [constant.on_device for constant in self._resident]
 
     def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]], watched: bool = False) -> Variant:
@@ -438,9 +440,12 @@ class Executable:
         """
         values, state = self._begin([on_host(value) for value in args], fixed)
         state.direct = DirectSizes(elements)
+        for tensor, value in values.items():
+            if tensor.dtype.is_quantized:
+                values[tensor] = as_records(value, tensor.dtype)
         trace_operations(self.island.operations, values, state)
         # copies: a kernel may give back an argument, or part of one
-        results_on_host = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
+        results_on_host = [as_integers(np.array(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
         results_on_host += [np.array(state.variables[h]) for h in self.island.writes]
         results: list[Any] = jax.device_put(results_on_host, self.device)
         return results
@@ -478,7 +483,7 @@ class Executable:
     ) -> tuple[dict[StepTensor, Any], dict[ResourceHandle, Any], Any]:
         tensors = [*self.dynamic, *self.island.constants]
         handles = [*self.read_only, *self.donated]
-        env: dict[StepTensor, Any] = {**self.island.known, **fixed}
+        env: dict[StepTensor, Any] = {t: as_integers(value) for t, value in {**self.island.known, **fixed}.items()}
         env.update(zip(tensors, args[: len(tensors)], strict=True))
         variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
         return env, variables, args[-1] if self.uses_random else None

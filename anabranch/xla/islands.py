@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.graph.loop_bodies import bodies_of, nesting, remembered
@@ -211,9 +212,9 @@ def runs_on_host(op: StepNode) -> bool:
         return True
     if op.type == "Const":
         return False
-    if any(_host_dtype(t) for t in op.outputs) or op.op_def.object_positions(op):
+    if any(_host_dtype(t, op.op_def) for t in op.outputs) or op.op_def.object_positions(op):
         return True
-    strings = {i for i, t in enumerate(op.inputs) if _host_dtype(t)}
+    strings = {i for i, t in enumerate(op.inputs) if _host_dtype(t, op.op_def)}
     if strings and not (
         strings <= op.op_def.static_positions(op) and all(op.inputs[i].op.type == "Const" for i in strings)
     ):
@@ -236,15 +237,16 @@ def _takes_unknown_handle(op: StepNode) -> bool:
     )
 
 
-def _host_dtype(tensor: StepTensor) -> bool:
-    """Whether no accelerator knows the dtype: strings, and quantised numbers."""
-    return tensor.dtype is dtypes.string or tensor.dtype.is_quantized
+def _host_dtype(tensor: StepTensor, op_def: OpDef) -> bool:
+    """Whether no accelerator knows the dtype: strings, and quantised numbers where kernels do not know them either."""
+    return tensor.dtype is dtypes.string or (tensor.dtype.is_quantized and not op_def.takes_quantised)
 
 
 @remembered
 def is_compilable(body: StepFunction) -> bool:
     """Whether every operation of a function graph can be part of an island."""
-    return not any(runs_on_host(op) for op in body.operations)
+    # loops carry quantised tensors as the host has them
+    return not any(runs_on_host(op) or op.op_def.takes_quantised for op in body.operations)
 
 
 # ---------------------------------------------------------------------- levels

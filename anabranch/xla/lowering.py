@@ -17,6 +17,7 @@ from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
 from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates
 from anabranch.core.op_def import Rule
+from anabranch.core.quantised_arrays import as_integers, plain_type
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
@@ -232,6 +233,9 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     assert rule is not None
     _check_static(op, inputs)
     shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
+    if state.direct is not None and op.op_def.takes_quantised:
+        assert op.op_def.host_rule is not None  # `OpDef` says so
+        rule = op.op_def.host_rule
     if state.target is not None and state.direct is None and has_alternates(op.type, op.attrs):
         rule = _chosen_rule(op, inputs, rule, state, state.target)
     drawn = _source_of(op, state) if rule.asks_for("rng") else None
@@ -260,7 +264,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
     with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = kernel(inputs, xp=library)
-    return [_typed(value, out) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
+    return [as_integers(_typed(value, out)) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
 
 
 def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:
@@ -351,6 +355,8 @@ def _typed(value: TensorValue, out: StepTensor) -> Any:
     if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource or out.dtype is dtypes.variant:
         return value
     dtype = out.dtype.as_numpy_dtype
+    if out.dtype.is_quantized and not (isinstance(value, np.ndarray) and value.dtype.fields):
+        dtype = plain_type(out.dtype)
     if not hasattr(value, "dtype"):
         return np.asarray(value, dtype)
     if isinstance(value, np.generic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.arithmetic.matmul import MatMul
-from anabranch.ops.quantized import steps
+from anabranch.ops.quantized import products, steps
 
 _T = steps.TYPES
 
@@ -26,6 +27,8 @@ QuantizedMatMul = define_op(
     f"T1: {_T}, T2: {_T}, Toutput: {_T} = qint32, transpose_a: bool = False, transpose_b: bool = False, "
     f"Tactivation: {_T} = quint8",
     ranks={"min_a": 0, "max_a": 0, "min_b": 0, "max_b": 0},
+    static=("min_a", "max_a", "min_b", "max_b"),
+    takes_quantised=True,
 )
 QuantizedMatMul.not_differentiable()
 
@@ -82,15 +85,43 @@ def _(
     transpose_b: bool,
     ctx: OperationContext,
 ) -> Any:
+    ranges = _checked_factors(min_a, max_a, min_b, max_b, ctx)
+    x, y = steps.from_zero(a, *ranges[0]), steps.from_zero(b, *ranges[1])
+    x, y = x.T if transpose_a else x, y.T if transpose_b else y
+    check_matrices(x, y, ctx)
+    return steps.saturated(wide_product(x, y), Toutput), *steps.product_range(*ranges, Toutput)
+
+
+def _checked_factors(
+    min_a: Array, max_a: Array, min_b: Array, max_b: Array, ctx: OperationContext
+) -> tuple[steps.Range, steps.Range]:
+    """The ranges of the factors of a `QuantizedMatMul`, which are of bytes."""
+    T1, T2 = ctx.op.attrs["T1"], ctx.op.attrs["T2"]
     check_bytes(ctx, T1, T2)
     steps.check_range(float(min_a), float(max_a), "a", ctx)
     steps.check_range(float(min_b), float(max_b), "b", ctx)
-    x = steps.from_zero(a, float(min_a), float(max_a), T1)
-    y = steps.from_zero(b, float(min_b), float(max_b), T2)
-    x, y = x.T if transpose_a else x, y.T if transpose_b else y
-    check_matrices(x, y, ctx)
-    least, most = steps.product_range((float(min_a), float(max_a), T1), (float(min_b), float(max_b), T2), Toutput)
-    return steps.saturated(wide_product(x, y), Toutput), least, most
+    return (float(min_a), float(max_a), T1), (float(min_b), float(max_b), T2)
+
+
+def compiled_matrix_product(multiply: products.Multiply) -> Callable[..., Any]:
+    """A compiled kernel of `QuantizedMatMul` that multiplies bytes so."""
+
+    def kernel(
+        a: Array, b: Array, min_a: Array, max_a: Array, min_b: Array, max_b: Array, *, ctx: OperationContext
+    ) -> Any:
+        ranges = _checked_factors(min_a, max_a, min_b, max_b, ctx)
+        attrs = ctx.op.attrs
+        x, y = a.T if attrs["transpose_a"] else a, b.T if attrs["transpose_b"] else b
+        check_matrices(x, y, ctx)
+        one, other = (products.Bytes(v, steps.zero_of(*ends)) for v, ends in zip((x, y), ranges, strict=True))
+        total = multiply(one, other, ctx.op.name)
+        return steps.saturated(total, attrs["Toutput"]), *steps.product_range(*ranges, attrs["Toutput"])
+
+    return kernel
+
+
+QuantizedMatMul.kernel(compiled_matrix_product(products.product))
+QuantizedMatMul.early_outputs(steps.product_ends("T1", "T2", "Toutput"))
 
 
 def wide_product(x: HostArray, y: HostArray) -> HostArray:
@@ -154,9 +185,7 @@ def _(
     return steps.quantised(a + b, Toutput), -most, most
 
 
-def _in_wide_range(
-    x: Array, ends: tuple[float, float], dtype: DType, most: float, wide: DType, by_step: bool
-) -> HostArray:
+def _in_wide_range(x: Array, ends: tuple[float, float], dtype: DType, most: float, wide: DType, by_step: bool) -> Any:
     """The same floats as steps of the range from -most to most: int64."""
     integers = steps.integers_of(x).astype(np.int64)
     if by_step:
@@ -197,6 +226,8 @@ QuantizedBiasAdd = define_op(
     "output: out_type, min_out: float, max_out: float",
     f"T1: {_T}, T2: {_T}, out_type: {_T}",
     ranks={"bias": 1, "min_input": 0, "max_input": 0, "min_bias": 0, "max_bias": 0},
+    static=("min_input", "max_input", "min_bias", "max_bias"),
+    takes_quantised=True,
 )
 QuantizedBiasAdd.not_differentiable()
 
@@ -210,7 +241,20 @@ def _(input: TensorShape, bias: TensorShape, *_: TensorShape) -> list[TensorShap
     return steps.with_scalars(input[:-1].concatenate(channels))
 
 
-@QuantizedBiasAdd.host_kernel
+@QuantizedBiasAdd.early_outputs
+def _(attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Mapping[int, Any]:
+    if any(end is None for end in inputs[2:]):
+        return {}
+    most = _widest(*map(float, inputs[2:]))
+    return {1: np.asarray(-most), 2: np.asarray(most)}
+
+
+def _widest(min_input: float, max_input: float, min_bias: float, max_bias: float) -> Any:
+    """The upper end of the range of a sum with a bias: many times the larger of both."""
+    return np.float32(max(max_input, -min_input, max_bias, -min_bias) * (1 << 17))
+
+
+@steps.everywhere(QuantizedBiasAdd)
 def _(
     input: Array,
     bias: Array,
@@ -231,12 +275,14 @@ def _(
             f"Must provide as many biases as the last dimension of the input tensor: {bias.shape} vs. {input.shape}",
         )
     ranges = float(min_input), float(max_input), float(min_bias), float(max_bias)
-    most = np.float32(max(ranges[1], -ranges[0], ranges[3], -ranges[2]) * (1 << 17))
+    most = _widest(*ranges)
     wide = -most, most, out_type
     x = steps.moved(steps.integers_of(input), (*ranges[:2], T1), wide)
     b = steps.moved(steps.integers_of(bias), (*ranges[2:], T2), wide)
     zero = steps.step_of(0.0, float(-most), float(most), out_type)
-    return steps.quantised(x + b + zero, out_type), -most, most
+    # sums wrap around, in 32 bits or later
+    total = x + (b + zero).astype(x.dtype)
+    return steps.quantised(total, out_type), -most, most
 
 
 # ---------------------------------------------------------------------- activations
@@ -247,8 +293,12 @@ def _rectified(name: str, given: str = "") -> OpFunction:
         "activations: out_type, min_activations: float, max_activations: float",
         f"Tinput: {_T}, out_type: {_T} = quint8",
         ranks={**({"max_value": 0} if given else {}), "min_features": 0, "max_features": 0},
+        static=(*(("max_value",) if given else ()), "min_features", "max_features"),
+        takes_quantised=True,
     )
     op.not_differentiable()
+    first = 2 if given else 1
+    op.early_outputs(steps.passed_on({1: first, 2: first + 1}))
 
     @op.shape
     def _(features: TensorShape, *_: TensorShape) -> list[TensorShape]:
@@ -261,14 +311,16 @@ def _between(x: Array, least: Array, most: Array, dtype: DType, ceiling: float |
     """The steps not below that of zero, nor above that of the ceiling; the range stays."""
     low = steps.step_of(0.0, float(least), float(most), dtype)
     high = None if ceiling is None else steps.step_of(ceiling, float(least), float(most), dtype)
-    integers = np.maximum(steps.integers_of(x), low)
-    return steps.quantised(integers if high is None else np.minimum(integers, high), dtype), least, most
+    integers = steps.integers_of(x)
+    library = steps.library_of(integers)
+    integers = library.maximum(integers, low)
+    return steps.quantised(integers if high is None else library.minimum(integers, high), dtype), least, most
 
 
 QuantizedRelu = _rectified("QuantizedRelu")
 
 
-@QuantizedRelu.host_kernel
+@steps.everywhere(QuantizedRelu)
 def _(
     features: Array,
     min_features: Array,
@@ -285,7 +337,7 @@ def _(
 QuantizedRelu6 = _rectified("QuantizedRelu6")
 
 
-@QuantizedRelu6.host_kernel
+@steps.everywhere(QuantizedRelu6)
 def _(
     features: Array,
     min_features: Array,
@@ -302,7 +354,7 @@ def _(
 QuantizedReluX = _rectified("QuantizedReluX", "max_value: float, ")
 
 
-@QuantizedReluX.host_kernel
+@steps.everywhere(QuantizedReluX)
 def _(
     features: Array,
     max_value: Array,

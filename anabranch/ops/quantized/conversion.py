@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, HostArray
-from anabranch.core.dtypes import DType, quint8
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType, qint32, quint8
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.quantized import steps
+from anabranch.ops.quantized.fixed_point import FixedPoint
 
 _RANGE = "input_min: float, input_max: float"
 _RANGES = {"input_min": 0, "input_max": 0}
@@ -24,24 +25,23 @@ _POINT = 16
 def _moved(x: Array, range_in: tuple[float, float], range_out: tuple[float, float], types: tuple[DType, DType]) -> Any:
     """The same floats in another range and dtype, as far as they are there."""
     integers = steps.integers_of(x)
-    if types[0].name == "qint32" and types[1] is quint8:
+    if types[0] is qint32 and types[1] is quint8:
         return steps.quantised(_bytes_of(integers, range_in, range_out), quint8)
     return steps.quantised(steps.moved(integers, (*range_in, types[0]), (*range_out, types[1])), types[1])
 
 
-def _bytes_of(integers: HostArray, range_in: tuple[float, float], range_out: tuple[float, float]) -> HostArray:
+def _bytes_of(integers: Array, range_in: tuple[float, float], range_out: tuple[float, float]) -> Any:
     """32 bits to 8 by fixed-point arithmetic, as TensorFlow does it: halves go up."""
     (low, high), (least, most) = (tuple(np.float32(v) for v in ends) for ends in (range_in, range_out))
-    length = most - least
+    length, library = most - least, steps.library_of(integers)
     if length == 0:
-        return np.zeros(integers.shape, np.int64)
+        return library.zeros(integers.shape, np.int64)
     scale = int(255.0 * (1 << _POINT) * float(high - low) / float(length))
     middle = np.float32(float(low + high) / 2.0)
     offset_in = int(middle * np.float32(255.0 / float(length)) * np.float32(1 << _POINT))
     offset_out = int((1 << _POINT) * (float(least) * 255.0) / float(length))
     rounded = offset_in - offset_out + (1 << (_POINT - 1))
-    fixed = ((integers.astype(np.int64) * np.int64(scale)) >> 32) + rounded
-    return np.clip(fixed >> _POINT, 0, 255)
+    return FixedPoint(scale, rounded)(integers)
 
 
 def _used(x: Array, low: float, high: float, dtype: DType) -> tuple[Any, Any]:
@@ -100,8 +100,11 @@ Requantize = define_op(
     f"input: Tinput, {_RANGE}, {_REQUESTED} -> output: out_type, output_min: float, output_max: float",
     f"Tinput: {steps.TYPES}, out_type: {steps.TYPES}",
     ranks={**_RANGES, "requested_output_min": 0, "requested_output_max": 0},
+    static=(*_RANGES, "requested_output_min", "requested_output_max"),
+    takes_quantised=True,
 )
 Requantize.not_differentiable()
+Requantize.early_outputs(steps.passed_on({1: 3, 2: 4}))
 
 
 @Requantize.shape
@@ -109,7 +112,7 @@ def _(input: TensorShape, *_: TensorShape) -> list[TensorShape]:
     return steps.with_scalars(input)
 
 
-@Requantize.host_kernel
+@steps.everywhere(Requantize)
 def _(
     input: Array,
     input_min: Array,
@@ -181,8 +184,11 @@ RequantizePerChannel = define_op(
     f"input: T, {_RANGE}, {_REQUESTED} -> output: out_type, output_min: float, output_max: float",
     f"T: {steps.TYPES} = qint32, out_type: {steps.TYPES} = quint8",
     ranks={**_CHANNELS, "requested_output_min": 0, "requested_output_max": 0},
+    static=(*_CHANNELS, "requested_output_min", "requested_output_max"),
+    takes_quantised=True,
 )
 RequantizePerChannel.not_differentiable()
+RequantizePerChannel.early_outputs(steps.passed_on({1: 3, 2: 4}))
 
 
 @RequantizePerChannel.shape
@@ -190,7 +196,7 @@ def _(input: TensorShape, *_: TensorShape) -> list[TensorShape]:
     return steps.with_scalars(input)
 
 
-@RequantizePerChannel.host_kernel
+@steps.everywhere(RequantizePerChannel)
 def _(
     input: Array,
     input_min: Array,
@@ -206,5 +212,6 @@ def _(
     wanted = max(abs(float(requested_output_min)), abs(float(requested_output_max)))
     given = np.maximum(np.abs(input_min), np.abs(input_max))
     scale = np.float32(last) * (given / np.float32(wanted) / np.float32(2**31))
-    numbers = np.rint(steps.integers_of(input).astype(np.float32) * scale)
+    numbers = steps.integers_of(input).astype(np.float32) * scale
+    numbers = steps.library_of(numbers).rint(numbers)
     return steps.saturated(numbers, out_type), requested_output_min, requested_output_max

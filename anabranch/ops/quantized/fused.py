@@ -9,28 +9,35 @@ the sum of products is computed in float32, and rounded once, to even.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from anabranch.core.arrays import Array, HostArray
-from anabranch.core.dtypes import DType
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType, float32
 from anabranch.core.kernel_context import OperationContext
+from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.nn import windows
-from anabranch.ops.quantized import steps
+from anabranch.ops.quantized import products, steps
 from anabranch.ops.quantized.arithmetic import check_bytes, check_matrices, matrix_product_shape
-from anabranch.ops.quantized.nn import convolution_shape, convolved, convolved_per_channel, patches
+from anabranch.ops.quantized.nn import convolution_shape, convolved, convolved_per_channel
 
 _T = steps.TYPES
 _RANGES = "min_input: float, max_input: float, min_filter: float, max_filter: float"
 _FROZEN = "min_freezed_output: float, max_freezed_output: float"
 _CONV_ATTRS = "strides: list(int), padding: {'SAME', 'VALID'}, dilations: list(int) = [1, 1, 1, 1]"
+
+
+#: the operations of this module -> what they do, and whether they convolve each channel alone
+CONVOLUTIONS: Final[dict[str, tuple[Fusion, bool]]] = {}
+MATRIX_PRODUCTS: Final[dict[str, Fusion]] = {}
 
 
 @dataclass(frozen=True)
@@ -61,21 +68,22 @@ def _last(dtype: DType) -> Any:
 
 
 def _finished(
-    total: HostArray, extras: Sequence[Any], scale: Array, fusion: Fusion, out_type: DType, summand: Array
-) -> HostArray:
+    total: Array, extras: Sequence[Any], scale: Array, fusion: Fusion, out_type: DType, summand: Array
+) -> Any:
     """The results: sums and what is added to them, scaled, and a quantised summand, rounded to `out_type`."""
     if not extras and not fusion.relu and fusion.narrow is None:
         return steps.saturated(total, out_type)
+    library = steps.library_of(total)
     numbers = total.astype(np.float32)
     for extra in extras:
         numbers = numbers + extra
     if fusion.narrow is not None:
-        numbers = numbers * scale
+        numbers = steps.rounded(numbers * scale)
     if summand is not None:
         numbers = numbers + summand
     if fusion.relu:
-        numbers = np.maximum(numbers, np.float32(0))
-    return steps.saturated(np.rint(numbers.astype(np.float64)), out_type)
+        numbers = library.maximum(numbers, np.float32(0))
+    return steps.saturated(library.rint(numbers if library is not np else numbers.astype(np.float64)), out_type)
 
 
 # ---------------------------------------------------------------------- convolutions
@@ -108,9 +116,18 @@ def _convolution(name: str, fusion: Fusion, depthwise: bool = False, padded: boo
         padded: whether it has an attribute for paddings of any size.
     """
     signature, attrs = _signature(fusion, padded)
-    op = define_op(name, signature, attrs, ranks={"input": 4, "filter": 4, "min_input": 0, "max_input": 0})
+    op = define_op(
+        name,
+        signature,
+        attrs,
+        ranks={"input": 4, "filter": 4, "min_input": 0, "max_input": 0},
+        static=re.findall(r"\bm(?:in|ax)_(?:input|filter|summand|freezed_output)\b", signature.partition("->")[0]),
+        takes_quantised=True,
+    )
     op.not_differentiable()
     ranges_at = 3 if fusion.bias else 2
+    if fusion.narrow:
+        op.early_outputs(steps.passed_on({1: ranges_at + 4, 2: ranges_at + 5}))
 
     def shape_of(shapes: Sequence[TensorShape], explicit: list[int], attrs: dict[str, Any]) -> list[TensorShape]:
         ends = shape_rules.SCALAR
@@ -121,12 +138,22 @@ def _convolution(name: str, fusion: Fusion, depthwise: bool = False, padded: boo
 
     (_attach_padded if padded else _attach_plain)(op, shape_of)
 
-    @op.host_kernel
-    def _(*inputs: Array, ctx: OperationContext) -> Any:
-        values = dict(zip((arg.name for arg in op.inputs), inputs, strict=True))
-        return _run_convolution(values, fusion, depthwise, ctx)
-
+    op.host_kernel(compiled_convolution(op, fusion, depthwise))
+    op.kernel(compiled_convolution(op, fusion, depthwise))
+    CONVOLUTIONS[name] = fusion, depthwise
     return op
+
+
+def compiled_convolution(
+    op: OpDef, fusion: Fusion, depthwise: bool, convolve: products.Convolve = products.convolution
+) -> Callable[..., Any]:
+    """A kernel of one of these operations; in compiled programs it convolves bytes so."""
+
+    def kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        values = dict(zip((arg.name for arg in op.inputs), inputs, strict=True))
+        return _run_convolution(values, fusion, depthwise, ctx, convolve)
+
+    return kernel
 
 
 _ShapeOf = Callable[[Sequence[TensorShape], list[int], dict[str, Any]], list[TensorShape]]
@@ -147,11 +174,13 @@ def _attach_padded(op: OpFunction, shape_of: _ShapeOf) -> None:
         return shape_of(shapes, list(padding_list), attrs)
 
 
-def _run_convolution(values: dict[str, Array], fusion: Fusion, depthwise: bool, ctx: OperationContext) -> Any:
+def _run_convolution(
+    values: dict[str, Array], fusion: Fusion, depthwise: bool, ctx: OperationContext, convolve: products.Convolve
+) -> Any:
     attrs = ctx.op.attrs
     types, out_type = (attrs["Tinput"], attrs["Tfilter"]), attrs["out_type"]
     check_bytes(ctx, *types)
-    total = _sums(steps.integers_of(values["input"]), steps.integers_of(values["filter"]), depthwise, attrs)
+    total = _sums(steps.integers_of(values["input"]), steps.integers_of(values["filter"]), depthwise, ctx, convolve)
     data = _largest(values["min_input"], values["max_input"])
     filter = np.atleast_1d(_largest(values["min_filter"], values["max_filter"]))
     if len(filter) not in (1, total.shape[-1]):
@@ -161,10 +190,10 @@ def _run_convolution(values: dict[str, Array], fusion: Fusion, depthwise: bool, 
     per_unit = np.float32(float(_last(types[0]) * _last(types[1]))) / (data * filter)
     extras = []
     if fusion.bias:
-        bias = values["bias"]
-        extras.append(steps.integers_of(bias).astype(np.float32) if bias.dtype.fields else bias * per_unit)
+        bias, quantised = values["bias"], attrs.get("Tbias", float32).is_quantized
+        extras.append(steps.integers_of(bias).astype(np.float32) if quantised else steps.rounded(bias * per_unit))
     if fusion.summand == "float":
-        extras.append(values["summand"] * per_unit)
+        extras.append(steps.rounded(values["summand"] * per_unit))
     if fusion.narrow is None:
         ends = _product_ends(values, types)
         return _finished(total, extras, None, fusion, out_type, None), *ends
@@ -174,23 +203,31 @@ def _run_convolution(values: dict[str, Array], fusion: Fusion, depthwise: bool, 
     if fusion.summand == "quantised":
         kind = attrs["Tsummand"]
         unit = _largest(values["min_summand"], values["max_summand"]) / _last(kind)
-        summand = steps.integers_of(values["summand"]).astype(np.float32) * (unit * step)
+        summand = steps.rounded(steps.integers_of(values["summand"]).astype(np.float32) * (unit * step))
     return _finished(total, extras, step / per_unit, fusion, out_type, summand), *frozen
 
 
-def _sums(x: HostArray, w: HostArray, depthwise: bool, attrs: dict[str, Any]) -> HostArray:
+def _sums(x: Array, w: Array, depthwise: bool, ctx: OperationContext, convolve: products.Convolve) -> Any:
+    window = window_of(x.shape, w.shape, ctx.op.attrs)
+    if steps.library_of(x) is np:
+        return convolved_per_channel(x, w, window) if depthwise else convolved(x, w, window)
+    factors = products.Bytes(x), products.Bytes(w)
+    if depthwise:
+        return products.convolution_per_channel(*factors, window)
+    return convolve(*factors, window, ctx.op.name)
+
+
+def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.ByteWindow:
+    """How a filter goes over images, of these shapes."""
     layout = windows.layout_of(b"NHWC")
     strides, dilations = layout.pick(attrs["strides"]), layout.pick(attrs["dilations"])
     explicit = layout.pick_pairs(attrs.get("padding_list", ()))
     mode = b"EXPLICIT" if attrs.get("padding_list") else attrs["padding"]
     pads = [
-        windows.pad_amounts(x.shape[a], w.shape[a - 1], strides[a - 1], mode, dilations[a - 1], explicit[a - 1])
+        windows.pad_amounts(images[a], filter[a - 1], strides[a - 1], mode, dilations[a - 1], explicit[a - 1])
         for a in layout.spatial
     ]
-    seen = patches(
-        x, (w.shape[0], w.shape[1]), (strides[0], strides[1]), (pads[0], pads[1]), [dilations[0], dilations[1]]
-    )
-    return convolved_per_channel(seen, w) if depthwise else convolved(seen, w)
+    return products.ByteWindow((strides[0], strides[1]), pads, (dilations[0], dilations[1]))
 
 
 def _product_ends(values: dict[str, Array], types: tuple[DType, DType]) -> tuple[Any, Any]:
@@ -261,8 +298,15 @@ def _matrix_product(name: str, fusion: Fusion) -> OpFunction:
         + f"Toutput: {_T} = {fusion.narrow or 'qint32'}, transpose_a: bool = False, transpose_b: bool = False, "
         "input_quant_mode: {'MIN_FIRST', 'SCALED'} = 'MIN_FIRST'",
         ranks={"bias": 1, "min_a": 0, "max_a": 0, "min_b": 0, "max_b": 0},
+        static=(
+            *("min_a", "max_a", "min_b", "max_b"),
+            *(("min_freezed_output", "max_freezed_output") if fusion.narrow else ()),
+        ),
+        takes_quantised=True,
     )
     op.not_differentiable()
+    if fusion.narrow:
+        op.early_outputs(steps.passed_on({1: 7, 2: 8}))
 
     @op.shape
     def _(
@@ -272,22 +316,30 @@ def _matrix_product(name: str, fusion: Fusion) -> OpFunction:
         shape_rules.merged(product[1:], bias)
         return steps.with_scalars(product)
 
-    @op.host_kernel
-    def _(*inputs: Array, ctx: OperationContext) -> Any:
-        values = dict(zip((arg.name for arg in op.inputs), inputs, strict=True))
-        return _run_product(values, fusion, ctx)
-
+    op.host_kernel(compiled_product(op, fusion))
+    op.kernel(compiled_product(op, fusion))
+    MATRIX_PRODUCTS[name] = fusion
     return op
 
 
-def _run_product(values: dict[str, Array], fusion: Fusion, ctx: OperationContext) -> Any:
+def compiled_product(op: OpDef, fusion: Fusion, multiply: products.Multiply = products.product) -> Callable[..., Any]:
+    """A kernel of one of these operations; in compiled programs it multiplies bytes so."""
+
+    def kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        values = dict(zip((arg.name for arg in op.inputs), inputs, strict=True))
+        return _run_product(values, fusion, ctx, multiply)
+
+    return kernel
+
+
+def _run_product(values: dict[str, Array], fusion: Fusion, ctx: OperationContext, multiply: products.Multiply) -> Any:
     attrs = ctx.op.attrs
     types, out_type = (attrs["T1"], attrs["T2"]), attrs["Toutput"]
     check_bytes(ctx, *types)
     a, b = steps.integers_of(values["a"]), steps.integers_of(values["b"])
     a, b = a.T if attrs["transpose_a"] else a, b.T if attrs["transpose_b"] else b
     check_matrices(a, b, ctx)
-    bias = values["bias"]
+    library, bias = steps.library_of(a), values["bias"]
     if bias.shape != b.shape[1:]:
         raise InvalidArgumentError(
             None, ctx.op, f"the bias must have a number for each column of {b.shape}: {bias.shape}"
@@ -295,15 +347,16 @@ def _run_product(values: dict[str, Array], fusion: Fusion, ctx: OperationContext
     least, most = np.float32(values["min_a"]), np.float32(values["max_a"])
     largest_b = _largest(values["min_b"], values["max_b"])
     per_step = _last(types[0]) * _last(types[1])
-    if bias.dtype.fields:
+    if attrs.get("Tbias", float32).is_quantized:
         extra = steps.integers_of(bias).astype(np.float32)
     elif attrs["input_quant_mode"] == b"MIN_FIRST":
         # what is missing to each product because the steps begin at the minimum, and not at zero
-        missing = b.astype(np.int64).sum(axis=0).astype(np.float32) * (_last(types[0]) * least / (most - least))
-        extra = bias * np.float32(per_step / ((most - least) * largest_b)) + missing
+        sums = b.astype(np.int64 if library is np else np.int32).sum(axis=0).astype(np.float32)
+        missing = steps.rounded(sums * (_last(types[0]) * least / (most - least)))
+        extra = steps.rounded(bias * np.float32(per_step / ((most - least) * largest_b))) + missing
     else:
-        extra = bias * np.float32(per_step / (_largest(least, most) * largest_b))
-    total = steps.product_of(a, b)
+        extra = steps.rounded(bias * np.float32(per_step / (_largest(least, most) * largest_b)))
+    total = steps.product_of(a, b) if library is np else multiply(products.Bytes(a), products.Bytes(b), ctx.op.name)
     ends = _product_ends(
         {"min_input": least, "max_input": most, "min_filter": values["min_b"], "max_filter": values["max_b"]}, types
     )

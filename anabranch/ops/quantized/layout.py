@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,15 +40,30 @@ def _joined(
             None, ctx.op, f"Dimensions of inputs should match, besides {at}: {[v.shape for v in values]}"
         )
     ends = [(np.float32(a), np.float32(b)) for a, b in zip(mins, maxes, strict=True)]
-    least, most = min(np.float32(0), *(a for a, _ in ends)), max(b for _, b in ends)
-    if steps.limits(dtype)[0] < 0:
-        most = max(abs(least), abs(most))
-        least = -most
+    least, most = _common_range(mins, maxes, dtype)
     parts = [
         integers if end == (least, most) else steps.moved(integers, (*end, dtype), (least, most, dtype))
         for integers, end in zip(map(steps.integers_of, values), ends, strict=True)
     ]
-    return steps.quantised(np.concatenate(parts, axis=at), dtype), least, most
+    return steps.quantised(steps.library_of(parts[0]).concatenate(parts, axis=at), dtype), least, most
+
+
+def _common_range(mins: Sequence[Array], maxes: Sequence[Array], dtype: DType) -> tuple[Any, Any]:
+    """A range that has the given ones, and zero, in it; that of a signed dtype is as long below zero as above."""
+    least, most = min(np.float32(0), *map(np.float32, mins)), max(map(np.float32, maxes))
+    if steps.limits(dtype)[0] < 0:
+        most = max(abs(least), abs(most))
+        least = -most
+    return least, most
+
+
+def _early_range(attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Mapping[int, Any]:
+    """The range of what is joined: outputs 1 and 2."""
+    count, dtype = attrs["N"], attrs["T"]
+    mins, maxes = inputs[-2 * count : -count], inputs[-count:]
+    if not dtype.is_quantized or any(end is None for end in (*mins, *maxes)):
+        return {}
+    return {at: np.asarray(end) for at, end in enumerate(_common_range(mins, maxes, dtype), start=1)}
 
 
 def _check_scalars(*shapes: Sequence[TensorShape]) -> None:
@@ -56,9 +71,15 @@ def _check_scalars(*shapes: Sequence[TensorShape]) -> None:
 
 
 QuantizedConcat = define_op(
-    "QuantizedConcat", f"concat_dim: int32, values: N * T, {_RANGES}", "N: int >= 2, T: any", ranks={"concat_dim": 0}
+    "QuantizedConcat",
+    f"concat_dim: int32, values: N * T, {_RANGES}",
+    "N: int >= 2, T: any",
+    ranks={"concat_dim": 0},
+    static=("concat_dim", "input_mins", "input_maxes"),
+    takes_quantised=True,
 )
 QuantizedConcat.not_differentiable()
+QuantizedConcat.early_outputs(_early_range)
 
 
 @QuantizedConcat.shape
@@ -74,7 +95,7 @@ def _(
     return steps.with_scalars(concat_shape(values, ctx.constant("concat_dim")))
 
 
-@QuantizedConcat.host_kernel
+@steps.everywhere(QuantizedConcat)
 def _(
     concat_dim: Array,
     values: list[Any],
@@ -93,8 +114,11 @@ QuantizedConcatV2 = define_op(
     f"values: N * T, axis: Tidx, {_RANGES}",
     "N: int >= 2, T: any, Tidx: {int32, int64} = int32",
     ranks={"axis": 0},
+    static=("axis", "input_mins", "input_maxes"),
+    takes_quantised=True,
 )
 QuantizedConcatV2.not_differentiable()
+QuantizedConcatV2.early_outputs(_early_range)
 
 
 @QuantizedConcatV2.shape
@@ -110,7 +134,7 @@ def _(
     return steps.with_scalars(concat_shape(values, ctx.constant("axis")))
 
 
-@QuantizedConcatV2.host_kernel
+@steps.everywhere(QuantizedConcatV2)
 def _(
     values: list[Any], axis: Array, input_mins: list[Any], input_maxes: list[Any], *, T: DType, ctx: OperationContext
 ) -> Any:
@@ -123,8 +147,11 @@ QuantizedReshape = define_op(
     "tensor: T, shape: Tshape, input_min: float, input_max: float -> output: T, output_min: float, output_max: float",
     "T: any, Tshape: {int32, int64} = int32",
     ranks={"shape": 1, "input_min": 0, "input_max": 0},
+    static=("shape",),
+    takes_quantised=True,
 )
 QuantizedReshape.not_differentiable()
+QuantizedReshape.early_outputs(steps.passed_on({1: 2, 2: 3}))
 
 
 @QuantizedReshape.shape
@@ -134,11 +161,11 @@ def _(tensor: TensorShape, shape: TensorShape, *_: TensorShape, ctx: ShapeContex
     return steps.with_scalars(rule.function(tensor, shape, ctx=ctx))
 
 
-@QuantizedReshape.host_kernel
+@steps.everywhere(QuantizedReshape)
 def _(tensor: Array, shape: Array, input_min: Array, input_max: Array, *, ctx: OperationContext) -> Any:
     rule = Reshape.compiled_rule
     assert rule is not None
-    return rule.function(tensor, shape, xp=np, ctx=ctx), input_min, input_max
+    return rule.function(tensor, shape, xp=steps.library_of(tensor), ctx=ctx), input_min, input_max
 
 
 # ---------------------------------------------------------------------- resizing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,46 +15,44 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.nn import windows
-from anabranch.ops.quantized import steps
+from anabranch.ops.quantized import products, steps
 from anabranch.ops.quantized.arithmetic import check_bytes, wide_product
 
 _T = steps.TYPES
 _NHWC = b"NHWC"
-Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 # ---------------------------------------------------------------------- convolution
-def patches(
-    x: HostArray, size: tuple[int, int], strides: tuple[int, int], pads: Pads, dilations: list[int]
-) -> HostArray:
+def patches(x: HostArray, size: Sequence[int], window: products.ByteWindow) -> HostArray:
     """What a window sees at each place of images: [batch, rows, columns, *size, channels], zeros outside of them.
 
     A view, which must not be written to. A padding below 0 cuts something off.
     """
+    pads, (down, across), dilations = window.pads, window.strides, window.dilations
     grown = np.pad(x, ((0, 0), *((max(0, a), max(0, b)) for a, b in pads), (0, 0)))
     rows, columns = (slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pads, grown.shape[1:3], strict=True))
     seen = grown[:, rows, columns]
-    reach = [(k - 1) * d + 1 for k, d in zip(size, dilations, strict=True)]
-    counts = [(n - r) // s + 1 for n, r, s in zip(seen.shape[1:3], reach, strides, strict=True)]
-    batch, down, across, channel = seen.strides
+    batch, row, column, channel = seen.strides
     return np.lib.stride_tricks.as_strided(
         seen,
-        (seen.shape[0], *(max(0, n) for n in counts), *size, seen.shape[3]),
-        (batch, down * strides[0], across * strides[1], down * dilations[0], across * dilations[1], channel),
+        (seen.shape[0], *window.places(x.shape[1:3], size), *size, seen.shape[3]),
+        (batch, row * down, column * across, row * dilations[0], column * dilations[1], channel),
         writeable=False,
     )
 
 
-def convolved(seen: HostArray, filter: HostArray) -> HostArray:
-    """The sums of products of patches and a filter [*size, channels, outputs]: int32."""
+def convolved(x: HostArray, filter: HostArray, window: products.ByteWindow) -> HostArray:
+    """The convolution of images and a filter [*size, channels, outputs]: int32."""
+    seen = patches(x, filter.shape[:2], window)
     depth = int(np.prod(filter.shape[:3]))
     count = int(np.prod(seen.shape[:3]))
     product = wide_product(seen.reshape(count, depth), filter.reshape(depth, filter.shape[3]))
     return np.asarray(product.reshape(*seen.shape[:3], filter.shape[3]))
 
 
-def convolved_per_channel(seen: HostArray, filter: HostArray) -> HostArray:
-    """The same of a filter [*size, channels, multiplier] each of whose channels is applied to that of the patches."""
+def convolved_per_channel(x: HostArray, filter: HostArray, window: products.ByteWindow) -> HostArray:
+    """The same with a filter [*size, channels, multiplier] each of whose channels sees that of the images."""
+    seen = patches(x, filter.shape[:2], window)
     total = np.einsum("nrcijk,ijkm->nrckm", seen.astype(np.int32), filter.astype(np.int32))
     return np.asarray(total.reshape(*total.shape[:3], total.shape[3] * total.shape[4]))
 
@@ -99,8 +98,11 @@ QuantizedConv2D = define_op(
     f"Tinput: {_T}, Tfilter: {_T}, out_type: {_T} = qint32, strides: list(int), padding: {{'SAME', 'VALID'}}, "
     "dilations: list(int) = [1, 1, 1, 1]",
     ranks={"input": 4, "filter": 4, "min_input": 0, "max_input": 0, "min_filter": 0, "max_filter": 0},
+    static=("min_input", "max_input", "min_filter", "max_filter"),
+    takes_quantised=True,
 )
 QuantizedConv2D.not_differentiable()
+QuantizedConv2D.early_outputs(steps.product_ends("Tinput", "Tfilter", "out_type"))
 
 
 @QuantizedConv2D.shape
@@ -124,29 +126,63 @@ def _(
     min_filter: Array,
     max_filter: Array,
     *,
-    Tinput: DType,
-    Tfilter: DType,
     out_type: DType,
-    strides: list[int],
-    padding: bytes,
-    dilations: list[int],
     ctx: OperationContext,
 ) -> Any:
-    check_bytes(ctx, Tinput, Tfilter)
-    if strides[0] != 1 or strides[3] != 1 or strides[1] != strides[2] or dilations != [1, 1, 1, 1]:
+    ranges = _checked_ranges(min_input, max_input, min_filter, max_filter, ctx)
+    # outside the images are zeros, whichever step stands for zero
+    x, w = steps.from_zero(input, *ranges[0]), steps.from_zero(filter, *ranges[1])
+    window = window_of(x.shape, w.shape, ctx.op.attrs)
+    return steps.saturated(convolved(x, w, window), out_type), *steps.product_range(*ranges, out_type)
+
+
+def compiled_convolution(convolve: products.Convolve) -> Callable[..., Any]:
+    """A compiled kernel of `QuantizedConv2D` that convolves bytes so."""
+
+    def kernel(
+        input: Array,
+        filter: Array,
+        min_input: Array,
+        max_input: Array,
+        min_filter: Array,
+        max_filter: Array,
+        *,
+        out_type: DType,
+        ctx: OperationContext,
+    ) -> Any:
+        ranges = _checked_ranges(min_input, max_input, min_filter, max_filter, ctx)
+        x, w = (products.Bytes(v, steps.zero_of(*r)) for v, r in zip((input, filter), ranges, strict=True))
+        total = convolve(x, w, window_of(input.shape, filter.shape, ctx.op.attrs), ctx.op.name)
+        return steps.saturated(total, out_type), *steps.product_range(*ranges, out_type)
+
+    return kernel
+
+
+QuantizedConv2D.kernel(compiled_convolution(products.convolution))
+
+
+def _checked_ranges(
+    min_input: Array, max_input: Array, min_filter: Array, max_filter: Array, ctx: OperationContext
+) -> tuple[steps.Range, steps.Range]:
+    """The ranges of images and filter, of a convolution that this operation knows."""
+    attrs = ctx.op.attrs
+    types, strides, dilations = (attrs["Tinput"], attrs["Tfilter"]), attrs["strides"], attrs["dilations"]
+    check_bytes(ctx, *types)
+    if strides[0] != 1 or strides[3] != 1 or strides[1] != strides[2] or list(dilations) != [1, 1, 1, 1]:
         raise InvalidArgumentError(
             None,
             ctx.op,
             "a quantised convolution has equal strides for rows and columns, 1 for the others, and no dilation, got "
             f"strides {strides} and dilations {dilations}",
         )
-    ranges = (float(min_input), float(max_input), Tinput), (float(min_filter), float(max_filter), Tfilter)
-    # outside the images are zeros, whichever step stands for zero
-    x, w = steps.from_zero(input, *ranges[0]), steps.from_zero(filter, *ranges[1])
-    size, stride = (w.shape[0], w.shape[1]), strides[1]
-    pads = _centred_pads(x.shape[1], size[0], stride, padding), _centred_pads(x.shape[2], size[1], stride, padding)
-    out = convolved(patches(x, size, (stride, stride), pads, [1, 1]), w)
-    return steps.saturated(out, out_type), *steps.product_range(*ranges, out_type)
+    return (float(min_input), float(max_input), types[0]), (float(min_filter), float(max_filter), types[1])
+
+
+def window_of(images: Sequence[int], filter: Sequence[int], attrs: Mapping[str, Any]) -> products.ByteWindow:
+    """How the filter of a `QuantizedConv2D` goes over images, of these shapes."""
+    stride, padding = attrs["strides"][1], attrs["padding"]
+    pads = [_centred_pads(images[axis + 1], filter[axis], stride, padding) for axis in (0, 1)]
+    return products.ByteWindow((stride, stride), pads)
 
 
 def _centred_pads(length: int, window: int, stride: int, padding: bytes) -> tuple[int, int]:
@@ -167,8 +203,10 @@ def _pooling(name: str) -> OpFunction:
         "input: T, min_input: float, max_input: float -> output: T, min_output: float, max_output: float",
         f"T: {_T}, ksize: list(int), strides: list(int), padding: {{'SAME', 'VALID'}}",
         ranks={"min_input": 0, "max_input": 0},
+        takes_quantised=True,
     )
     op.not_differentiable()
+    op.early_outputs(steps.passed_on({1: 1, 2: 2}))
 
     @op.shape
     def _(
@@ -179,23 +217,27 @@ def _pooling(name: str) -> OpFunction:
     return op
 
 
-def _pooled_patches(
-    x: HostArray, ksize: list[int], strides: list[int], padding: bytes, fill: int, ctx: OperationContext
-) -> HostArray:
-    """What the window sees: [batch, rows, columns, *size, channels], `fill` outside of the images."""
+def _pooled(
+    x: Array, fill: int, over: str, ksize: list[int], strides: list[int], padding: bytes, ctx: OperationContext
+) -> Any:
+    """What a reduction of that name gives for all that the window sees at each place, `fill` outside of the images."""
     if ksize[0] != 1 or ksize[3] != 1 or strides[0] != 1 or strides[3] != 1:
         raise InvalidArgumentError(
             None, ctx.op, f"quantised pooling is along rows and columns, got ksize {ksize} and strides {strides}"
         )
     pads = [windows.pad_amounts(x.shape[a], ksize[a], strides[a], padding) for a in (1, 2)]
-    grown = np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
-    return patches(grown, (ksize[1], ksize[2]), (strides[1], strides[2]), ((0, 0), (0, 0)), [1, 1])
+    library, steps_of = steps.library_of(x), (strides[1], strides[2])
+    grown = library.pad(x, ((0, 0), *pads, (0, 0)), constant_values=x.dtype.type(fill))
+    window = products.ByteWindow(steps_of, ((0, 0), (0, 0)))
+    if library is np:
+        return getattr(np, over)(patches(grown, ksize[1:3], window), axis=(3, 4))
+    return products.reduced(grown, ksize[1:3], window, over)
 
 
 QuantizedMaxPool = _pooling("QuantizedMaxPool")
 
 
-@QuantizedMaxPool.host_kernel
+@steps.everywhere(QuantizedMaxPool)
 def _(
     input: Array,
     min_input: Array,
@@ -208,14 +250,14 @@ def _(
     ctx: OperationContext,
 ) -> Any:
     first, _ = steps.limits(T)
-    seen = _pooled_patches(steps.integers_of(input), ksize, strides, padding, first, ctx)
-    return steps.quantised(seen.max(axis=(3, 4)), T), min_input, max_input
+    most = _pooled(steps.integers_of(input), first, "max", ksize, strides, padding, ctx)
+    return steps.quantised(most, T), min_input, max_input
 
 
 QuantizedAvgPool = _pooling("QuantizedAvgPool")
 
 
-@QuantizedAvgPool.host_kernel
+@steps.everywhere(QuantizedAvgPool)
 def _(
     input: Array,
     min_input: Array,
@@ -227,12 +269,14 @@ def _(
     padding: bytes,
     ctx: OperationContext,
 ) -> Any:
-    x = steps.integers_of(input).astype(np.int64)
-    total = _pooled_patches(x, ksize, strides, padding, 0, ctx).sum(axis=(3, 4))
-    ones = np.ones((1, *x.shape[1:3], 1), np.int64)
-    count = _pooled_patches(ones, ksize, strides, padding, 0, ctx).sum(axis=(3, 4))
+    x = steps.integers_of(input)
+    # sums of bytes have room in 32 bits
+    x = x.astype(np.int32 if x.dtype.itemsize == 1 else np.int64)
+    total = _pooled(x, 0, "sum", ksize, strides, padding, ctx)
+    count = _pooled(np.ones((1, *x.shape[1:3], 1), x.dtype), 0, "sum", ksize, strides, padding, ctx)
+    library = steps.library_of(total)
     # integer division as processors do it, towards zero
-    return steps.quantised(np.sign(total) * (np.abs(total) // count), T), min_input, max_input
+    return steps.quantised(library.sign(total) * (library.abs(total) // count), T), min_input, max_input
 
 
 # ---------------------------------------------------------------------- normalization

@@ -1,11 +1,11 @@
 """Numbers of few bits that stand for a range of floats: tensors of the dtypes qint8 to qint32, and back.
 
-These tensors live on the host: no accelerator computes with their dtypes. In NumPy they are records of one field.
+In NumPy they are records of one field, in compiled programs plain integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +37,8 @@ QuantizeV2 = define_op(
     "input: float, min_range: float, max_range: float -> output: T, output_min: float, output_max: float",
     f"T: {steps.TYPES}, {_MODE}, round_mode: {{'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}} = 'HALF_AWAY_FROM_ZERO', "
     "narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01",
+    static=("min_range", "max_range"),
+    takes_quantised=True,
 )
 QuantizeV2.not_differentiable()
 
@@ -59,13 +61,12 @@ def _along(axis: int, function: Callable[..., Any], x: Array, least: Array, most
     """What a function of numbers and one range gives, for the range of each index of an axis."""
     if axis == -1:
         return list(function(x, float(least), float(most)))
-    parts = [
-        function(part, float(a), float(b)) for part, a, b in zip(np.moveaxis(x, axis, 0), least, most, strict=True)
-    ]
+    leading = steps.library_of(x).moveaxis(x, axis, 0)
+    parts = [function(part, float(a), float(b)) for part, a, b in zip(leading, least, most, strict=True)]
     if not parts:
         return [function(x, 0.0, 0.0)[0], least, most]
-    stacked = [np.stack(values) for values in zip(*parts, strict=True)]
-    return [np.moveaxis(stacked[0], 0, axis), *stacked[1:]]
+    stacked = [steps.library_of(values[0]).stack(values) for values in zip(*parts, strict=True)]
+    return [steps.library_of(stacked[0]).moveaxis(stacked[0], 0, axis), *stacked[1:]]
 
 
 @QuantizeV2.shape
@@ -74,7 +75,7 @@ def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axi
     return [input, ranges, ranges]
 
 
-@QuantizeV2.host_kernel
+@steps.everywhere(QuantizeV2)
 def _(
     input: Array,
     min_range: Array,
@@ -91,6 +92,7 @@ def _(
     if round_mode == b"HALF_TO_EVEN" and mode != b"SCALED":
         raise InvalidArgumentError(None, ctx.op, "Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED'")
     first, last = limits(T)
+    library = steps.library_of(input)
 
     def quantized(x: Array, least: float, most: float) -> Any:
         least, most = _widened(least, most, ensure_minimum_range, ctx)
@@ -100,19 +102,30 @@ def _(
         x = x.astype(np.float64)
         if mode == b"MIN_COMBINED":
             half = (last - first + 1) / 2 if first < 0 else 0
-            numbers = half_away((np.clip(x, least, most) - least) * ((last - first) / (most - least)) - half)
+            moved = steps.rounded((library.clip(x, least, most) - least) * ((last - first) / (most - least)))
+            numbers = half_away(moved - half)
         else:
             per_unit, least, most = _scaled_step(least, most, T, narrow_range)
-            numbers = np.clip(x, least, most) * per_unit
-            numbers = np.rint(numbers) if round_mode == b"HALF_TO_EVEN" else half_away(numbers)
+            numbers = library.clip(x, least, most) * per_unit
+            numbers = library.rint(numbers) if round_mode == b"HALF_TO_EVEN" else half_away(numbers)
         return steps.saturated(numbers, T), np.float32(least), np.float32(most)
 
     return _along(axis, quantized, input, min_range, max_range)
 
 
-def _widened(least: float, most: float, minimum: float, ctx: OperationContext) -> tuple[float, float]:
-    """The range, widened so that it has zero in it and is not empty."""
-    if least > most:
+@QuantizeV2.early_outputs
+def _(attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Mapping[int, Any]:
+    if attrs["axis"] != -1 or any(end is None for end in inputs[1:]) or not inputs[1] <= inputs[2]:
+        return {}
+    least, most = _widened(float(inputs[1]), float(inputs[2]), attrs["ensure_minimum_range"], None)
+    if attrs["mode"] == b"SCALED":
+        _, least, most = _scaled_step(least, most, attrs["T"], attrs["narrow_range"])
+    return {1: np.asarray(least, np.float32), 2: np.asarray(most, np.float32)}
+
+
+def _widened(least: float, most: float, minimum: float, ctx: OperationContext | None) -> tuple[float, float]:
+    """The range, widened so that it has zero in it and is not empty; without an operation it was checked before."""
+    if least > most and ctx is not None:
         raise InvalidArgumentError(
             None, ctx.op, f"input_max_range must be larger than input_min_range: {most}, {least}"
         )
@@ -124,6 +137,8 @@ Dequantize = define_op(
     "Dequantize",
     "input: T, min_range: float, max_range: float -> output: dtype",
     f"T: {steps.TYPES}, {_MODE}, narrow_range: bool = False, axis: int = -1, dtype: {{bfloat16, float}} = float32",
+    static=("min_range", "max_range"),
+    takes_quantised=True,
 )
 Dequantize.not_differentiable()
 
@@ -134,7 +149,7 @@ def _(input: TensorShape, min_range: TensorShape, max_range: TensorShape, *, axi
     return input
 
 
-@Dequantize.host_kernel
+@steps.everywhere(Dequantize)
 def _(
     input: Array,
     min_range: Array,
@@ -154,7 +169,7 @@ def _(
         numbers = integers_of(x).astype(np.float64)
         if mode == b"MIN_COMBINED":
             half = (last - first + 1) / 2 if first < 0 else 0
-            values = (numbers + half) * ((most - least) / (last - first)) + least
+            values = steps.rounded((numbers + half) * ((most - least) / (last - first))) + least
         else:
             lowest = first + (narrow_range and first < 0)
             values = numbers * (max(least / lowest, most / last) if lowest < 0 else most / last)

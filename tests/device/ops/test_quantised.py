@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.xla import executable, islands
+from anabranch.xla.executable import compile_log
+from anabranch.xla.islands import runs_on_host
 from tests.oracles.quantised_cases import CASES, FUSED, ends, frozen, images_and_filter, quantised
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "quantised.json.gz"
@@ -38,12 +41,30 @@ def test_each_case_is_recorded() -> None:
     assert sorted(RECORDED) == sorted(BUILDS)
 
 
+def fed_data(graph: tf.Graph) -> dict[Any, Any]:
+    """Constants that are data, to be fed, so that no kernel knows them beforehand."""
+    taken = [(op, i, tensor) for op in graph.get_operations() for i, tensor in enumerate(op.inputs)]
+    fixed = {t for op, i, t in taken if i in op.op_def.static_positions(op)}
+    data = [t for _, _, t in taken if t.op.type == "Const" and t not in fixed]
+    return {t: t.op.attrs["value"] for t in data}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["by NumPy", "compiled"])
 @pytest.mark.parametrize("name", BUILDS)
-def test_values_are_those_that_tensorflow_recorded(name: str) -> None:
+def test_values_are_those_that_tensorflow_recorded(name: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled:
+        monkeypatch.setattr(islands, "runs_on_host", lambda op: op.op_def.takes_quantised or runs_on_host(op))
+    else:
+        monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
     for seed, entries in enumerate(RECORDED[name]):
-        with tf.Graph().as_default():
-            values = run(BUILDS[name](tf, np.random.RandomState(seed)))
+        before = len(compile_log.events)
+        with tf.Graph().as_default() as graph:
+            fetched = BUILDS[name](tf, np.random.RandomState(seed))
+            values = run(fetched, fed_data(graph) if compiled else None)
+            takers = [op for op in graph.get_operations() if op.op_def.takes_quantised]
         assert len(values) == len(entries)
+        if compiled and takers:
+            assert sum(event.operations for event in compile_log.events[before:]) >= len(takers)
         for index, (value, entry) in enumerate(zip(values, entries, strict=True)):
             what = f"value {index} of {name}, seed {seed}"
             assert (value.dtype.name, list(value.shape)) == (entry["dtype"], entry["shape"]), what

@@ -11,6 +11,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.tools import quantize
+from anabranch.xla.executable import compile_log
 
 RNG = np.random.RandomState(61)
 IMAGES = RNG.randn(16, 8, 8, 3).astype(np.float32)
@@ -60,6 +61,15 @@ def test_results_are_near_those_of_floats() -> None:
         and len(node.attr["value"].tensor.tensor_shape.dim) > 0
         for node in integers.node
     ), "all weights are bytes"
+
+
+def test_all_of_it_is_one_program(compiled_at_once: None) -> None:
+    """From the floats that are fed to those that are fetched: quantised tensors need not leave it."""
+    integers = tf.graph_util.quantize_graph(network(), ["logits"], SAMPLES)
+    before = len(compile_log.events)
+    run(integers, ["logits"], SAMPLES[0])
+    (event,) = compile_log.events[before:]
+    assert event.operations == sum(node.op not in ("Const", "Placeholder") for node in integers.node)
 
 
 def test_what_is_fetched_keeps_its_name_and_the_rest_is_left_out() -> None:
