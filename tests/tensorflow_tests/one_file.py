@@ -1,0 +1,144 @@
+"""Runs one of TensorFlow 1.15's test files in this process, and appends what becomes of each test as it ends.
+
+    python one_file.py HARNESS FILE OUTCOMES [TEST ...]
+
+HARNESS is the folder of the modules that lead the file's imports to the public interface (`stubs`, `pubshim`). Each line
+of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["file", why]`. Tests
+are run in the order of the file; those named only, where names are given in a file of a line each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import sys
+import traceback
+import types
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TextIO
+
+#: the module that the file's classes say they are of, which their names in the outcomes leave out
+_MODULE: Final = "__main__"
+_LONGEST_REASON: Final = 600
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a test file with `tensorflow.python` replaced by the modules that lead to the public interface."""
+
+    def get_data(self, path: str | os.PathLike[str] | bytes) -> bytes:  # type: ignore[override]
+        return re.sub(rb"\btensorflow\.python\b", b"tfpub.python", super().get_data(path))  # type: ignore[arg-type]
+
+    def path_stats(self, path: str) -> dict[str, float]:  # type: ignore[override]
+        raise OSError("bytecode is neither read nor written")
+
+
+class _Outcomes(unittest.TestResult):
+    """Writes a line for each test."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__()
+        self._file = file
+        self._failed = False
+
+    def line(self, *what: object) -> None:
+        self._file.write(json.dumps(what) + "\n")
+        self._file.flush()
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self._failed = False
+        self.line("begin", name_of(test))
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self.line("ok", name_of(test))
+
+    def addError(self, test: unittest.TestCase, err: object) -> None:
+        self._fails("error", test, err)
+
+    def addFailure(self, test: unittest.TestCase, err: object) -> None:
+        self._fails("fail", test, err)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        if not self._failed:
+            self.line("skip", name_of(test), reason)
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: object) -> None:
+        if err is not None:
+            self._fails("error", test, err)
+
+    def _fails(self, outcome: str, test: unittest.TestCase, err: object) -> None:
+        self._failed = True
+        assert isinstance(err, tuple)
+        self.line(outcome, name_of(test), reason_of(err[1]))
+
+
+def name_of(test: unittest.TestCase) -> str:
+    return test.id().removeprefix(f"{_MODULE}.")
+
+
+def reason_of(error: BaseException) -> str:
+    """The class and the words of an error, and the last line of the test file that led to it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith("_test.py")]
+    where = f" (line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{where}: {' '.join(str(error).split())}"[:_LONGEST_REASON]
+
+
+def load(file: Path) -> types.ModuleType:
+    """The test file as the main module, as files expect that make their tests when they are run."""
+    loader = _Loader(_MODULE, str(file))
+    spec = importlib.util.spec_from_loader(_MODULE, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_MODULE] = module
+    loader.exec_module(module)
+    return module
+
+
+def tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for one in suite:
+        if isinstance(one, unittest.TestSuite):
+            yield from tests_of(one)
+        elif not one.id().endswith("test_session"):  # a method of TestCase, not a test
+            yield one
+
+
+def main(harness: str, file: str, outcomes: str, chosen: str = "") -> None:
+    sys.path.insert(0, harness)
+    stubs = importlib.import_module("stubs")
+    stubs.install_numpy()
+    tensorflow = stubs.install_tf("anabranch")
+    importlib.import_module("pubshim").install(tensorflow, stubs)
+    sys.argv = [file]
+    sys.path.insert(0, str(Path(file).parent))
+    with contextlib.suppress(ImportError):
+        flags = importlib.import_module("absl.flags")
+        flags.FLAGS([file])
+    with Path(outcomes).open("a", encoding="utf-8") as lines:
+        result = _Outcomes(lines)
+        try:
+            module = load(Path(file))
+        except BaseException as error:  # whatever a file does when it is imported, its line is written
+            result.line("file", reason_of(error))
+            return
+        tests = {name_of(test): test for test in tests_of(unittest.defaultTestLoader.loadTestsFromModule(module))}
+        result.line("collected", list(tests))
+        names = Path(chosen).read_text(encoding="utf-8").splitlines() if chosen else list(tests)
+        for name in names:
+            try:
+                tests[name](result)
+            except BaseException as error:  # unittest lets those through that end the process
+                result.line("error", name, reason_of(error))
+        result.line("end")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # threads that tests leave behind are not waited for

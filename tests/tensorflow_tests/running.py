@@ -1,0 +1,213 @@
+"""Runs test files, each in a process of its own with a limit of time, and keeps what became of every test on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+#: where results are kept, a file of JSON for each test file
+RESULTS: Final = ROOT / "build" / "tensorflow_tests"
+GENUINE: Final = Path(__file__).parent / "genuine.json"
+_CHILD: Final = Path(__file__).parent / "one_file.py"
+#: a process that ends of itself, this often for one file, before the rest of its tests is given up
+_PROCESSES: Final = 8
+
+
+def genuine_counts() -> dict[str, int]:
+    """How many tests of each file genuine TensorFlow 2.21 passes, its imports led to the public interface alike."""
+    return dict(json.loads(GENUINE.read_text(encoding="utf-8")))
+
+
+@dataclass
+class FileResult:
+    """What became of the tests of one file.
+
+    Attributes:
+        file: its path below `tensorflow/python`.
+        collected: the names of its tests; none where the file could not be imported.
+        outcomes: name -> `ok`, `skip`, `fail`, `error`, `died` (the process ended), `time` (the limit came), and why.
+        refused: why the file could not be imported.
+        sample: how many tests were drawn, where not all were run.
+        seconds: that its processes took, in all.
+    """
+
+    file: str
+    collected: list[str] = field(default_factory=list)
+    outcomes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    refused: str = ""
+    sample: int = 0
+    seconds: float = 0.0
+
+    def count(self, *outcomes: str) -> int:
+        return sum(outcome in outcomes for outcome, _ in self.outcomes.values())
+
+    @property
+    def passed(self) -> int:
+        return self.count("ok")
+
+    @property
+    def wanting(self) -> list[str]:
+        """The tests that were not run, or not to their end, of those that were to be."""
+        if self.sample:
+            return [name for name, (outcome, _) in self.outcomes.items() if outcome in ("died", "time", "drawn")]
+        left = ("died", "time")
+        return [name for name in self.collected if self.outcomes.get(name, left)[0] in left]
+
+    @property
+    def failed(self) -> list[str]:
+        """The tests that neither passed nor were skipped."""
+        return [name for name, (outcome, _) in self.outcomes.items() if outcome not in ("ok", "skip")]
+
+    def write(self, folder: Path) -> None:
+        path = path_of(self.file, folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        new.replace(path)
+
+
+def path_of(file: str, folder: Path) -> Path:
+    return folder / Path(file).with_suffix(".json")
+
+
+def read(file: str, folder: Path) -> FileResult | None:
+    """What an earlier run found about a file; None where there was none."""
+    path = path_of(file, folder)
+    if not path.is_file():
+        return None
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["outcomes"] = {name: (outcome, why) for name, (outcome, why) in fields["outcomes"].items()}
+    return FileResult(**fields)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs files.
+
+    Attributes:
+        checkout: the folder that holds `tensorflow/`, of TensorFlow 1.15's sources.
+        harness: the folder of the modules that lead imports to the public interface.
+        results: where results are kept.
+        seconds: the limit for a file.
+    """
+
+    checkout: Path
+    harness: Path
+    results: Path = RESULTS
+    seconds: float = 120.0
+
+    def run(self, file: str, *, names: list[str] | None = None, sample: int = 0, seed: int = 0) -> FileResult:
+        """Runs a file, or some of its tests, and keeps the results, beside those of its other tests of earlier runs.
+
+        Args:
+            file: its path below `tensorflow/python`.
+            names: the tests to run; all of them, and nothing kept of earlier runs, where this is None.
+            sample: of a file of more tests, only so many, drawn at random; 0 for all.
+            seed: of the drawing.
+        """
+        earlier = read(file, self.results) if names is not None else None
+        result = earlier or FileResult(file)
+        if sample and names is None:
+            result = self._collect(file)
+            if len(result.collected) > sample:
+                names = random.Random(seed).sample(result.collected, sample)
+                result.sample = sample
+                result.outcomes = dict.fromkeys(names, ("drawn", ""))
+        begin = time.monotonic()
+        for _ in range(_PROCESSES):
+            left = self.seconds - (time.monotonic() - begin)
+            lines = self._process(file, names, left)
+            died = _take(result, lines)
+            if not died:
+                break
+            tried = {str(line[1]) for line in lines if line[0] == "begin"}
+            names = [name for name in (names or result.collected) if name not in tried]
+            if not names:
+                break
+        result.seconds = round(time.monotonic() - begin, 1)
+        result.write(self.results)
+        return result
+
+    def _collect(self, file: str) -> FileResult:
+        """The names of a file's tests, none of which is run."""
+        result = FileResult(file)
+        _take(result, self._process(file, [], self.seconds))
+        return result
+
+    def _process(self, file: str, names: list[str] | None, seconds: float) -> list[list[object]]:
+        """The lines of one process: those that `one_file` describes, and `["over", why]` where it did not end well."""
+        work = self.results / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        outcomes = work / "outcomes.jsonl"
+        outcomes.unlink(missing_ok=True)
+        path = self.checkout / "tensorflow" / "python" / file
+        command = [sys.executable, str(_CHILD), str(self.harness), str(path), str(outcomes)]
+        if names is not None:
+            chosen = work / "chosen.txt"
+            chosen.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+            command.append(str(chosen))
+        over: list[object] | None = None
+        with (work / "output.txt").open("wb") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    check=False,
+                    cwd=work,
+                    env=_environment(work, self.checkout),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=max(seconds, 1.0),
+                )
+                if done.returncode:
+                    over = ["over", "died", f"exit status {done.returncode}"]
+            except subprocess.TimeoutExpired:
+                over = ["over", "time", f"no end in {self.seconds:g} s"]
+        lines = []
+        if outcomes.is_file():
+            lines = [json.loads(line) for line in outcomes.read_text(encoding="utf-8").splitlines() if line[-1:] == "]"]
+        return [*lines, over] if over else lines
+
+
+def _take(result: FileResult, lines: list[list[object]]) -> bool:
+    """Enters what a process wrote into a file's result; whether it died, so that another should go on."""
+    running, ended = "", False
+    for kind, *what in lines:
+        if kind == "collected":
+            result.collected = list(what[0])  # type: ignore[call-overload]
+        elif kind == "file":
+            result.refused, ended = str(what[0]), True
+        elif kind == "end":
+            ended = True
+        elif kind == "begin":
+            running = str(what[0])
+        elif kind == "over":
+            if running and not ended:
+                result.outcomes[running] = (str(what[0]), str(what[1]))
+            elif not ended:
+                result.refused = str(what[1])
+            return what[0] == "died" and bool(running)
+        else:
+            why = str(what[1]) if len(what) > 1 else ""
+            before = result.outcomes.get(str(what[0]), ("", ""))[0] if running == what[0] else ""
+            if before not in ("fail", "error") or kind in ("fail", "error"):
+                result.outcomes[str(what[0])] = (str(kind), why)
+    return False
+
+
+def _environment(work: Path, checkout: Path) -> dict[str, str]:
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TEST_TMPDIR": str(work),
+        "PROGRAMS_HOME": str(checkout.parent.parent),
+    }

@@ -1,0 +1,66 @@
+"""The results of TensorFlow 1.15's unit tests as tables of markdown."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+
+from tests.tensorflow_tests.running import FileResult
+
+
+def share(result: FileResult, genuine: int) -> tuple[int, int]:
+    """How many tests pass, and of how many that genuine TensorFlow passes.
+
+    Of a sample, tests that ran and were not skipped stand for those that genuine TensorFlow passes.
+    """
+    if result.sample:
+        return result.passed, len(result.outcomes) - result.count("skip")
+    return min(result.passed, genuine), genuine
+
+
+def tables(results: Mapping[str, FileResult], genuine: Mapping[str, int]) -> Iterator[str]:
+    """The lines of two tables: files in which all passes, a row for each folder, and the others, a row for each."""
+    rows = {file: share(result, genuine[file]) for file, result in results.items() if genuine[file]}
+    whole = {file: row for file, row in rows.items() if row[0] == row[1]}
+    yield from ("| folder | files in which all pass | tests |", "|---|---|---|")
+    folders: dict[str, list[str]] = collections.defaultdict(list)
+    for file in whole:
+        folders[str(PurePosixPath(file).parent)].append(file)
+    for folder, files in sorted(folders.items()):
+        names = ", ".join(f"`{_short(file)}`" for file in sorted(files))
+        yield f"| `{folder}` | {len(files)}: {names} | {sum(whole[file][1] for file in files)} |"
+    yield from ("", "| file | passes | of | what does not |", "|---|---|---|---|")
+    for file, (passed, of) in sorted(rows.items()):
+        if file not in whole:
+            drawn = " (drawn at random)" if results[file].sample else ""
+            yield f"| `{file.removesuffix('_test.py')}`{drawn} | {passed} | {of} | {_state(results[file])} |"
+    passed, of = (sum(row[i] for row in rows.values()) for i in range(2))
+    yield from ("", f"{passed:,} of {of:,} in {len(rows)} files ({100 * passed / max(of, 1):.1f} %)")
+    left_out = sorted(file for file, count in genuine.items() if count and file not in results)
+    if left_out:
+        count = sum(genuine[file] for file in left_out)
+        yield from ("", f"not run: {len(left_out)} files with {count:,} tests: {', '.join(map(_short, left_out))}")
+
+
+def _short(file: str) -> str:
+    return PurePosixPath(file).name.removesuffix("_test.py")
+
+
+def _state(result: FileResult) -> str:
+    if result.refused:
+        return f"is not imported: {result.refused[:80]}"
+    counts = {"fail or raise": result.count("fail", "error"), "skipped": result.count("skip")}
+    counts |= {"over the limit of time": result.count("time"), "end the process": result.count("died")}
+    counts |= {"not run": len(result.wanting) - result.count("time", "died")}
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def reasons(results: Iterable[FileResult]) -> Iterator[str]:
+    """A line for each test that failed, and why."""
+    for result in results:
+        if result.refused:
+            yield f"{result.file}: {result.refused}"
+        for name in result.failed:
+            outcome, why = result.outcomes[name]
+            yield f"{result.file}: {name}: {outcome}: {why}"
