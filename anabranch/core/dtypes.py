@@ -291,6 +291,12 @@ def as_dtype(type_value: object) -> DType:
     return dtype
 
 
+def signature_name(dtype: DType) -> str:
+    """The name that signatures of operations give a dtype: `float`, `double` and `half` for floating-point numbers."""
+    name = dtype.base_dtype.name
+    return next((alias for alias, full in _ALIASES.items() if full == name), name)
+
+
 def _from_numpy(type_value: object) -> DType | None:
     """The type of a NumPy dtype that the table does not hold as such: sized strings, other byte orders, C names."""
     if isinstance(type_value, type) and issubclass(type_value, np.generic) and type_value not in _ABSTRACT:

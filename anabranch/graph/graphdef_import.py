@@ -42,6 +42,8 @@ from anabranch.proto.graph_pb2 import FunctionDef, GraphDef, NodeDef, OpList
 
 _log = logging.getLogger(__name__)
 
+#: Whose graphs these are, as messages name it.
+_TENSORFLOW = "1.15"
 #: The last version of graphs in which a placeholder's shape could not be said to be unknown.
 _LAST_WITHOUT_UNKNOWN_RANK = 21
 
@@ -63,7 +65,8 @@ def import_graph_def(
         input_map: input names of `graph_def` ("node", "node:1", "^node") -> what to use instead: tensors of the default
             graph, or values to make constants of.
         return_elements: names of nodes ("node") and of their outputs ("node:0") to return.
-        name: a scope for the new operations' names; default "import". "" leaves the names as they are.
+        name: a scope for the new operations' names; default "import". "" leaves the names as they are. A name that is
+            taken gets a number.
         op_dict: ignored; kept for programs that pass it.
         producer_op_list: an OpList with the operation types of the program that wrote the graph: attributes that are
             unknown here are left out where they have the default stated there.
@@ -73,8 +76,7 @@ def import_graph_def(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: a node is wrong, names what is not there, is named twice, or its name is taken; the graph has a
-            cycle; `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
+        ValueError: a node is wrong, names what is not there, or is named twice; the graph has a cycle; `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
             and the default graph is as it was.
         NotFoundError: operation types that are not registered; the message lists all of them.
 
@@ -106,18 +108,28 @@ def _as_message(graph_def: Message) -> GraphDef:
         return graph_def
     if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) == "GraphDef":
         return GraphDef.FromString(graph_def.SerializeToString())
-    raise TypeError(f"graph_def must be a GraphDef proto, got {type(graph_def).__name__}.")
+    error = TypeError("graph_def must be a GraphDef proto.")
+    error.add_note(f"It is of type {type(graph_def).__name__}; GraphDef.FromString reads one from bytes.")
+    raise error
 
 
 def _check_versions(message: GraphDef) -> None:
     versions = message.versions
-    if versions.min_consumer > PRODUCER_VERSION or PRODUCER_VERSION in versions.bad_consumers:
-        raise ValueError(
-            f"GraphDef min consumer version {versions.min_consumer} above current version {PRODUCER_VERSION}, or this "
-            "one among its bad consumers: what wrote the graph says that it needs another reader; export it anew"
+    ours = f"for TensorFlow {_TENSORFLOW}.  Please upgrade TensorFlow."
+    if versions.min_consumer > PRODUCER_VERSION:
+        problem = f"GraphDef min consumer version {versions.min_consumer} above current version {PRODUCER_VERSION} {ours}"
+    elif PRODUCER_VERSION in versions.bad_consumers:
+        problem = f"GraphDef disallows consumer version {PRODUCER_VERSION}.  Please upgrade TensorFlow."
+    elif versions.producer < 0:
+        problem = (
+            f"GraphDef producer version {versions.producer} below min producer 0 supported by TensorFlow "
+            f"{_TENSORFLOW}.  Please regenerate your graph."
         )
-    if versions.producer < 0:
-        raise ValueError(f"GraphDef producer version {versions.producer} below min producer 0; export the graph anew")
+    else:
+        return
+    error = ValueError(problem)
+    error.add_note("What wrote the graph says that it needs another reader: export it anew.")
+    raise error
 
 
 def _with_open_placeholders(message: GraphDef) -> GraphDef:
@@ -203,11 +215,15 @@ def _element(text: str, operations: Mapping[str, Operation], tensors: Mapping[st
     slots = {_slot_of(key): tensor for key, tensor in tensors.items()}
     name, index = _slot_of(text)
     is_tensor = ":" in text
+    if is_tensor and ":" in name or text.endswith(":"):
+        raise ValueError(f"Cannot convert {text!r} to a tensor name. Write 'node' or 'node:1'.")
     if is_tensor and (name, index) in slots:
         return slots[name, index]
     op = operations.get(name)
-    if op is None or (is_tensor and index >= len(op.outputs)):
-        raise ValueError(f"Requested return_element {text!r} not found in graph_def.")
+    if op is None:
+        raise ValueError(f"Requested return {'tensor' if is_tensor else 'node'} {text!r} not found in graph def.")
+    if is_tensor and index >= len(op.outputs):
+        raise ValueError(f"Invalid return output {index} of node {name!r}, which has {len(op.outputs)} output(s).")
     return op.outputs[index] if is_tensor else op
 
 
@@ -224,22 +240,27 @@ class _Import:
         self._controls = {key[1:]: tensor.op for key, tensor in tensors.items() if key.startswith("^")}
         nodes = self._library.without_calls(message.node)
         resources = {slot: tensor.dtype is resource for slot, tensor in self._given.items()}
-        self._nodes = ref_variables.translate(ref_handles.translate(nodes), scope, resources)
+        translated = ref_handles.translate(nodes)
+        names = _unique_names(graph, scope, [node.name for node in translated])
+        self._nodes = ref_variables.translate(translated, names, resources)
 
     def run(self) -> dict[str, Operation]:
         """The new operations, by the names that their nodes have in the message."""
         check_op_types([*self._nodes, *self._library.reachable_nodes(self._nodes)])
         plans = read_nodes(self._nodes)
-        check_connections(plans, {slot: t.dtype for slot, t in self._given.items()}, self._controls)
+        dtypes = {slot: tensor.dtype for slot, tensor in self._given.items()}
+        given_names = {slot: tensor.name for slot, tensor in self._given.items()}
+        check_connections(plans, dtypes, self._controls, given_names, self._prefix)
         self._check_all_used(plans)
         order = creation_order(plans, self._given)
         self._check_colocation(plans)
-        names = self._library.add(self._nodes)
+        names = _unique_names(self._graph, self._prefix, list(plans))
+        functions = self._library.add(self._nodes)
         for plan in order:
-            _rename_functions(plan, names)
-            _prefix_colocation(plan, self._prefix, plans)
+            _rename_functions(plan, functions)
+            _rename_colocation(plan, names)
         with _imported_scopes(self._graph):
-            builder = _PlanBuilder(self._graph, self._prefix, self._given, self._controls)
+            builder = _PlanBuilder(self._graph, names, self._given, self._controls)
             return builder.create(order, plans)
 
     def _check_all_used(self, plans: Mapping[str, NodePlan]) -> None:
@@ -261,7 +282,7 @@ class _Import:
                 if name is not None and name not in plans and not self._graph._operation_exists(name):
                     raise NodeError(
                         plan.node,
-                        f"Specified colocation to an op that does not exist during import: {name!r}; drop '_class'",
+                        f"Node {plan.name!r} expects to be colocated with unknown node {name!r}; drop '_class'",
                     )
 
 
@@ -277,13 +298,32 @@ def _rename_functions(plan: NodePlan, names: Mapping[str, str]) -> None:
             plan.attrs[key] = [FuncAttr(names.get(v.name, v.name), v.attrs) for v in value]
 
 
-def _prefix_colocation(plan: NodePlan, prefix: str, plans: Mapping[str, NodePlan]) -> None:
+def _rename_colocation(plan: NodePlan, names: Mapping[str, str]) -> None:
     groups = plan.attrs.get("_class")
-    if groups and prefix:
+    if groups:
         leaders = [(group, colocation_leader(group)) for group in groups]
         plan.attrs["_class"] = [
-            colocation_group(prefix + name) if name is not None and name in plans else group for group, name in leaders
+            colocation_group(names[name]) if name is not None and name in names else group for group, name in leaders
         ]
+
+
+def _unique_names(graph: Graph, prefix: str, names: Sequence[str]) -> dict[str, str]:
+    """The full name that each node gets: numbered where an operation has it, or lies in a scope of that name."""
+    full = {name: prefix + name for name in names}
+    if graph._names.keys().isdisjoint(name.lower() for name in full.values()):
+        return full
+    taken = set(graph._by_name)
+    for name in graph._by_name:
+        while (name := name.rpartition("/")[0]) and name not in taken:
+            taken.add(name)
+    given = set(full.values())
+    for name, wanted in full.items():
+        number, chosen = 0, wanted
+        while chosen in taken or (number and chosen in given):
+            number += 1
+            chosen = f"{wanted}_{number}"
+        full[name] = chosen
+    return full
 
 
 @contextlib.contextmanager
@@ -302,10 +342,14 @@ class _PlanBuilder:
     """Creates the operations of checked plans in one graph."""
 
     def __init__(
-        self, graph: Graph, prefix: str, given: Mapping[Slot, Tensor], controls: Mapping[str, Operation | None]
+        self,
+        graph: Graph,
+        names: Mapping[str, str],
+        given: Mapping[Slot, Tensor],
+        controls: Mapping[str, Operation | None],
     ) -> None:
         self._graph = graph
-        self._prefix = prefix
+        self._names = names
         self._given = given
         self._controls = controls
         self._site = user_frame()
@@ -326,7 +370,7 @@ class _PlanBuilder:
     def _create_one(self, plan: NodePlan, loops: list[int]) -> Operation:
         inputs = self._inputs(plan, loops)
         controls = [op for name in dict.fromkeys(plan.controls) if (op := self._control(name)) is not None]
-        name = f"{self._prefix}{plan.name}/"
+        name = f"{self._names[plan.name]}/"
         try:
             with self._device(plan):
                 op = self._graph.create_op(
@@ -474,7 +518,7 @@ class _Library:
         for node in order:
             _rename_functions(node, names)
         with _imported_scopes(body):
-            builder = _PlanBuilder(body, "", given, dict.fromkeys((slot[0] for slot in given), None))
+            builder = _PlanBuilder(body, {name: name for name in plan.plans}, given, dict.fromkeys((slot[0] for slot in given), None))
             operations = builder.create(order, plan.plans)
         body.outputs = [given[s] if s in given else operations[s[0]].outputs[s[1]] for s in plan.results]
         return body

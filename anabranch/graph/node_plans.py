@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.core.attrs import AttrPlaceholder
-from anabranch.core.dtypes import DType
+from anabranch.core.dtypes import DType, signature_name
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.refused_names import refusal_of
 from anabranch.core.registry import find_op_def
@@ -129,7 +129,7 @@ def read_nodes(
         if not _VALID_NAME.fullmatch(node.name):
             raise NodeError(node, "Node name contains invalid characters; use letters, digits and any of '_.-/>'")
         if node.name in plans:
-            raise NodeError(node, "Node name is not unique in the graph; rename one of the two nodes")
+            raise NodeError(node, f"Node {node.name!r} is not unique in the graph; rename one of the two nodes")
         op_def = find_op_def(node.op)
         assert op_def is not None
         plans[node.name] = NodePlan(node, op_def, read_attrs(node, op_def), output_shapes=_shape_hints(node))
@@ -155,7 +155,10 @@ def _read_inputs(
 def _graph_input(plan: NodePlan, text: str, plans: Mapping[str, NodePlan]) -> Slot:
     match = _NODE_INPUT.fullmatch(text)
     if match is None:
-        raise NodeError(plan.node, f"the input {text!r} is malformed; write 'node', 'node:1' or '^node'")
+        raise NodeError(
+            plan.node,
+            f"Node {plan.name!r}: Unknown input node {text!r}, which is malformed; write 'node', 'node:1' or '^node'",
+        )
     return match[1], int(match[2] or 0)
 
 
@@ -248,7 +251,11 @@ def _shape_hints(node: NodeDef) -> list[TensorShape]:
 
 # ---------------------------------------------------------------------- checking
 def check_connections(
-    plans: Mapping[str, NodePlan], given: Mapping[Slot, DType], given_controls: Iterable[str]
+    plans: Mapping[str, NodePlan],
+    given: Mapping[Slot, DType],
+    given_controls: Iterable[str],
+    given_names: Mapping[Slot, str] | None = None,
+    prefix: str = "",
 ) -> None:
     """Checks that all inputs exist and are of the right number and types.
 
@@ -256,6 +263,8 @@ def check_connections(
         plans: the nodes.
         given: dtypes of tensors that come from elsewhere (`input_map`, parameters).
         given_controls: names that control inputs may have besides.
+        given_names: the names of given tensors, for messages.
+        prefix: what names in messages begin with.
 
     Raises:
         ValueError: an input is missing, or of another type than its operation takes.
@@ -265,29 +274,37 @@ def check_connections(
     for plan in plans.values():
         expected = plan.input_dtypes()
         if len(expected) != len(plan.inputs):
-            wanted = ", ".join(d.name for d in expected) or "none"
-            raise NodeError(plan.node, f"NodeDef expected inputs of types {wanted}, but has {len(plan.inputs)} inputs")
+            wanted = ", ".join(map(signature_name, expected))
+            raise NodeError(
+                plan.node, f"NodeDef expected inputs {wanted!r} do not match {len(plan.inputs)} inputs specified"
+            )
         for index, (slot, dtype) in enumerate(zip(plan.inputs, expected, strict=True)):
             dtype_given = given.get(slot) or _produced(plan, slot, outputs)
             if dtype_given.base_dtype is not dtype.base_dtype:
+                source = (given_names or {}).get(slot) or f"{prefix}{slot[0]}:{slot[1]}"
                 raise NodeError(
                     plan.node,
-                    f"Input {index} was passed {dtype_given.name} from {slot[0]}:{slot[1]}, incompatible with expected "
-                    f"{dtype.name}",
+                    f"Input {index} of node {prefix}{plan.name} was passed {signature_name(dtype_given)} from {source} "
+                    f"incompatible with expected {signature_name(dtype)}.",
                 )
         for name in plan.controls:
             if name not in controls:
-                raise NodeError(plan.node, f"its control input '^{name}' is not a node of the graph; add the node")
+                raise NodeError(plan.node, f"Node {plan.name!r}: Unknown input node '^{name}'; add the node")
 
 
 def _produced(plan: NodePlan, slot: Slot, outputs: Mapping[str, list[DType]]) -> DType:
     name, index = slot
     if name not in outputs:
-        problem = f"its input {name!r} is not a node of the graph; add the node, or give it in input_map"
+        written = next(text for text in plan.node.input if text in (name, f"{name}:{index}"))
+        problem = f"Node {plan.name!r}: Unknown input node {written!r}; add the node, or give it in input_map"
         raise NodeError(plan.node, problem)
     produced = outputs[name]
     if index >= len(produced):
-        raise NodeError(plan.node, f"its input '{name}:{index}' does not exist: that node has {len(produced)} outputs")
+        raise NodeError(
+            plan.node,
+            f"Node {plan.name!r}: Connecting to invalid output {index} of source node {name} which has "
+            f"{len(produced)} outputs",
+        )
     return produced[index]
 
 

@@ -114,7 +114,7 @@ class _Building:
             node.attr[key].CopyFrom(attr_to_proto(definition.attrs[key].kind, value))
         names = {stand_in.name for stand_in in self._stand_ins}
         translated = ref_handles.translate([*self._stand_ins, node])
-        translated = ref_variables.translate(translated, "", self._given)
+        translated = ref_variables.translate(translated, {node.name: node.name for node in translated}, self._given)
         with self._graph.control_dependencies(self._waits):
             for new in translated:
                 if new.name not in names:

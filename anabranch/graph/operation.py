@@ -422,7 +422,8 @@ class Operation:
             return self.attrs[name]
         except KeyError:
             raise ValueError(
-                f"operation {self._name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}"
+                f"Operation {self._name!r} has no attr named {name!r}. Its type is {self.type}, and it has "
+                f"{sorted(self.attrs)}"
             ) from None
 
     def colocation_groups(self) -> list[bytes]:

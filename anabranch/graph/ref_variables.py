@@ -93,12 +93,12 @@ UPDATES: Final[Mapping[str, _Update]] = dict(_updates())
 _TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable", "RefSelect", "SdcaShrinkL1"})
 
 
-def translate(nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> list[NodeDef]:
+def translate(nodes: Sequence[NodeDef], names: Mapping[str, str], given: Mapping[Slot, bool]) -> list[NodeDef]:
     """The nodes without references; nodes that have nothing to do with references are the same objects.
 
     Args:
         nodes: nodes of a GraphDef.
-        prefix: the scope that they are imported into; a part of the variables' shared names.
+        names: those that they get in the graph that they are imported into; the variables' shared names.
         given: tensors that the caller supplies in place of outputs of `nodes` -> whether they are handles.
 
     Raises:
@@ -106,7 +106,7 @@ def translate(nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool])
     """
     if not any(node.op in _TYPES for node in nodes):
         return list(nodes)
-    return _Translation(nodes, prefix, given).run()
+    return _Translation(nodes, names, given).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,10 @@ class _Reference:
 
 
 class _Translation:
-    def __init__(self, nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> None:
+    def __init__(self, nodes: Sequence[NodeDef], names: Mapping[str, str], given: Mapping[Slot, bool]) -> None:
         self._nodes = nodes
         self._by_name = {node.name: node for node in nodes}
-        self._prefix = prefix
+        self._shared_names = names
         self._given = given
         self._names = set(self._by_name)
         self._handles = {node.name: self._fresh(f"{node.name}/handle") for node in nodes if node.op in _VARIABLES}
@@ -276,7 +276,7 @@ class _Translation:
     def _variable(self, node: NodeDef) -> Iterator[NodeDef]:
         handle = _node(self._handles[node.name], "VarHandleOp", node, _data(node), _controls(node))
         shared = node.attr["var_name" if node.op == "TemporaryVariable" else "shared_name"].s
-        handle.attr["shared_name"].s = shared or (self._prefix + node.name).encode()
+        handle.attr["shared_name"].s = shared or self._shared_names[node.name].encode()
         handle.attr["container"].s = node.attr["container"].s
         handle.attr["dtype"].CopyFrom(_dtype_of(node))
         shape = node.attr["shape"].shape

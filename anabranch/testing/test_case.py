@@ -29,6 +29,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.session import Session, default_sessions
+from anabranch.testing.array_differences import distant_elements, unequal_elements
 from anabranch.testing.benchmark import run_benchmarks
 
 _DEFAULT_SEED = 87654321
@@ -68,6 +69,7 @@ class TestCase(unittest.TestCase):
     def __init__(self, methodName: str = "runTest") -> None:
         super().__init__(methodName)
         self._cached: Session | None = None
+        self._cached_for = False
         self._temporary: str | None = None
 
     def setUp(self) -> None:
@@ -122,9 +124,15 @@ class TestCase(unittest.TestCase):
         """One session per test, kept open between blocks.
 
         Raises:
-            ValueError: it was opened for another graph before.
+            ValueError: it was opened for another graph, or another `force_gpu`, before.
         """
         wanted = graph if graph is not None else get_default_graph()
+        if self._cached is not None and self._cached_for != force_gpu:
+            raise ValueError(
+                "The force_gpu value used to get the cached session is different than the one that was used to create "
+                "it."
+            )
+        self._cached_for = force_gpu
         if self._cached is None:
             self._cached = Session(graph=wanted, config=config)
         elif graph is not None and self._cached.graph is not graph:
@@ -232,7 +240,7 @@ class TestCase(unittest.TestCase):
             if x.dtype.kind in "fc" or y.dtype.kind in "fc":
                 same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
         if not np.all(same):
-            raise AssertionError(f"Arrays are not equal. {msg or ''}\nexpected: {x}\ngot: {y}")
+            raise AssertionError(unequal_elements(x, y, np.reshape(same, x.shape), msg))
 
     def assertNotAllEqual(self, a: Structure, b: Structure, msg: object = None) -> None:
         """Some element differs."""
@@ -299,6 +307,8 @@ class TestCase(unittest.TestCase):
     ) -> None:
         """Every element lies between the bounds."""
         values = _array(self._evaluated(target))
+        if values.dtype.kind not in "iuf" and "float" not in str(values.dtype):
+            raise AssertionError(f"The value of {target} does not have an ordered numeric type: it has {values.dtype}")
         below = values <= lower_bound if open_lower_bound else values < lower_bound
         above = values >= upper_bound if open_upper_bound else values > upper_bound
         self.assertFalse(np.any(below | above | np.isnan(values.astype(np.float64))), f"out of range: {values}")
@@ -391,10 +401,11 @@ class TestCase(unittest.TestCase):
         return _CheckedThread(target, args or (), kwargs or {})
 
     def _walk(self, a: Structure, b: Structure, compare: Callable[[Any, Any, str], None], path: str) -> None:
-        a, b = self._evaluated(a), self._evaluated(b)
-        if isinstance(a, Mapping):
-            self.assertIsInstance(b, Mapping)
-            self.assertEqual(sorted(map(str, a)), sorted(map(str, b)), f"keys differ at {path}")
+        a, b = _as_mapping(self._evaluated(a)), _as_mapping(self._evaluated(b))
+        if isinstance(a, Mapping) or isinstance(b, Mapping):
+            if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
+                raise ValueError(f"Can't compare dict to non-dict, {a!r} vs {b!r}. {path}")
+            self.assertEqual(set(a), set(b), f"mismatched keys at {path}: expected {sorted(a)}, got {sorted(b)}.")
             for key in a:
                 self._walk(a[key], b[key], compare, f"{path}[{key}]")
         elif isinstance(a, list | tuple) and not _is_regular(a, b):
@@ -413,7 +424,14 @@ class TestCase(unittest.TestCase):
         if np.ndim(rtol) or np.ndim(atol):  # a tolerance for each element: NumPy's own check cannot name it
             self.assertTrue(np.allclose(x, y, rtol, atol, equal_nan=True), f"{x} and {y} differ {message}")
             return
-        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=str(message), equal_nan=True)
+        if not np.allclose(x, y, rtol, atol, equal_nan=True):
+            details = distant_elements(x, y, rtol, atol, message)
+            np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=details, equal_nan=True)
+
+
+def _as_mapping(value: Structure) -> Structure:
+    """A named tuple as the mapping that it can be compared with."""
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
 
 
 def _is_regular(a: Structure, b: Structure) -> bool:
@@ -553,7 +571,9 @@ def assert_equal_graph_def(actual: GraphDef, expected: GraphDef, checkpoint_v2: 
     """
     one, two = ({n.name: n for n in g.node} for g in (actual, expected))
     if one.keys() != two.keys():
-        raise AssertionError(f"nodes differ: {sorted(one.keys() ^ two.keys())}")
+        if unexpected := [name for name in one if name not in two]:
+            raise AssertionError(f"Found unexpected node '{{{{node {unexpected[-1]}}}}}', one of {len(unexpected)}")
+        raise AssertionError(f"Missing expected nodes: {sorted(two.keys() - one.keys())}")
     for name, node in one.items():
         if node != two[name]:
             raise AssertionError(f"node {name!r} differs:\n{node}\n{two[name]}")

@@ -37,14 +37,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--why", action="store_true", help="print why each test failed")
     options = parser.parse_args(arguments)
     genuine = genuine_counts()
-    chosen = [f for f in genuine if not options.files or any(fnmatch.fnmatch(f, p) for p in options.files)]
+    patterns = options.files or ["*"]
+    chosen = list(dict.fromkeys(f for p in patterns for f in genuine if fnmatch.fnmatch(f, p)))
     if not chosen:
         parser.error("no file has such a path")
     if options.run != "none":
         if options.checkout is None or options.harness is None:
             parser.error("--checkout and --harness are needed to run tests")
         runner = Runner(options.checkout.resolve(), options.harness.resolve(), options.results.resolve(), options.seconds)
-        for file in sorted(chosen, key=lambda file: -genuine[file]):
+        for file in chosen:
             if genuine[file]:
                 _run(runner, file, genuine[file], options)
     results = {file: found for file in chosen if (found := read(file, options.results)) is not None}

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+from tests.tensorflow_tests import registered_for_tests
+
 #: the module that the file's classes say they are of, which their names in the outcomes leave out
 _MODULE: Final = "__main__"
 _LONGEST_REASON: Final = 600
@@ -116,6 +118,7 @@ def main(harness: str, file: str, outcomes: str, chosen: str = "") -> None:
     tensorflow = stubs.install_tf("anabranch")
     importlib.import_module("pubshim").install(tensorflow, stubs)
     sys.argv = [file]
+    registered_for_tests.register(Path(file[: file.index("/python/")]))
     sys.path.insert(0, str(Path(file).parent))
     with contextlib.suppress(ImportError):
         flags = importlib.import_module("absl.flags")

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests import quick_compilation
+
 ROOT: Final = Path(__file__).parents[2]
 #: where results are kept, a file of JSON for each test file
 RESULTS: Final = ROOT / "build" / "tensorflow_tests"
@@ -204,7 +206,11 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
 
 
 def _environment(work: Path, checkout: Path) -> dict[str, str]:
-    return os.environ | {
+    """Programs are compiled quickly, and kept for the next run; kernels are chosen alike on every machine."""
+    return (os.environ | quick_compilation.environment()) | {
+        "ANABRANCH_CACHE_DIR": str(work / "compiled"),
+        "ANABRANCH_KERNELS": "estimate",
+        "ANABRANCH_NATIVE": "0",
         "PYTHONPATH": str(ROOT),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",

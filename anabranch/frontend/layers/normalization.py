@@ -95,6 +95,9 @@ class BatchNormalization(Layer):
         self.fused = fused
         self.virtual_batch_size = virtual_batch_size
         self.adjustment = adjustment
+        #: Whether the fused operation's variance, of a sample, goes into the moving one as it is; tests that compare
+        #: with the other way of computing, which has the variance of the batch itself, turn it off by this name.
+        self._bessels_correction_test_only = True
         self.gamma: Any = None
         self.beta: Any = None
         self.moving_mean: Any = None
@@ -224,6 +227,9 @@ class BatchNormalization(Layer):
 
         outputs: Tensor
         outputs, mean, variance = smart_cond(training, with_batch, with_averages)
+        if not self._bessels_correction_test_only:
+            count = raw.Cast(raw.FloorDiv(raw.Size(inputs), raw.Size(variance)), DstT=variance.dtype)
+            variance = raw.Mul(variance, raw.RealDiv(raw.Sub(count, convert_to_tensor(1.0, variance.dtype)), count))
         self._update_averages(inputs, mean, variance, training)
         return outputs
 
@@ -240,11 +246,13 @@ class BatchNormalization(Layer):
             batch_mean, batch_variance = nn_normalization.moments(inputs, reduced, keep_dims=keep_dims)
             new_mean = _choose(training, batch_mean, self._like(mean, batch_mean))
             new_variance = _choose(training, batch_variance, self._like(variance, batch_variance))
+            corrected: list[Any] = []
             if self.renorm:
-                r, d = self._renorm_corrections(inputs, new_mean, new_variance, training)
+                r, d, corrected = self._renorm_corrections(new_mean, new_variance, training)
                 r, d = self._broadcast(r, axes, inputs), self._broadcast(d, axes, inputs)
                 scale, offset = _composed(r, d, scale, offset)
-            self._update_averages(inputs, self._over_groups(new_mean), self._over_groups(new_variance), training)
+            with get_default_graph().control_dependencies(corrected):
+                self._update_averages(inputs, self._over_groups(new_mean), self._over_groups(new_variance), training)
             mean, variance = new_mean, new_variance
         outputs = nn_normalization.batch_normalization(
             inputs,
@@ -288,9 +296,12 @@ class BatchNormalization(Layer):
         return _composed(adjust_scale, adjust_offset, scale, offset)
 
     def _renorm_corrections(
-        self, inputs: Tensor, mean: TensorLike, variance: TensorLike, training: TensorLike
-    ) -> tuple[Any, Any]:
-        """R and d of batch renormalization, and the updates of the statistics they follow from."""
+        self, mean: TensorLike, variance: TensorLike, training: TensorLike
+    ) -> tuple[Any, Any, list[Any]]:
+        """R and d of batch renormalization, and the updates of the statistics they follow from.
+
+        The layer's own updates wait for these, which are not among them.
+        """
         epsilon = convert_to_tensor(self.epsilon, variance.dtype)
         stddev = raw.Sqrt(raw.AddV2(variance, epsilon))
         renorm_stddev = raw.Maximum(self.renorm_stddev.value(), raw.Sqrt(epsilon))
@@ -308,9 +319,11 @@ class BatchNormalization(Layer):
             d = raw.Minimum(d, clip["dmax"])
         r = _choose(training, r, raw.OnesLike(r))
         d = _choose(training, d, raw.ZerosLike(d))
-        for variable, value in ((self.renorm_mean, mean), (self.renorm_stddev, stddev)):
-            self.add_update(self._moving_average(variable, value, self.renorm_momentum, training), inputs)
-        return raw.StopGradient(r), raw.StopGradient(d)
+        updates = [
+            self._moving_average(variable, value, self.renorm_momentum, training)
+            for variable, value in ((self.renorm_mean, mean), (self.renorm_stddev, stddev))
+        ]
+        return raw.StopGradient(r), raw.StopGradient(d), updates
 
     # ------------------------------------------------------------------ moving averages
     def _update_averages(self, inputs: Tensor, mean: TensorLike, variance: TensorLike, training: TensorLike) -> None:

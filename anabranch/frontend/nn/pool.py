@@ -235,7 +235,9 @@ def _by_rank(
     data = convert_to_tensor(input, name="input")
     spatial = (data.shape.ndims if data.shape.ndims is not None else len(data_format or "")) - 2
     if spatial not in functions:
-        raise ValueError(f"the input of pooling must have rank 3, 4 or 5, got shape {data.shape}")
+        raise ValueError(
+            f"Input tensor must be of rank 3, 4 or 5 but was {data.shape.ndims}. (Its shape is {data.shape}.)"
+        )
     pooled: Tensor = functions[spatial](data, ksize, strides, padding, data_format or FORMATS[spatial][0], name)
     return pooled
 

@@ -166,10 +166,20 @@ class FeatureSet:
         shape = TensorShape(feature.shape)
         if isinstance(feature, FixedLenSequenceFeature):
             if not feature.allow_missing:
-                raise ValueError(f"feature {key!r}: FixedLenSequenceFeature needs allow_missing=True here")
+                raise ValueError(
+                    f"Unsupported: FixedLenSequenceFeature requires allow_missing to be True. (Feature {key}.)"
+                )
             shape = TensorShape([None]).concatenate(shape)
+        elif shape.ndims is None:
+            raise ValueError(f"Missing shape for feature {key}.")
+        elif shape.ndims and shape.dims_tuple[0] is None:
+            raise ValueError(
+                f"First dimension of shape for feature {key} unknown. Consider using FixedLenSequenceFeature."
+            )
         elif not shape.is_fully_defined():
-            raise ValueError(f"feature {key!r}: the shape {shape} of a FixedLenFeature must be fully known")
+            raise ValueError(
+                f"All dimensions of shape for feature {key} need to be known but received {shape.dims_tuple}."
+            )
         self.dense.append(key)
         self.dense_types.append(dtype)
         self.dense_shapes.append(shape)

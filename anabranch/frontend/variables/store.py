@@ -198,22 +198,23 @@ class VariableStore:
             partitions = _partitions(name, shared.shape, dtype, partitioner)
             if list(partitions) != list(shared._get_partitions()):
                 raise ValueError(
-                    f"Trying to reuse partitioned variable {name}, but the partitioner gives {list(partitions)} "
-                    f"partitions and it has {list(shared._get_partitions())}"
+                    f"Trying to reuse partitioned variable {name}, but specified partitions {list(partitions)} and found "
+                    f"partitions {list(shared._get_partitions())}."
                 )
         return shared
 
 
 # ---------------------------------------------------------------------- helpers
 def default_initializer(name: str, dtype: DType) -> Any:
-    """The initializer of variables that name none: Glorot's uniform one for floating dtypes, zeros for the others.
+    """The initializer of variables that name none: Glorot's uniform one for floating dtypes, zeros (or empty strings)
+    for the others.
 
     Raises:
         ValueError: there is none for `dtype`.
     """
     if dtype.is_floating:
         return glorot_uniform_initializer()
-    if dtype.is_integer or dtype.is_unsigned or dtype.is_bool:
+    if dtype.is_integer or dtype.is_unsigned or dtype.is_bool or dtype is dtypes.string:
         return zeros_initializer()
     raise ValueError(f"An initializer for variable {name} of {dtype.name} is required; pass initializer=...")
 

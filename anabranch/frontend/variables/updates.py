@@ -155,8 +155,8 @@ class VariableUpdates:
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise ValueError(
-                f"variable {self.name} of shape {self.shape} cannot be assigned a value of shape {tensor.shape} "
-                f"({tensor.name}); create it with validate_shape=False or shape=tf.TensorShape(None) to let it change"
+                f"Shapes must be equal: variable {self.name} of shape {self.shape} cannot be assigned a value of shape "
+                f"{tensor.shape} ({tensor.name}); create it with validate_shape=False or shape=tf.TensorShape(None) to let it change"
             )
         return tensor
 
@@ -267,7 +267,7 @@ class VariableUpdates:
 
     # ------------------------------------------------------------------ operators
     def __iter__(self) -> NoReturn:
-        raise TypeError(f"variable {self.name} cannot be iterated over; iterate over tf.unstack(v)")
+        raise TypeError(f"'Variable' object is not iterable: {self.name}; iterate over tf.unstack(v)")
 
     def __getitem__(self, item: TensorIndex) -> Tensor:
         return slice_helper(self.value(), item, self)

@@ -404,6 +404,9 @@ Fill = define_op(
 @Fill.shape
 def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(value, 0, "argument 'value'")
+    sizes = ctx.constant("dims")
+    if sizes is not None and sizes.min(initial=0) < 0:
+        raise ValueError(f"Fill dimensions must be >= 0, got {sizes.tolist()}")
     shape: TensorShape = ctx.constant_as_shape("dims")
     return shape
 

@@ -22,7 +22,9 @@ def _permuting(name: str) -> OpFunction:
 
 
 def _check_formats(source: bytes, target: bytes, ctx: OperationContext) -> None:
-    fits = len(source) in (4, 5) and len(set(source)) == len(source) and sorted(source) == sorted(target)
+    for which, letters in (("Source", source), ("Destination", target)):
+        ctx.check(len(letters) in (4, 5), f"{which} format must be of length 4 or 5, received {letters.decode(errors='replace')}")
+    fits = len(set(source)) == len(source) and sorted(source) == sorted(target)
     ctx.check(
         fits,
         "Destination and source format must determine a permutation of 4 or 5 letters, got "

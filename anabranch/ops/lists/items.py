@@ -98,7 +98,7 @@ def _(
             raise ctx.needs_host("a list grows with an index that only the device knows")
         if int(index) >= handle.length:
             handle = resized(handle, int(index) + 1)
-    check_index(ctx, index, handle.length)
+    check_index(ctx, index, handle.length, "write to")
     handle.of_type(ctx).check_item(_shape_of(item), "set")
     handle = handle.of_item(item)
     if handle.element_shape != _form(item):
@@ -131,7 +131,7 @@ def _(
     handle = handle.to_host()
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
         handle = resized(handle, int(index) + 1)
-    check_index(ctx, index, handle.length)
+    check_index(ctx, index, handle.length, "write to")
     handle.of_type(ctx).check_item(_shape_of(item), "set")
     elements = list(handle.elements)
     elements[int(index)] = item

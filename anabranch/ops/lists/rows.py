@@ -150,7 +150,7 @@ def _(handle: TensorShape, tensor: TensorShape, indices: TensorShape) -> TensorS
 
 @TensorListScatterIntoExistingList.kernel
 def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: StepTracingContext) -> TensorList:
-    check_index(ctx, indices, handle.length)
+    check_index(ctx, indices, handle.length, "write to")
     handle = handle.of_type(ctx).of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
@@ -159,7 +159,7 @@ def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: StepTracingCont
 
 @TensorListScatterIntoExistingList.host_kernel
 def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: OperationContext) -> TensorList:
-    check_index(ctx, indices, handle.length)
+    check_index(ctx, indices, handle.length, "write to")
     elements = list(handle.of_type(ctx).to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
@@ -206,7 +206,7 @@ def scattered(tensor: Array, indices: Array, shape: Array, length: int, ctx: Ste
             raise ctx.needs_host("the indices decide the length of the list")
         length = int(indices.max(initial=-1)) + 1
     check_element_shape(shape, tensor.shape[1:])
-    check_index(ctx, indices, length)
+    check_index(ctx, indices, length, "write to")
     elements = jnp.zeros((length, *tensor.shape[1:]), tensor.dtype).at[indices].set(tensor)
     return TensorList(elements, length, tensor.dtype, Declared.by(shape))
 
@@ -220,7 +220,7 @@ def scattered_on_host(tensor: Array, indices: Array, shape: Array, length: int, 
     """The same on the host."""
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
-    check_index(ctx, indices, length)
+    check_index(ctx, indices, length, "write to")
     elements = unwritten(length)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
@@ -244,11 +244,18 @@ TensorListSplit = define_op(
 TensorListSplit.shape(list_shape)
 
 
+def _unequal_lengths(total: int, tensor: Array) -> str:
+    return (
+        "Expected sum of lengths to be equal to values.shape[0], but sum of lengths is "
+        f"{total} and value's shape is: {list(tensor.shape)}"
+    )
+
+
 @TensorListSplit.kernel
 def _(tensor: Array, shape: Array, lengths: Array, *, ctx: StepTracingContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
-    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    ctx.check(total == tensor.shape[0], _unequal_lengths(total, tensor))
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
     rows = int(lengths[0]) if len(lengths) else 0
@@ -261,7 +268,7 @@ def _(tensor: Array, shape: Array, lengths: Array, *, ctx: StepTracingContext) -
 def _(tensor: Array, shape: Array, lengths: Array, *, ctx: OperationContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
-    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    ctx.check(total == tensor.shape[0], _unequal_lengths(total, tensor))
     check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
     pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
     return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
@@ -329,7 +336,7 @@ def joined_rows(handle: TensorList, shape: TensorShape | TensorValue, ctx: Opera
         handle = handle.of_shape(known or ())
     _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
-    ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
+    ctx.check(elements.ndim > 1, "Concat saw a scalar shape at index 0 but requires at least vectors; use stack()")
     lengths = np.full(handle.length, elements.shape[1], np.int64)
     return elements.reshape(-1, *elements.shape[2:]), lengths
 
@@ -345,7 +352,7 @@ def joined_rows_on_host(handle: TensorList, shape: TensorShape | TensorValue, ct
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.of_type(ctx).to_host()
     items = [np.asarray(item) for item in handle.items(range(handle.length), shape)]
-    ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
+    ctx.check(all(item.ndim for item in items), "Concat saw a scalar shape at index 0 but requires at least vectors; use stack()")
     _check_pieces(handle, shape, [item.shape for item in items])
     joined = np.concatenate(items)
     return joined, np.array([len(item) for item in items], np.int64)

@@ -212,9 +212,9 @@ def _(op: Operation, grad: Gradient) -> Any:
     return TensorListResize(list_grad, TensorListLength(op.inputs[0])), None
 
 
-def check_index(ctx: OperationContext, index: Array, length: int) -> None:
+def check_index(ctx: OperationContext, index: Array, length: int, use: str = "read from") -> None:
     """Fails the step unless all indices are those of elements."""
-    ctx.check((index >= 0) & (index < length), f"Tried to access element {{0}} of a list of {length} elements", index)
+    ctx.check((index >= 0) & (index < length), f"Tried to {use} index {{0}} but array size is: {length}", index)
 
 
 # ---------------------------------------------------------------------- sums

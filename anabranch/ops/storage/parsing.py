@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from anabranch.core.arrays import Array
-from anabranch.core.dtypes import DType, float32, float64, int64, string
+from anabranch.core.dtypes import DType, float32, float64, int64, signature_name, string
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -151,9 +151,9 @@ def features_of(data: bytes, label: str, ctx: OperationContext) -> Any:
 
 
 def values_of(
-    features: Mapping[str, Feature], key: str, dtype: DType, label: str, ctx: OperationContext
+    features: Mapping[str, Feature], key: str, dtype: DType, place: str, ctx: OperationContext
 ) -> Sequence[Any] | None:
-    """The values of one feature of one record; None where the record lacks it.
+    """The values of one feature of one record, which messages call `place`; None where the record lacks it.
 
     Raises:
         InvalidArgumentError: they are of another type.
@@ -166,7 +166,9 @@ def values_of(
         return None
     if _KINDS[kind] is not dtype:
         raise InvalidArgumentError(
-            None, ctx.op, f"feature {key!r} of {label} holds {_KINDS[kind].name} values, but {dtype.name} is expected"
+            None,
+            ctx.op,
+            f"{place}  Data types don't match. Expected type: {signature_name(dtype)}  Feature is: {kind}",
         )
     values: Sequence[Any] = getattr(feature, kind).value
     return values
@@ -184,7 +186,10 @@ def sparse_column(
     features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: OperationContext
 ) -> tuple[Any, Any, Any]:
     """One feature of all records as (indices, values, dense shape) of a [records, longest] sparse tensor."""
-    rows = [values_of(f, key, dtype, label, ctx) or () for f, label in zip(features, labels, strict=True)]
+    rows = [
+        values_of(f, key, dtype, place_of(label, key, i), ctx) or ()
+        for i, (f, label) in enumerate(zip(features, labels, strict=True))
+    ]
     lengths = [len(row) for row in rows]
     indices = np.array([(i, j) for i, n in enumerate(lengths) for j in range(n)], np.int64).reshape(-1, 2)
     values = array_of([v for row in rows for v in row], dtype)
@@ -206,32 +211,47 @@ def dense_column(
         InvalidArgumentError: a record lacks it and there is no default, or has another number of values.
     """
     rows = []
-    for record, label in zip(features, labels, strict=True):
-        values = values_of(record, key, dtype, label, ctx)
+    for i, (record, label) in enumerate(zip(features, labels, strict=True)):
+        values = values_of(record, key, dtype, place_of(label, key, i), ctx)
         rows.append(None if values is None else array_of(values, dtype))
     if not shape.is_fully_defined():
         return _padded(rows, default, dtype, shape, key, labels, ctx)
     dims = shape.dims_tuple or ()
-    column = [_fixed_row(row, default, dims, key, label, ctx) for row, label in zip(rows, labels, strict=True)]
+    column = []
+    for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        if row is None:
+            column.append(_missing_row(default, dtype, dims, f"Name: {label}, Feature: {key}", ctx))
+        else:
+            check_size(row.size, dims, dtype, place_of(label, key, i), ctx)
+            column.append(row.reshape(dims))
     return np.stack(column) if column else np.empty((0, *dims), dtype.as_numpy_dtype)
 
 
-def _fixed_row(row: Array, default: Array, dims: tuple[Any, ...], key: str, label: str, ctx: OperationContext) -> Any:
-    size = math.prod(map(int, dims))
-    if row is None:
-        if default.size == 0 and size != 0:
-            raise InvalidArgumentError(
-                None,
-                ctx.op,
-                f"feature {key!r} (data type and shape {dims}) is required but could not be found in {label}; "
-                "give it a default_value",
-            )
-        return np.broadcast_to(default, dims) if default.size == 1 else default.reshape(dims)
-    if row.size != size:
+def place_of(label: str, key: str, index: int) -> str:
+    """What messages call a feature of the record of a name and number."""
+    return f"Name: {label}, Key: {key}, Index: {index}."
+
+
+def _missing_row(default: Array, dtype: DType, dims: tuple[Any, ...], place: str, ctx: OperationContext) -> Any:
+    if default.size == 0 and math.prod(map(int, dims)) != 0:
         raise InvalidArgumentError(
-            None, ctx.op, f"feature {key!r} of {label} has {row.size} values, but its shape {dims} takes {size}"
+            None,
+            ctx.op,
+            f"{place} (data type: {signature_name(dtype)}) is required but could not be found.  Its shape is "
+            f"{list(dims)}; give it a default_value",
         )
-    return row.reshape(dims)
+    return np.broadcast_to(default, dims) if default.size == 1 else default.reshape(dims)
+
+
+def check_size(count: int, dims: tuple[Any, ...], dtype: DType, place: str, ctx: OperationContext) -> None:
+    """Raises InvalidArgumentError unless a feature has as many values as its shape takes."""
+    if count != math.prod(map(int, dims)):
+        raise InvalidArgumentError(
+            None,
+            ctx.op,
+            f"{place}  Number of {signature_name(dtype)} values != expected.  values size: {count} but output shape: "
+            f"{list(dims)}",
+        )
 
 
 def _padded(
@@ -247,11 +267,15 @@ def _padded(
     inner = shape[1:].sizes()
     stride = math.prod(inner)
     lengths = []
-    for row, label in zip(rows, labels, strict=True):
+    for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
         size = 0 if row is None else row.size
         if size % stride:
+            kind = "bytes" if dtype is string else signature_name(dtype)
             raise InvalidArgumentError(
-                None, ctx.op, f"feature {key!r} of {label} has {size} values, no multiple of {stride} (shape {shape})"
+                None,
+                ctx.op,
+                f"{place_of(label, key, i)}  Number of {kind} values is not a multiple of stride length.  values size: "
+                f"{size} but output shape: {shape}",
             )
         lengths.append(size // stride)
     longest = max(lengths, default=0)

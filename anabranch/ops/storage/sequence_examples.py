@@ -6,7 +6,6 @@ features, one for each step of a sequence.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +23,11 @@ from anabranch.ops import shape_rules
 from anabranch.ops.storage.parsing import (
     array_of,
     check_defaults,
+    check_size,
     dense_column,
     feature_name,
     holds,
+    place_of,
     sparse_column,
     values_of,
 )
@@ -156,7 +157,8 @@ class _Records:
         for message, label in zip(self.messages, self.labels, strict=True):
             lists = message.feature_lists.feature_list
             steps = lists[key].feature if holds(lists, key) else ()
-            rows = (values_of({key: f}, key, dtype, f"{label}, step {i},", self.ctx) for i, f in enumerate(steps))
+            place = f"Name: {label}, Feature list: {key}, Index: "
+            rows = (values_of({key: f}, key, dtype, f"{place}{i}.", self.ctx) for i, f in enumerate(steps))
             values_of_rows.append([() if row is None else row for row in rows])
         return values_of_rows
 
@@ -182,7 +184,7 @@ class _Records:
         out = np.full((len(rows), max(lengths, default=0), *dims), fill, dtype.as_numpy_dtype)
         for i, steps in enumerate(rows):
             for j, row in enumerate(steps):
-                self._check_size(row, dims, key, f"{self.labels[i]}, step {j},")
+                check_size(len(row), dims, dtype, place_of(self.labels[i], key, j), self.ctx)
                 out[i, j] = array_of(row, dtype).reshape(dims)
         return out, lengths
 
@@ -190,15 +192,10 @@ class _Records:
         for message, label in zip(self.messages, self.labels, strict=True):
             if not holds(message.feature_lists.feature_list, key) and key not in self.optional:
                 message = (
-                    f"feature list {key!r} is required but could not be found in {label}; or pass allow_missing=True"
+                    f"Name: {label}, Feature list '{key}' is required but could not be found.  Did you mean to include "
+                    "it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults? (allow_missing=True)"
                 )
                 raise InvalidArgumentError(None, self.ctx.op, message)
-
-    def _check_size(self, row: Array, dims: tuple[int, ...], key: str, label: str) -> None:
-        size = math.prod(dims)
-        if len(row) != size:
-            message = f"feature {key!r} of {label} has {len(row)} values, but its shape {dims} takes {size}"
-            raise InvalidArgumentError(None, self.ctx.op, message)
 
 
 def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ctx: OperationContext) -> _Records:

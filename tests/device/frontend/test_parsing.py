@@ -77,9 +77,9 @@ def test_sequences_are_padded() -> None:
     ("record", "features", "message"),
     [
         (b"\xff\xff", FEATURES, "could not parse record 0"),
-        (example(words=[b"a"]), FEATURES, "'x' .* is required but could not be found in record 0"),
-        (example(x=[1.0]), FEATURES, "has 1 values, but its shape .2,. takes 2"),
-        (example(x=[1, 2]), FEATURES, "holds int64 values, but float32 is expected"),
+        (example(words=[b"a"]), FEATURES, r"Name: record 0, Feature: x \(data type: float\) is required but could not be found"),
+        (example(x=[1.0]), FEATURES, r"Key: x, Index: 0.  Number of float values != expected.  values size: 1 but output shape: \[2\]"),
+        (example(x=[1, 2]), FEATURES, "Key: x, Index: 0.  Data types don't match. Expected type: float  Feature is: int64_list"),
     ],
 )
 def test_records_that_do_not_fit(record: bytes, features: Any, message: str) -> None:
@@ -92,8 +92,13 @@ def test_bad_descriptions() -> None:
         tf.parse_example(tf.constant(RECORDS), {})
     with pytest.raises(ValueError, match="cannot be parsed as int32"):
         tf.parse_example(tf.constant(RECORDS), {"x": tf.FixedLenFeature([], tf.int32)})
-    with pytest.raises(ValueError, match="must be fully known"):
-        tf.parse_example(tf.constant(RECORDS), {"x": tf.FixedLenFeature([None], tf.float32)})
+    for shape, message in (
+        (None, "Missing shape for feature x"),
+        ([None], "First dimension of shape for feature x unknown. Consider using FixedLenSequenceFeature"),
+        ([1, None], r"All dimensions of shape for feature x need to be known but received \(1, None\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tf.parse_example(tf.constant(RECORDS), {"x": tf.FixedLenFeature(shape, tf.float32)})
 
 
 def test_csv() -> None:

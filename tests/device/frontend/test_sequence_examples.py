@@ -86,12 +86,12 @@ def test_a_batch_of_sequences() -> None:
 @pytest.mark.parametrize(
     ("record", "context", "steps", "message"),
     [
-        (BARE, None, lists(), "feature list 'x' is required but could not be found in that one"),
-        (SHORT, {"n": tf.FixedLenFeature([], tf.int64)}, None, "feature 'n' .* is required .* in that one"),
-        (LONG, {"n": tf.FixedLenFeature([2], tf.int64)}, None, "feature 'n' of that one has 1 values"),
-        (LONG, {"n": tf.FixedLenFeature([], tf.float32)}, None, "holds int64 values, but float32 is expected"),
-        (LONG, None, {"x": tf.FixedLenSequenceFeature([3], tf.float32)}, "of that one, step 0, has 2 values"),
-        (LONG, None, {"x": tf.VarLenFeature(tf.int64)}, "of that one, step 0, holds float32 values"),
+        (BARE, None, lists(), "Name: that one, Feature list 'x' is required but could not be found"),
+        (SHORT, {"n": tf.FixedLenFeature([], tf.int64)}, None, "Name: that one, Feature: n .data type: int64. is required"),
+        (LONG, {"n": tf.FixedLenFeature([2], tf.int64)}, None, "Key: n, Index: 0.  Number of int64 values != expected.  values size: 1"),
+        (LONG, {"n": tf.FixedLenFeature([], tf.float32)}, None, "Data types don't match. Expected type: float "),
+        (LONG, None, {"x": tf.FixedLenSequenceFeature([3], tf.float32)}, "Name: that one, Key: x, Index: 0.  Number of float values != expected"),
+        (LONG, None, {"x": tf.VarLenFeature(tf.int64)}, "that one, Feature list: x, Index: 0.  Data types don't match"),
         (b"\xff\xff", CONTEXT, None, "could not parse that one as a tf.train.SequenceExample"),
     ],
     ids=["list", "feature", "size", "type", "size of a step", "type of a step", "corrupt"],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import unittest
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 import anabranch as tf
 
 seen: list[tf.Graph] = []
+Pair = collections.namedtuple("Pair", ["a", "b"])
 left: list[object] = []
 
 
@@ -91,3 +94,49 @@ def test_graphs_that_are_left_out_of_order_are_told_of() -> None:
         first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     run("looks")
+
+
+# ---------------------------------------------------------------------- what assertions say
+CASE = Case("looks")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ([0], [1], r"not close dif = \[1\]"),
+        (7, 7 + 1e-5, "Not equal to tolerance"),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"not close where = \(array\(\[1\]\),\)"),
+        ({"a": 1}, {"b": 1}, r"mismatched keys at : expected \['a'\], got \['b'\]"),
+    ],
+)
+def test_what_is_not_close_is_shown(one: object, other: object, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        CASE.assertAllClose(one, other)
+
+
+def test_a_named_tuple_compares_as_a_mapping() -> None:
+    CASE.assertAllClose({"a": 1, "b": [2.0]}, Pair(a=1, b=(2.0,)))
+    with pytest.raises(ValueError, match="Can't compare dict to non-dict"):
+        CASE.assertAllClose(1, {"a": 1})
+
+
+def test_what_is_not_equal_is_shown() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)not equal lhs = \[1\].*not equal rhs = \[3\]"):
+        CASE.assertAllEqual([0, 1], [0, 3])
+    with pytest.raises(AssertionError, match=r"(?s)not equal lhs = \[b'x'\]"):
+        CASE.assertAllEqual([b"x"], [b"y"])
+    with pytest.raises(AssertionError, match="ordered numeric type"):
+        CASE.assertAllInRange(np.array([1j]), 0.0, 1.0)
+
+
+def test_an_unexpected_node_is_named() -> None:
+    with tf.Graph().as_default() as graph:
+        tf.constant(5, name="five")
+        one = graph.as_graph_def()
+        tf.constant(7, name="seven")
+        two = graph.as_graph_def()
+    tf.test.assert_equal_graph_def(two, two)
+    with pytest.raises(AssertionError, match="Found unexpected node '{{node seven}}'"):
+        tf.test.assert_equal_graph_def(two, one)
+    with pytest.raises(AssertionError, match=r"Missing expected nodes: \['seven'\]"):
+        tf.test.assert_equal_graph_def(one, two)
