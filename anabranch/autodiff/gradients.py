@@ -73,7 +73,12 @@ def gradients(
         >>> sess.run(tf.gradients(x * x, [x]))
         [array([2., 4.], dtype=float32)]
     """
-    unconnected = UnconnectedGradients(unconnected_gradients)
+    try:
+        unconnected = UnconnectedGradients(unconnected_gradients)
+    except ValueError:
+        raise ValueError(
+            f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; it is 'none' or 'zero'"
+        ) from None
     y_list = [_y_tensor(y) for y in _as_list(ys)]
     x_list = [_x_tensor(x) for x in _as_list(xs)]
     if not y_list:
@@ -132,9 +137,9 @@ def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
     for i, (y, grad) in enumerate(zip(ys, grad_ys, strict=True)):
         if grad is None:
             if not (y.dtype.is_floating or y.dtype.is_integer):
+                kind = "Gradients of complex tensors must set grad_ys" if y.dtype.is_complex else "Cannot differentiate y"
                 raise TypeError(
-                    f"cannot differentiate y {y.name} of dtype {y.dtype.name}; give its gradient in grad_ys, or use a "
-                    "floating-point y"
+                    f"{kind} (y.dtype = {y.dtype!r}): {y.name}; give its gradient in grad_ys, or use a floating-point y"
                 )
             one = convert_to_tensor(1, y.dtype, name=f"grad_ys_{i}")
             seeds.append(raw.Fill(raw.Shape(y), one))
@@ -227,8 +232,16 @@ class _Backward:
         if not terms:
             return None
         if len(terms) > 1:
-            self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
+            with self._beside(tensor, terms):
+                self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
         return terms[0]
+
+    def _beside(self, tensor: Tensor, terms: list[Any]) -> contextlib.AbstractContextManager[object]:
+        """Where gradients are summed, with `colocate`: where they are, or where the tensor is, if they are apart."""
+        if not self.colocate:
+            return contextlib.nullcontext()
+        devices = {term.device for term in terms}
+        return self.graph.colocate_with(terms[-1].op if len(devices) == 1 else tensor.op)
 
     def _groups(self) -> list[tuple[Operation, list[Operation]]]:
         """What is differentiated, in order: an operation, with those that stand beside it.

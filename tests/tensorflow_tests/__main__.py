@@ -24,6 +24,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("files", nargs="*", help="patterns of paths below tensorflow/python; all of them by default")
     parser.add_argument("--checkout", type=Path, help="the folder that holds tensorflow/, of TensorFlow 1.15's sources")
     parser.add_argument("--harness", type=Path, help="the folder of stubs.py and pubshim.py")
+    parser.add_argument(
+        "--packages", type=Path, action="append", default=[], help="a folder of packages that files import, such as keras"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results are kept")
     parser.add_argument(
         "--run",
@@ -44,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.run != "none":
         if options.checkout is None or options.harness is None:
             parser.error("--checkout and --harness are needed to run tests")
-        runner = Runner(options.checkout.resolve(), options.harness.resolve(), options.results.resolve(), options.seconds)
+        folders = (options.checkout, options.harness, options.results)
+        packages = [folder.resolve() for folder in options.packages]
+        runner = Runner(*(folder.resolve() for folder in folders), options.seconds, packages)
         for file in chosen:
             if genuine[file]:
                 _run(runner, file, genuine[file], options)

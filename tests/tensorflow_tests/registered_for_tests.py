@@ -33,10 +33,9 @@ def declarations(source: str) -> Iterator[tuple[str, str, str, bool]]:
 
 def _translated(text: str) -> str:
     """A part of a declaration in our language: references are what they refer to, and dtypes have their full names."""
-    text = re.sub(r"Ref\((\w+)\)", r"\1", text).replace("DT_", "")
+    text = re.sub(r"Ref\((\w+)\)", r"\1", text)
+    text = re.sub(r"DT_(\w+)", lambda match: match[1].lower(), text)
     head, equals, default = text.partition("=")
-    if equals and head.split(":")[1].strip() in ("type", "list(type)"):
-        default = default.lower()
     if equals and head.split(":")[1].strip() == "bool":
         default = default.replace("true", "True").replace("false", "False")
     return head.replace(": numbertype", ": numbers") + equals + default
@@ -55,7 +54,6 @@ def register(tensorflow: Path) -> list[str]:
             unread.append(name)
             continue
         definition.shape(_unknown(definition))
-        definition.not_differentiable()
     return unread
 
 

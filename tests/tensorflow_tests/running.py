@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -99,12 +101,14 @@ class Runner:
         harness: the folder of the modules that lead imports to the public interface.
         results: where results are kept.
         seconds: the limit for a file.
+        packages: folders of packages that the files import besides, such as the package keras of that time.
     """
 
     checkout: Path
     harness: Path
     results: Path = RESULTS
     seconds: float = 120.0
+    packages: Sequence[Path] = ()
 
     def run(self, file: str, *, names: list[str] | None = None, sample: int = 0, seed: int = 0) -> FileResult:
         """Runs a file, or some of its tests, and keeps the results, beside those of its other tests of earlier runs.
@@ -146,10 +150,10 @@ class Runner:
 
     def _process(self, file: str, names: list[str] | None, seconds: float) -> list[list[object]]:
         """The lines of one process: those that `one_file` describes, and `["over", why]` where it did not end well."""
-        work = self.results / "work"
-        work.mkdir(parents=True, exist_ok=True)
+        work = self.results / "work" / file.replace("/", "+").removesuffix(".py")
+        shutil.rmtree(work, ignore_errors=True)  # what an earlier run left
+        work.mkdir(parents=True)
         outcomes = work / "outcomes.jsonl"
-        outcomes.unlink(missing_ok=True)
         path = self.checkout / "tensorflow" / "python" / file
         command = [sys.executable, str(_CHILD), str(self.harness), str(path), str(outcomes)]
         if names is not None:
@@ -163,7 +167,7 @@ class Runner:
                     command,
                     check=False,
                     cwd=work,
-                    env=_environment(work, self.checkout),
+                    env=_environment(work, self.checkout, self.packages),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -191,6 +195,7 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
             ended = True
         elif kind == "begin":
             running = str(what[0])
+            result.outcomes.pop(running, None)
         elif kind == "over":
             if running and not ended:
                 result.outcomes[running] = (str(what[0]), str(what[1]))
@@ -199,19 +204,19 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
             return what[0] == "died" and bool(running)
         else:
             why = str(what[1]) if len(what) > 1 else ""
-            before = result.outcomes.get(str(what[0]), ("", ""))[0] if running == what[0] else ""
-            if before not in ("fail", "error") or kind in ("fail", "error"):
+            before = result.outcomes.get(str(what[0]), ("", ""))[0]
+            if before not in ("fail", "error") or kind in ("fail", "error"):  # a subtest may have failed
                 result.outcomes[str(what[0])] = (str(kind), why)
     return False
 
 
-def _environment(work: Path, checkout: Path) -> dict[str, str]:
+def _environment(work: Path, checkout: Path, packages: Sequence[Path]) -> dict[str, str]:
     """Programs are compiled quickly, and kept for the next run; kernels are chosen alike on every machine."""
     return (os.environ | quick_compilation.environment()) | {
-        "ANABRANCH_CACHE_DIR": str(work / "compiled"),
+        "ANABRANCH_CACHE_DIR": str(work.parent / "compiled"),
         "ANABRANCH_KERNELS": "estimate",
         "ANABRANCH_NATIVE": "0",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *(str(folder) for folder in packages)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TEST_TMPDIR": str(work),

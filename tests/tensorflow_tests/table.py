@@ -40,7 +40,11 @@ def tables(results: Mapping[str, FileResult], genuine: Mapping[str, int]) -> Ite
     left_out = sorted(file for file, count in genuine.items() if count and file not in results)
     if left_out:
         count = sum(genuine[file] for file in left_out)
-        yield from ("", f"not run: {len(left_out)} files with {count:,} tests: {', '.join(map(_short, left_out))}")
+        yield from ("", f"not run: {len(left_out)} files with {count:,} tests: {', '.join(map(_path, left_out))}")
+
+
+def _path(file: str) -> str:
+    return f"`{file.removesuffix('_test.py')}`"
 
 
 def _short(file: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
@@ -320,9 +321,11 @@ def _attach_operators(cls: type[VariableUpdates]) -> None:
         return operator
 
     for name in BINARY_OPERATORS:
-        setattr(cls, f"__{name}__", forward(name))
+        operators = {f"__{name}__": forward(name)}
         if name not in {"lt", "le", "gt", "ge"}:
-            setattr(cls, f"__r{name}__", backward(name))
+            operators[f"__r{name}__"] = backward(name)
+        for attribute, operator in operators.items():  # they are shown as those of tensors
+            setattr(cls, attribute, functools.update_wrapper(operator, getattr(Tensor, attribute)))
 
 
 _attach_operators(VariableUpdates)

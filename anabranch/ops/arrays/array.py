@@ -160,7 +160,7 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 @PreventGradient.gradient
 def _(op: Operation, grad: Tensor) -> Any:
     raise LookupError(
-        f"the gradient through {op.name!r} (created at {op.site}) was excluded on purpose: "
+        f"Gradient explicitly disabled through {op.name!r} (created at {op.site}). Reason: "
         f"{op.attrs['message'].decode(errors='replace')}"
     )
 

@@ -1,0 +1,166 @@
+"""The runner of TensorFlow's own unit tests: it counts, goes on after a process that ends, and takes up what is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.core.registry import all_op_defs
+from tests.tensorflow_tests.__main__ import main
+from tests.tensorflow_tests.registered_for_tests import declarations, register
+from tests.tensorflow_tests.running import FileResult, Runner, genuine_counts, read
+from tests.tensorflow_tests.table import reasons, share, tables
+
+#: What leads imports in the tests here: `tensorflow.python.helper` is a module of one name.
+PUBSHIM = """
+import sys, types
+def install(tf, stubs):
+    for name in ("tfpub", "tfpub.python", "tfpub.python.helper"):
+        sys.modules[name] = types.ModuleType(name)
+    sys.modules["tfpub.python.helper"].TWO = 2
+"""
+STUBS = """
+def install_numpy(): pass
+def install_tf(backend):
+    assert backend == "anabranch"
+"""
+TESTS = """
+import os, unittest
+from tensorflow.python.helper import TWO
+
+class Some(unittest.TestCase):
+    def test_a_passes(self): self.assertEqual(TWO, 2)
+    def test_b_ends(self): os._exit(3)
+    def test_c_fails(self): self.assertEqual(TWO, 3, "not three")
+    def test_d_skips(self): self.skipTest("why not")
+    def test_e_raises(self):
+        for i in range(2):
+            with self.subTest(i=i):
+                raise ValueError("no")
+    def test_session(self): raise AssertionError("a method of TestCase")
+
+if __name__ == "__main__":
+    Some.test_f_made = lambda self: None
+"""
+WAITS = """
+import threading, unittest
+
+class Slow(unittest.TestCase):
+    def test_a(self): pass
+    def test_b(self): threading.Event().wait(60)
+"""
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    files = {
+        "harness/stubs.py": STUBS,
+        "harness/pubshim.py": PUBSHIM,
+        "co/tensorflow/python/framework/test_ops.cc": 'REGISTER_OP("None");',
+        "co/tensorflow/python/ops/some_test.py": TESTS,
+        "co/tensorflow/python/ops/slow_test.py": WAITS,
+        "co/tensorflow/python/ops/broken_test.py": "import tensorflow.python.nowhere",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return Runner(tmp_path / "co", tmp_path / "harness", tmp_path / "results", seconds=60)
+
+
+def test_a_file_is_counted_although_a_test_ends_the_process(runner: Runner) -> None:
+    result = runner.run("ops/some_test.py")
+    assert {name.removeprefix("Some.test_"): outcome for name, (outcome, _) in result.outcomes.items()} == {
+        **{"a_passes": "ok", "b_ends": "died", "c_fails": "fail", "d_skips": "skip", "e_raises": "error"},
+        "f_made": "ok",
+    }
+    assert result.outcomes["Some.test_b_ends"][1] == "exit status 3"
+    assert result.outcomes["Some.test_c_fails"][1] == "AssertionError (line 8): 2 != 3 : not three"
+    assert result.wanting == ["Some.test_b_ends"]
+    assert read("ops/some_test.py", runner.results) == result
+    # what failed is run again
+    path = runner.checkout / "tensorflow/python/ops/some_test.py"
+    path.write_text(TESTS.replace("os._exit(3)", "pass").replace("TWO, 3", "TWO, 2"), encoding="utf-8")
+    again = runner.run("ops/some_test.py", names=result.failed)
+    assert (again.passed, again.failed) == (4, ["Some.test_e_raises"])
+
+
+def test_the_limit_of_time(runner: Runner) -> None:
+    limited = Runner(runner.checkout, runner.harness, runner.results, seconds=12)
+    result = limited.run("ops/slow_test.py")
+    assert result.outcomes["Slow.test_a"][0] == "ok"
+    assert result.outcomes["Slow.test_b"] == ("time", "no end in 12 s")
+
+
+def test_a_file_that_cannot_be_imported(runner: Runner) -> None:
+    result = runner.run("ops/broken_test.py")
+    assert result.refused.startswith("ModuleNotFoundError")
+    assert result.failed == []
+
+
+def test_a_sample(runner: Runner) -> None:
+    result = runner.run("ops/some_test.py", sample=2, seed=1)
+    assert len(result.outcomes) == result.sample == 2
+    assert len(result.collected) == 6
+
+
+def test_tables() -> None:
+    results = {
+        "ops/a_test.py": FileResult("ops/a_test.py", ["x"], {"x": ("ok", "")}),
+        "ops/b_test.py": FileResult("ops/b_test.py", ["x", "y"], {"x": ("ok", ""), "y": ("fail", "no")}),
+        "ops/c_test.py": FileResult("ops/c_test.py", refused="ImportError: no"),
+        "ops/d_test.py": FileResult("ops/d_test.py", ["x"] * 9, {"x": ("ok", ""), "y": ("skip", "")}, sample=2),
+    }
+    genuine = {"ops/a_test.py": 1, "ops/b_test.py": 2, "ops/c_test.py": 3, "ops/d_test.py": 9, "ops/e_test.py": 5}
+    text = "\n".join(tables(results, genuine))
+    assert "| `ops` | 2: `a`, `d` | 2 |" in text
+    assert "| `ops/b` | 1 | 2 | 1 fail or raise |" in text
+    assert "| `ops/c` | 0 | 3 | is not imported: ImportError: no |" in text
+    assert "3 of 7 in 4 files (42.9 %)" in text
+    assert "not run: 1 files with 5 tests: `ops/e`" in text
+    assert share(results["ops/d_test.py"], 9) == (1, 1)
+    assert list(reasons(results.values())) == ["ops/b_test.py: y: fail: no", "ops/c_test.py: ImportError: no"]
+
+
+def test_the_counts_of_genuine_tensorflow() -> None:
+    counts = genuine_counts()
+    assert (len(counts), sum(counts.values())) == (425, 21622)
+
+
+def test_the_command(runner: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["framework/versions_test.py", "--run", "none", "--results", str(runner.results)]) == 0
+    assert "not run: 1 files with 1 tests: `framework/versions`" in capsys.readouterr().out
+    for arguments in (["nowhere/*"], ["framework/versions_test.py"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+
+
+DECLARED = """
+REGISTER_OP("TestOpThatAddsUp")
+    .Input("a: Ref(float)").Input("b: N * T")
+    .Output("c: T")
+    .Attr("T: {int32, double} = DT_DOUBLE").Attr("N: int >= 1").Attr("flag: bool = true")
+    .SetIsStateful().SetShapeFn(shape_inference::UnknownShape);
+REGISTER_OP("None").SetShapeFn(shape_inference::UnknownShape);
+"""
+
+
+def test_declarations_are_read() -> None:
+    added, none = declarations(DECLARED)
+    assert added == (
+        "TestOpThatAddsUp",
+        "a: float, b: N * T -> c: T",
+        "T: {int32, double} = double, N: int >= 1, flag: bool = True",
+        True,
+    )
+    assert none == ("None", " -> ", "", False)
+
+
+def test_declared_types_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.core.registry._op_defs", all_op_defs())
+    source = tmp_path / "python" / "framework" / "test_ops.cc"
+    source.parent.mkdir(parents=True)
+    source.write_text(DECLARED + 'REGISTER_OP("Odd").Attr("x: nonsense");', encoding="utf-8")
+    assert register(tmp_path) == ["Odd"]
+    assert {"TestOpThatAddsUp", "None"} <= all_op_defs().keys()
