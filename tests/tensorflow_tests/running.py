@@ -66,6 +66,11 @@ class FileResult:
         return [name for name in self.collected if self.outcomes.get(name, left)[0] in left]
 
     @property
+    def partial(self) -> bool:
+        """Whether tests were left out, by drawing or because the limit of time came."""
+        return bool(self.sample or self.wanting)
+
+    @property
     def failed(self) -> list[str]:
         """The tests that neither passed nor were skipped."""
         return [name for name, (outcome, _) in self.outcomes.items() if outcome not in ("ok", "skip")]
@@ -188,7 +193,7 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
     running, ended = "", False
     for kind, *what in lines:
         if kind == "collected":
-            result.collected = list(what[0])  # type: ignore[call-overload]
+            result.collected, result.refused = list(what[0]), ""  # type: ignore[call-overload]
         elif kind == "file":
             result.refused, ended = str(what[0]), True
         elif kind == "end":

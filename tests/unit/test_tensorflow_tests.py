@@ -114,10 +114,11 @@ def test_tables() -> None:
     }
     genuine = {"ops/a_test.py": 1, "ops/b_test.py": 2, "ops/c_test.py": 3, "ops/d_test.py": 9, "ops/e_test.py": 5}
     text = "\n".join(tables(results, genuine))
-    assert "| `ops` | 2: `a`, `d` | 2 |" in text
+    assert "| `ops` | 2: `a`, `d` (1 of 9 run) | 2 |" in text
     assert "| `ops/b` | 1 | 2 | 1 fail or raise |" in text
     assert "| `ops/c` | 0 | 3 | is not imported: ImportError: no |" in text
-    assert "3 of 7 in 4 files (42.9 %)" in text
+    assert "run whole: 2 of 6 in 3 files (33.3 %)" in text
+    assert "run in part: 1 of 1 in 1 files (100.0 %)" in text
     assert "not run: 1 files with 5 tests: `ops/e`" in text
     assert share(results["ops/d_test.py"], 9) == (1, 1)
     assert list(reasons(results.values())) == ["ops/b_test.py: y: fail: no", "ops/c_test.py: ImportError: no"]

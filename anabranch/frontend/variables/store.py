@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32, string
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn
 from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
@@ -214,7 +214,7 @@ def default_initializer(name: str, dtype: DType) -> Any:
     """
     if dtype.is_floating:
         return glorot_uniform_initializer()
-    if dtype.is_integer or dtype.is_unsigned or dtype.is_bool or dtype is dtypes.string:
+    if dtype.is_integer or dtype.is_unsigned or dtype.is_bool or dtype is string:
         return zeros_initializer()
     raise ValueError(f"An initializer for variable {name} of {dtype.name} is required; pass initializer=...")
 

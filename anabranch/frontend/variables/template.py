@@ -28,7 +28,7 @@ class Template:
         custom_getter: Callable[..., Any] | None = None,
     ) -> None:
         if name is None:
-            raise ValueError("a template needs a name")
+            raise ValueError("name cannot be None.")
         self._func = func
         self._name = name
         self._unique_name = unique_name
@@ -36,7 +36,8 @@ class Template:
         self._scope: VariableScope | None = None
         self._variables_created = False
         if create_scope_now:
-            with variable_scope(unique_name, name, custom_getter=custom_getter) as scope:
+            # the name scope is opened by the first call, which so gets the name of the variables' scope
+            with variable_scope(unique_name, name, custom_getter=custom_getter, auxiliary_name_scope=False) as scope:
                 self._scope = scope
 
     def __call__(self, *args: PassedOn, **kwargs: PassedOn) -> Any:

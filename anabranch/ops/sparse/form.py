@@ -120,14 +120,18 @@ def _(input_indices: Array, input_shape: Array, new_shape: Array, *, ctx: Operat
     check_sparse(ctx, input_indices, input_shape)
     size, wanted = math.prod(input_shape.tolist()), new_shape.copy()
     open_at = np.flatnonzero(wanted == -1)
-    ctx.check(len(open_at) <= 1, f"only one dimension of the new shape {new_shape.tolist()} may be -1")
+    ctx.check(len(open_at) <= 1, f"only one output dimension may be -1, got {new_shape.tolist()}")
     if len(open_at):
         rest = math.prod(wanted[wanted != -1].tolist())
-        ctx.check(rest > 0 and size % rest == 0, f"cannot reshape {input_shape.tolist()} to {new_shape.tolist()}")
+        ctx.check(
+            rest > 0 and size % rest == 0,
+            f"Input to reshape is a SparseTensor with {size} dense values, but the requested shape requires a multiple "
+            f"of {rest}: from {input_shape.tolist()} to {new_shape.tolist()}",
+        )
         wanted[open_at] = size // rest
     ctx.check(
         math.prod(wanted.tolist()) == size,
-        f"input to reshape is a tensor with {size} dense values, but the requested shape {wanted.tolist()} has "
+        f"Input to reshape is a tensor with {size} dense values, but the requested shape {wanted.tolist()} has "
         f"{math.prod(wanted.tolist())}",
     )
     return _index_vectors(flat_positions(input_indices, input_shape), wanted), wanted

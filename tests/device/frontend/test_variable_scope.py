@@ -206,8 +206,9 @@ def test_default_initializers() -> None:
     assert found[0].std() > limit / 3
     assert found[1].tolist() == [0, 0]
     assert found[2].tolist() == [False]
-    with pytest.raises(ValueError, match="initializer for variable s"):
-        get_variable("s", [1], dtypes.string)
+    assert values_of(get_variable("s", [1], dtypes.string))[0].tolist() == [b""]
+    with pytest.raises(ValueError, match="initializer for variable c"):
+        get_variable("c", [1], dtypes.complex64)
 
 
 def test_kinds_of_initializers() -> None:
@@ -349,7 +350,7 @@ def test_sharing_partitioned_variables() -> None:
     assert isinstance(scalar, Variable)
     with variable_scope("a", reuse=True):
         assert get_variable("w", [4]) is whole
-        with pytest.raises(ValueError, match="partitioner gives"):
+        with pytest.raises(ValueError, match=r"specified partitions \[4\] and found partitions \[2\]"):
             get_variable("w", [4], partitioner=fixed_size_partitioner(4))
     with variable_scope("a"), pytest.raises(ValueError, match="exists in partitions"):
         get_variable("w", [4])
@@ -406,6 +407,18 @@ def test_templates_share_variables() -> None:
     assert [v.name for v in template.variables] == ["scale/w:0"]
     assert template.trainable_variables == template.global_variables
     assert template.name == "scale"
+
+
+def test_a_template_with_its_scope_opened_early_names_its_first_operations_like_its_variables() -> None:
+    def twice() -> Any:
+        return raw.Mul(get_variable("v", [2]).value(), 2.0, name="twice")
+
+    for name in ("foo", "foo_1"):
+        template = make_template("foo", twice, create_scope_now_=True)
+        first, second = template(), template()
+        assert (template.variable_scope.name, template.variables[0].name) == (name, f"{name}/v:0")
+        if name == "foo":
+            assert (first.name, second.name) == ("foo/twice:0", "foo_1/twice:0")
 
 
 def test_a_template_may_not_make_variables_later() -> None:

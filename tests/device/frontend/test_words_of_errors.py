@@ -1,0 +1,105 @@
+"""Errors whose words programs and tests of TensorFlow's time look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import anabranch as tf
+
+
+def _indexed(index: int) -> Any:
+    array = tf.TensorArray(tf.float32, 3).unstack([1.0, 2.0, 3.0])
+    return array.read(tf.placeholder_with_default(index, []))
+
+
+def _concatenated() -> Any:
+    return tf.TensorArray(tf.float32, 2).unstack([1.0, 2.0]).concat()
+
+
+def _split(rows: int) -> Any:
+    lengths = tf.placeholder_with_default([rows], [1])
+    return tf.TensorArray(tf.float32, 1, infer_shape=False).split([1.0, 2.0, 3.0], lengths).read(0)
+
+
+def _reshaped(shape: list[int]) -> Any:
+    given = tf.placeholder_with_default(tf.constant([5, 6], tf.int64), [2])
+    wanted = tf.placeholder_with_default(tf.constant(shape, tf.int64), [len(shape)])
+    return tf.sparse_reshape(tf.SparseTensor([[0, 0]], [1.0], given), wanted)
+
+
+STEPS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: _indexed(3), "Tried to read from index 3 but array size is: 3"),
+    (lambda: _indexed(-1), "index -1"),
+    (_concatenated, "Concat saw a scalar shape at index 0 but requires at least vectors"),
+    (
+        lambda: _split(1),
+        r"Expected sum of lengths to be equal to values.shape\[0\], but sum of lengths is 1 and value's shape is: \[3\]",
+    ),
+    (lambda: _reshaped([4, 7]), "Input to reshape is a tensor with 30 dense values"),
+    (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
+    (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),
+    (lambda: tf.raw_ops.DataFormatDimMap(x=[0], src_format="12345678"), "Source format must be of length 4 or 5"),
+]
+BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: tf.fill([2, -1], 7), ValueError, "Fill dimensions must be >= 0"),
+    (lambda: tf.nn.max_pool_v2(tf.zeros([1, 2]), 1, 1, "SAME"), ValueError, "Input tensor must be of rank 3, 4 or 5"),
+    (lambda: tf.Variable([1, 2]).assign(1), ValueError, "(?i)shapes must be equal"),
+    (lambda: list(tf.Variable([1, 2])), TypeError, "not iterable"),
+    (
+        lambda: tf.gradients(tf.constant(1j), []),
+        TypeError,
+        r"Gradients of complex tensors must set grad_ys \(y\.dtype = tf\.complex128\)",
+    ),
+    (
+        lambda: tf.gradients([], [], unconnected_gradients="nonsense"),
+        ValueError,
+        "Unknown value for unconnected_gradients: 'nonsense'",
+    ),
+    (lambda: tf.constant(1, name="c").op.get_attr("x"), ValueError, "Operation 'c' has no attr named 'x'."),
+    (lambda: tf.make_template(None, len), ValueError, "name cannot be None"),
+    (
+        lambda: tf.while_loop(lambda i: i < 2, lambda i: tf.Variable(tf.zeros([], tf.int32)).value() + i, [0]),
+        ValueError,
+        "inside a control-flow",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.mark.parametrize(("made", "words"), STEPS)
+def test_in_a_step(made: Callable[[], Any], words: str) -> None:
+    value = made()
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        session.run(value)
+
+
+@pytest.mark.parametrize(("made", "error", "words"), BUILDING)
+def test_while_a_graph_is_built(made: Callable[[], Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        made()
+
+
+def test_operators_of_variables_are_shown_as_those_of_tensors() -> None:
+    for name in ("__add__", "__rmul__", "__lt__"):
+        for attribute in ("__module__", "__name__", "__doc__"):
+            assert getattr(getattr(tf.Variable, name), attribute) == getattr(getattr(tf.Tensor, name), attribute)
+
+
+def test_the_sum_of_colocated_gradients_lies_where_they_do() -> None:
+    w = tf.constant(1.0)
+    a, b = w * 2.0, w * 3.0
+    total = tf.gradients([a, b], w, colocate_gradients_with_ops=True)[0]
+    assert total.op.type == "AddN"
+    assert total.op.colocation_groups() == total.op.inputs[-1].op.colocation_groups()
+    with tf.device("/task:1"):
+        c = w * 2.0
+    apart = tf.gradients([a, c], w, colocate_gradients_with_ops=True)[0]
+    assert apart.op.colocation_groups() == w.op.colocation_groups()
