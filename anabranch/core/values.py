@@ -51,7 +51,7 @@ def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, A
         value = int(value)
     elif isinstance(value, range):
         value = list(value)
-    elif hasattr(value, "__array__") and not isinstance(value, list | tuple):
+    elif (hasattr(value, "__array__") or hasattr(value, "__array_interface__")) and not isinstance(value, list | tuple):
         return _from_numpy(np.asarray(value), dtype)
     if dtype is not None:
         return _typed(value, dtype)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import CollectionNames, DeviceLike
@@ -282,9 +284,20 @@ def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:
 
     Args:
         tensor: a tensor; what is none, a number or an array, is its own value.
-        partial: accepted for compatibility: only values known in full are returned.
+        partial: of tensors that are stacked along the first axis, the known ones are returned in an array of objects
+            that has None for the others.
     """
-    return constant_value(tensor) if is_tensor(tensor) else tensor
+    if not is_tensor(tensor):
+        return tensor
+    value = constant_value(tensor)
+    if value is not None or not partial or tensor.op.type != "Pack" or tensor.op.get_attr("axis") != 0:
+        return value
+    rows = [constant_value(row) for row in tensor.op.inputs]
+    if all(row is None for row in rows):
+        return None
+    array = np.empty(len(rows), np.object_)
+    array[:] = rows
+    return array
 
 
 def convert_to_tensor_or_indexed_slices(

@@ -176,6 +176,8 @@ def _check_nd(
         position = ",".join(f"{{{i}}}" for i in range(1, len(places) + 1))
         shape = f"[{','.join(map(str, dims))}]"
         message = f"indices[{position}] = {{0}} does not index into {what} {shape}"
+        if what == "param shape" and 0 in dims:
+            message = f"Requested more than 0 entries, but params is empty.  Params shape: {shape}"
         ctx.check(valid, message, xp.take(flat, at, axis=0), *(xp.unravel_index(at, places) if places else ()))
     return xp.reshape(valid, np.shape(indices)[:-1])
 

@@ -143,7 +143,7 @@ def test_mistakes() -> None:
     with pytest.raises(TypeError, match="TensorArray dtype is float64"):
         array.write(1, raw.Cast(x, DstT="float32"))
     i = placeholder(dtype="int32", name="i")
-    with pytest.raises(errors.InvalidArgumentError, match="element 2 of a list of 2 elements"):
+    with pytest.raises(errors.InvalidArgumentError, match="read from index 2 but array size is: 2"):
         run(array.read(i), {x: [1, 2], i: 2})
     with pytest.raises(NotImplementedError, match=r"tf\.gradients"):
         array.grad("source")

@@ -38,6 +38,7 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
         lambda: _split(1),
         r"Expected sum of lengths to be equal to values.shape\[0\], but sum of lengths is 1 and value's shape is: \[3\]",
     ),
+    (lambda: tf.gather_nd(tf.zeros([0, 3]), [[0, 0]]), "Requested more than 0 entries, but params is empty."),
     (lambda: _reshaped([4, 7]), "Input to reshape is a tensor with 30 dense values"),
     (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
     (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),

@@ -94,3 +94,21 @@ def test_vectors_as_shapes(build: Any, wanted: Any) -> None:
 def test_a_scalar_is_no_shape() -> None:
     with pytest.raises(ValueError, match="a scalar shape must be -1"):
         constant_value_as_shape(tf.constant(4))
+
+
+def test_the_known_rows_of_a_stack() -> None:
+    unknown = tf.placeholder(tf.float32, [2])
+    rows = tf.get_static_value(tf.stack([[1.0, 2.0], unknown]), partial=True)
+    assert rows[0].tolist() == [1.0, 2.0]
+    assert rows[1] is None
+    assert tf.get_static_value(tf.stack([[1.0, 2.0], unknown])) is None
+    assert tf.get_static_value(tf.stack([unknown, unknown]), partial=True) is None
+    assert tf.get_static_value(tf.stack([[1.0, 2.0], unknown], axis=1), partial=True) is None
+    assert tf.get_static_value(3, partial=True) == 3
+
+
+def test_what_has_numpys_interface_becomes_a_constant() -> None:
+    class Words:
+        __array_interface__ = np.array([b"foo", b"bar"]).__array_interface__
+
+    assert constant_value(tf.constant(Words())).tolist() == [b"foo", b"bar"]
