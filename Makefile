@@ -11,11 +11,13 @@ PYTEST_ARGS ?=
 # How long `make fuzz` goes on, and where its random programs start
 SECONDS ?= 3600
 SEED ?= 1
+# What `make unit-tests` runs of what is kept: all, missing, unfinished, failed
+RUN ?= missing
 
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz onnx libraries protos stubs names lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz onnx libraries unit-tests protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +87,11 @@ onnx: venv ## the onnx package's backend tests, a line for each operator (needs 
 
 libraries: venv ## libraries of TensorFlow 1's time, each installed alone, and a table: LIBRARIES='keras tflearn' SOURCES='keras=FOLDER'
 	$(BIN)/python -m tests.libraries $(LIBRARIES) $(foreach source,$(SOURCES),--sources $(source))
+
+unit-tests: venv ## TensorFlow 1.15's own unit tests, kept results without CHECKOUT=FOLDER HARNESS=FOLDER: FILES='ops/*' RUN=failed
+	$(BIN)/python -m tests.tensorflow_tests $(FILES) \
+		$(if $(CHECKOUT),--checkout $(CHECKOUT) --harness $(HARNESS) --run $(RUN),--run none) \
+		$(foreach folder,$(PACKAGES),--packages $(folder)) $(UNIT_TEST_ARGS)
 
 protos: venv ## regenerate the protocol-buffer classes
 	$(BIN)/python -m grpc_tools.protoc -I. --plugin=$(BIN)/protoc-gen-mypy --python_out=. --mypy_out=. $(PROTOS)

@@ -382,10 +382,26 @@ def test_batch_renormalization() -> None:
     with Session() as session:
         session.run(functions.global_variables_initializer())
         np.testing.assert_allclose(session.run(y), normalized(value, (0,)) * r + d, rtol=1e-3, atol=1e-4)
-        session.run(get_default_graph().get_collection(GraphKeys.UPDATE_OPS))
+        updates = get_default_graph().get_collection(GraphKeys.UPDATE_OPS)
+        assert updates == layer.updates
+        assert len(updates) == 2  # as TensorFlow's: those of the statistics that corrections follow come before them
+        session.run(updates)
         mean, stddev = session.run([layer.renorm_mean, layer.renorm_stddev])
         np.testing.assert_allclose(mean, value.mean(0) / 2, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(stddev, (1 + deviation) / 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("correction", [True, False])
+def test_the_moving_variance_of_the_fused_operation_is_that_of_a_sample_or_of_the_batch(correction: bool) -> None:
+    value = data(2, 2, 3, 4)
+    layer = normalization.BatchNormalization(momentum=0.5, fused=True)
+    layer._bessels_correction_test_only = correction
+    layer(value, training=True)
+    with Session() as session:
+        session.run(functions.global_variables_initializer())
+        session.run(layer.updates)
+        found = session.run(layer.moving_variance)
+    np.testing.assert_allclose(found, (1 + value.var((0, 1, 2), ddof=int(correction))) / 2, rtol=1e-5)
 
 
 def test_gradients_reach_gamma_and_beta_through_a_condition() -> None:
