@@ -137,9 +137,12 @@ def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
     for i, (y, grad) in enumerate(zip(ys, grad_ys, strict=True)):
         if grad is None:
             if not (y.dtype.is_floating or y.dtype.is_integer):
-                kind = "Gradients of complex tensors must set grad_ys" if y.dtype.is_complex else "Cannot differentiate y"
+                problem = "Cannot differentiate y"
+                if y.dtype.is_complex:
+                    problem = "Gradients of complex tensors must set grad_ys"
                 raise TypeError(
-                    f"{kind} (y.dtype = {y.dtype!r}): {y.name}; give its gradient in grad_ys, or use a floating-point y"
+                    f"{problem} (y.dtype = {y.dtype!r}): {y.name}; give its gradient in grad_ys, or use a y of "
+                    "floating-point numbers"
                 )
             one = convert_to_tensor(1, y.dtype, name=f"grad_ys_{i}")
             seeds.append(raw.Fill(raw.Shape(y), one))

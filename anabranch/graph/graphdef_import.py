@@ -76,7 +76,8 @@ def import_graph_def(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: a node is wrong, names what is not there, or is named twice; the graph has a cycle; `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
+        ValueError: a node is wrong, names what is not there, or is named twice; the graph has a cycle;
+            `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
             and the default graph is as it was.
         NotFoundError: operation types that are not registered; the message lists all of them.
 
@@ -115,9 +116,11 @@ def _as_message(graph_def: Message) -> GraphDef:
 
 def _check_versions(message: GraphDef) -> None:
     versions = message.versions
-    ours = f"for TensorFlow {_TENSORFLOW}.  Please upgrade TensorFlow."
     if versions.min_consumer > PRODUCER_VERSION:
-        problem = f"GraphDef min consumer version {versions.min_consumer} above current version {PRODUCER_VERSION} {ours}"
+        problem = (
+            f"GraphDef min consumer version {versions.min_consumer} above current version {PRODUCER_VERSION} for "
+            f"TensorFlow {_TENSORFLOW}.  Please upgrade TensorFlow."
+        )
     elif PRODUCER_VERSION in versions.bad_consumers:
         problem = f"GraphDef disallows consumer version {PRODUCER_VERSION}.  Please upgrade TensorFlow."
     elif versions.producer < 0:
@@ -215,7 +218,7 @@ def _element(text: str, operations: Mapping[str, Operation], tensors: Mapping[st
     slots = {_slot_of(key): tensor for key, tensor in tensors.items()}
     name, index = _slot_of(text)
     is_tensor = ":" in text
-    if is_tensor and ":" in name or text.endswith(":"):
+    if ":" in name or text.endswith(":"):
         raise ValueError(f"Cannot convert {text!r} to a tensor name. Write 'node' or 'node:1'.")
     if is_tensor and (name, index) in slots:
         return slots[name, index]
@@ -518,7 +521,9 @@ class _Library:
         for node in order:
             _rename_functions(node, names)
         with _imported_scopes(body):
-            builder = _PlanBuilder(body, {name: name for name in plan.plans}, given, dict.fromkeys((slot[0] for slot in given), None))
+            builder = _PlanBuilder(
+                body, {name: name for name in plan.plans}, given, dict.fromkeys((slot[0] for slot in given), None)
+            )
             operations = builder.create(order, plan.plans)
         body.outputs = [given[s] if s in given else operations[s[0]].outputs[s[1]] for s in plan.results]
         return body

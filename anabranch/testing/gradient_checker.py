@@ -94,7 +94,7 @@ def _start(x: Tensor, shape: ShapeLike, value: TensorValue) -> Array:
     dims = tuple(int(d) for d in TensorShape(shape))
     if value is None:
         random = np.random  # NumPy's own generator, which tests of TensorFlow's time seed
-        value = random.random_sample(dims) + (1j * random.random_sample(dims) if dtype.is_complex else 0)  # noqa: NPY002
+        value = random.random_sample(dims) + (1j * random.random_sample(dims) if dtype.is_complex else 0)
     array = np.array(value, dtype=dtype.as_numpy_dtype)
     if array.shape != dims:
         raise ValueError(f"x_init_value for {x.name} has shape {array.shape}, x_shape is {dims}")

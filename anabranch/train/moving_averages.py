@@ -10,7 +10,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.framework import init_scope
-from anabranch.frontend.variables.scope import get_variable, variable_scope
+from anabranch.frontend.variables.scope import get_variable, get_variable_scope, variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
@@ -61,8 +61,9 @@ def _complement(decay: TensorLike, dtype: DType) -> Tensor:
 def _debiased(variable: Variable, value: Tensor, rate: Tensor) -> Tensor:
     """Moves the uncorrected average of `variable` and returns the corrected one."""
     dtype = variable.dtype.base_dtype
+    scope = get_variable_scope().name  # which TensorFlow puts before the name, though that begins with it already
     with init_scope(), get_default_graph().name_scope(None):
-        name = variable.op.name
+        name = f"{scope}/{variable.op.name}" if scope else variable.op.name
         biased = Variable(_zeros_like(variable, dtype), trainable=False, name=f"{name}/biased")
         count = Variable(convert_to_tensor(0.0, dtype), trainable=False, name=f"{name}/local_step")
     moved = biased.assign_sub(raw.Mul(raw.Sub(biased.value(), value), rate))

@@ -1,7 +1,7 @@
 """Runs TensorFlow 1.15's own unit tests on anabranch and prints a table beside the counts of genuine TensorFlow.
 
-The files are run unmodified, their imports led to the public interface by the modules of the harness; a test that needs a
-private name is skipped, there as here. Results are kept in build/tensorflow_tests, so that a run can be gone on with.
+The files are run unmodified, their imports led to the public interface by the modules of the harness; a test that needs
+a private name is skipped, there as here. Results are kept in build/tensorflow_tests, so that a run can be gone on with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--checkout", type=Path, help="the folder that holds tensorflow/, of TensorFlow 1.15's sources")
     parser.add_argument("--harness", type=Path, help="the folder of stubs.py and pubshim.py")
     parser.add_argument(
-        "--packages", type=Path, action="append", default=[], help="a folder of packages that files import, such as keras"
+        "--packages", type=Path, action="append", default=[], help="a folder of packages that files import"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results are kept")
     parser.add_argument(

@@ -1,10 +1,11 @@
 """Runs one of TensorFlow 1.15's test files in this process, and appends what becomes of each test as it ends.
 
-    python one_file.py HARNESS FILE OUTCOMES [TEST ...]
+    python one_file.py HARNESS FILE OUTCOMES [CHOSEN]
 
-HARNESS is the folder of the modules that lead the file's imports to the public interface (`stubs`, `pubshim`). Each line
-of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["file", why]`. Tests
-are run in the order of the file; those named only, where names are given in a file of a line each.
+HARNESS is the folder of the modules that lead the file's imports to the public interface (`stubs`, `pubshim`). Each
+line of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["file", why]`,
+`["end"]`. Tests are run in the order of the file; only those of CHOSEN, a file with a name in each line, where it is
+given.
 """
 
 from __future__ import annotations

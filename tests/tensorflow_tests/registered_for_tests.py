@@ -16,7 +16,6 @@ from anabranch.graph.building import OpFunction, define_op
 
 #: where they are declared, below the checkout's `tensorflow`
 DECLARATIONS: Final = "python/framework/test_ops.cc"
-#: A graph of a newer version has no such operations; the one test of it needs no refusal of the shape rule.
 _DECLARATION: Final = re.compile(r'REGISTER_OP\("(\w+)"\)(.*?);', re.DOTALL)
 _PART: Final = re.compile(r'\.(Input|Output|Attr)\(\s*"([^"]*)"\s*\)')
 
@@ -42,7 +41,7 @@ def _translated(text: str) -> str:
 
 
 def register(tensorflow: Path) -> list[str]:
-    """Defines the types that this package does not have; returns the names of those whose declaration it cannot read."""
+    """Defines the types that this package does not have; returns the names of those whose declaration is not read."""
     source = (tensorflow / DECLARATIONS).read_text(encoding="utf-8")
     unread = []
     for name, signature, attrs, stateful in declarations(source):

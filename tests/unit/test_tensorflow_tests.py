@@ -1,4 +1,4 @@
-"""The runner of TensorFlow's own unit tests: it counts, goes on after a process that ends, and takes up what is kept."""
+"""The runner of TensorFlow's own unit tests: it counts, goes on after a process that ends, takes up what is kept."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def runner(tmp_path: Path) -> Runner:
 def test_a_file_is_counted_although_a_test_ends_the_process(runner: Runner) -> None:
     result = runner.run("ops/some_test.py")
     assert {name.removeprefix("Some.test_"): outcome for name, (outcome, _) in result.outcomes.items()} == {
-        **{"a_passes": "ok", "b_ends": "died", "c_fails": "fail", "d_skips": "skip", "e_raises": "error"},
+        "a_passes": "ok",
+        "b_ends": "died",
+        "c_fails": "fail",
+        "d_skips": "skip",
+        "e_raises": "error",
         "f_made": "ok",
     }
     assert result.outcomes["Some.test_b_ends"][1] == "exit status 3"

@@ -172,7 +172,7 @@ class FeatureSet:
             shape = TensorShape([None]).concatenate(shape)
         elif shape.ndims is None:
             raise ValueError(f"Missing shape for feature {key}.")
-        elif shape.ndims and shape.dims_tuple[0] is None:
+        elif shape.as_list()[:1] == [None]:
             raise ValueError(
                 f"First dimension of shape for feature {key} unknown. Consider using FixedLenSequenceFeature."
             )

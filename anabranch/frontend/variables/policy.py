@@ -28,7 +28,7 @@ class VariableAggregation(enum.Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
-    ONLY_FIRST_TOWER = 3  # the older name
+    ONLY_FIRST_TOWER = ONLY_FIRST_REPLICA  # the older name
 
 
 Creator = Callable[..., Any]

@@ -198,8 +198,8 @@ class VariableStore:
             partitions = _partitions(name, shared.shape, dtype, partitioner)
             if list(partitions) != list(shared._get_partitions()):
                 raise ValueError(
-                    f"Trying to reuse partitioned variable {name}, but specified partitions {list(partitions)} and found "
-                    f"partitions {list(shared._get_partitions())}."
+                    f"Trying to reuse partitioned variable {name}, but specified partitions {list(partitions)} and "
+                    f"found partitions {list(shared._get_partitions())}."
                 )
         return shared
 

@@ -157,7 +157,8 @@ class VariableUpdates:
         if not self.shape.is_compatible_with(tensor.shape):
             raise ValueError(
                 f"Shapes must be equal: variable {self.name} of shape {self.shape} cannot be assigned a value of shape "
-                f"{tensor.shape} ({tensor.name}); create it with validate_shape=False or shape=tf.TensorShape(None) to let it change"
+                f"{tensor.shape} ({tensor.name}); create it with validate_shape=False or shape=tf.TensorShape(None) to "
+                "let it change"
             )
         return tensor
 

@@ -178,8 +178,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         if isinstance(initial_value, Tensor) and initial_value.graph.building_function:
             raise ValueError(
                 f"variable {name or 'Variable'!r}: the initial value {initial_value.name} lies inside a function, or "
-                "inside a control-flow construct such as a loop or conditional, but variables are created outside; pass "
-                "a function that returns the initial value"
+                "inside a control-flow construct such as a loop or conditional, but variables are created outside; "
+                "pass a function that returns the initial value"
             )
         self._constraint = constraint
         self._synchronization, self._aggregation, self._trainable = checked_policy(

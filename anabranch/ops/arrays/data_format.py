@@ -23,7 +23,7 @@ def _permuting(name: str) -> OpFunction:
 
 def _check_formats(source: bytes, target: bytes, ctx: OperationContext) -> None:
     for which, letters in (("Source", source), ("Destination", target)):
-        ctx.check(len(letters) in (4, 5), f"{which} format must be of length 4 or 5, received {letters.decode(errors='replace')}")
+        ctx.check(len(letters) in (4, 5), f"{which} format must be of length 4 or 5, received {letters!r}")
     fits = len(set(source)) == len(source) and sorted(source) == sorted(target)
     ctx.check(
         fits,

@@ -19,6 +19,8 @@ from anabranch.ops import raw, shape_rules
 
 def scalar_int(value: Array) -> int:
     """The Python int that a known array of one element holds."""
+    if np.size(value) != 1:
+        raise ValueError(f"the tensor must have exactly one element, got the shape {np.shape(value)}")
     return int(np.reshape(value, ()))
 
 
@@ -271,6 +273,13 @@ Split = define_op(
 )
 
 
+def _uneven(axis: int, size: int, ways: int) -> str:
+    return (
+        f"Number of ways to split should evenly divide the split dimension, but axis {axis} has the size {size} and "
+        f"there are {ways} ways"
+    )
+
+
 @Split.shape
 def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: ShapeContext) -> list[TensorShape]:
     dims, axis = value.dims_tuple, ctx.constant("split_dim")
@@ -279,7 +288,7 @@ def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: ShapeC
     at = normal_axis(scalar_int(axis), len(dims), "split_dim")
     size = dims[at]
     if size is not None and size % num_split:
-        raise ValueError(f"cannot split dimension {at} of size {size} into {num_split} equal parts")
+        raise ValueError(_uneven(at, size, num_split))
     return [TensorShape([*dims[:at], None if size is None else size // num_split, *dims[at + 1 :]])] * num_split
 
 
@@ -287,7 +296,7 @@ def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: ShapeC
 def _(split_dim: Array, value: Array, *, num_split: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     at = normal_axis(scalar_int(split_dim), len(np.shape(value)), "split_dim")
     size = np.shape(value)[at]
-    ctx.check(size % num_split == 0, f"cannot split dimension {at} of size {size} into {num_split} equal parts")
+    ctx.check(size % num_split == 0, _uneven(at, size, num_split))
     return xp.split(value, num_split, axis=at)
 
 
@@ -307,13 +316,16 @@ SplitV = define_op(
 
 def _piece_sizes(sizes: list[int | None], total: int | None) -> list[int | None]:
     """The sizes of all pieces: the one given as -1 takes the rest. Raises ValueError where they do not add up."""
+    for at, size in enumerate(sizes):
+        if size is not None and size < -1:
+            raise ValueError(f"Split size at index {at} must be >= 0. Got: {size}")
     if sizes.count(-1) > 1:
         raise ValueError(f"only one of the sizes {sizes} may be -1")
     if None in sizes or total is None:
         return [None if s == -1 else s for s in sizes]
     given = sum(s for s in sizes if s is not None and s != -1)
     if given > total or (-1 not in sizes and given != total):
-        raise ValueError(f"the sizes {sizes} do not add up to {total}, the size of the dimension that is split")
+        raise ValueError(f"can't split axis of size {total} into pieces of sizes {sizes}, which do not add up to it")
     return [total - given if s == -1 else s for s in sizes]
 
 

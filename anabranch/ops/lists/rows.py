@@ -321,6 +321,9 @@ def _check_pieces(handle: TensorList, stated: TensorShape | TensorValue, shapes:
             check_element_shape(wanted, shape)
 
 
+_SCALARS = "Concat saw a scalar shape at index 0 but requires at least vectors; use stack()"
+
+
 @TensorListConcatV2.kernel
 def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any:
     return joined_rows(handle, shape, ctx)
@@ -336,7 +339,7 @@ def joined_rows(handle: TensorList, shape: TensorShape | TensorValue, ctx: Opera
         handle = handle.of_shape(known or ())
     _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
-    ctx.check(elements.ndim > 1, "Concat saw a scalar shape at index 0 but requires at least vectors; use stack()")
+    ctx.check(elements.ndim > 1, _SCALARS)
     lengths = np.full(handle.length, elements.shape[1], np.int64)
     return elements.reshape(-1, *elements.shape[2:]), lengths
 
@@ -352,7 +355,7 @@ def joined_rows_on_host(handle: TensorList, shape: TensorShape | TensorValue, ct
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.of_type(ctx).to_host()
     items = [np.asarray(item) for item in handle.items(range(handle.length), shape)]
-    ctx.check(all(item.ndim for item in items), "Concat saw a scalar shape at index 0 but requires at least vectors; use stack()")
+    ctx.check(all(item.ndim for item in items), _SCALARS)
     _check_pieces(handle, shape, [item.shape for item in items])
     joined = np.concatenate(items)
     return joined, np.array([len(item) for item in items], np.int64)

@@ -6,6 +6,7 @@ How many elements a result has depends on values, so that most of these run on t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -360,7 +361,6 @@ SparseToDense = define_op(
     "SparseToDense",
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
-    late_ranks={"default_value": 0},
     ranks={"output_shape": 1},
 )
 
@@ -390,17 +390,23 @@ def _(
 ) -> Array:
     vectors = sparse_indices if sparse_indices.ndim == 2 else sparse_indices.reshape(-1, 1)
     check_sparse(ctx, vectors, output_shape, "sparse_indices")
-    if sparse_values.ndim:
-        ctx.check(
-            len(sparse_values) == len(vectors),
-            f"sparse_values has {len(sparse_values)} elements, sparse_indices {len(vectors)}; they must agree",
-        )
+    ctx.check(
+        sparse_values.shape in ((), (len(vectors),)),
+        f"sparse_values has incorrect shape {_listed(sparse_values.shape)}, should be [] or [{len(vectors)}]",
+    )
+    ctx.check(
+        default_value.ndim == 0, f"default_value should be a scalar, got the shape {_listed(default_value.shape)}"
+    )
     if validate_indices:
         _check_order(ctx, vectors, output_shape)
     dense = np.empty(tuple(int(d) for d in output_shape), sparse_values.dtype)
     dense[...] = np.asarray(default_value)[()]
     dense[tuple(vectors.T)] = sparse_values
     return dense
+
+
+def _listed(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
 
 
 def _check_order(ctx: OperationContext, vectors: Array, shape: Array) -> None:

@@ -192,8 +192,8 @@ class _Records:
         for message, label in zip(self.messages, self.labels, strict=True):
             if not holds(message.feature_lists.feature_list, key) and key not in self.optional:
                 message = (
-                    f"Name: {label}, Feature list '{key}' is required but could not be found.  Did you mean to include "
-                    "it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults? (allow_missing=True)"
+                    f"Name: {label}, Feature list '{key}' is required but could not be found.  Did you mean to "
+                    "include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
                 )
                 raise InvalidArgumentError(None, self.ctx.op, message)
 

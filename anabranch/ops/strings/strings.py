@@ -14,12 +14,12 @@ import numpy as np
 from anabranch.core.arrays import Array, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.core.sizes import check_storable
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
-from anabranch.ops.arrays.layout import normal_axes, scalar_int
+from anabranch.ops.arrays.layout import int_list, scalar_int
 from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
 
 
@@ -379,13 +379,31 @@ ReduceJoin = define_op(
 ReduceJoin.not_differentiable()
 
 
-@ReduceJoin.late_shape
+def _joined_axes(indices: Array, rank: int) -> tuple[int, ...]:
+    """The axes in [0, rank) that are joined.
+
+    Raises:
+        ValueError: one is outside.
+        LateShapeError: one is given twice, which TensorFlow does not look for before the operation runs.
+    """
+    axes = int_list(indices)
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"Invalid reduction dimension {axis} for input with {rank} dimension(s)")
+    normal = tuple(axis % rank for axis in axes)
+    for at, axis in enumerate(normal):
+        if axis in normal[:at]:
+            raise LateShapeError(f"Duplicate reduction dimension {axis} among {axes}")
+    return normal
+
+
+@ReduceJoin.shape
 def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: ShapeContext) -> TensorShape:
-    reduction_indices.with_rank_at_most(1)
+    shape_rules.late(reduction_indices.with_rank_at_most, 1)
     known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
     if known is None or dims is None:
         return TensorShape(None)
-    axes = normal_axes(known, len(dims), "reduction_indices")
+    axes = _joined_axes(known, len(dims))
     if keep_dims:
         return TensorShape([1 if i in axes else d for i, d in enumerate(dims)])
     return TensorShape([d for i, d in enumerate(dims) if i not in axes])
@@ -393,7 +411,7 @@ def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, c
 
 @ReduceJoin.host_kernel
 def _(inputs: Array, reduction_indices: Array, *, keep_dims: bool, separator: bytes) -> Any:
-    axes = normal_axes(reduction_indices, inputs.ndim, "reduction_indices")
+    axes = _joined_axes(reduction_indices, inputs.ndim)
     rest = [i for i in range(inputs.ndim) if i not in axes]
     rows = np.transpose(inputs, [*rest, *reversed(axes)])  # the first axis is joined first: it changes fastest
     kept = [inputs.shape[i] for i in rest]

@@ -77,9 +77,9 @@ def test_sequences_are_padded() -> None:
     ("record", "features", "message"),
     [
         (b"\xff\xff", FEATURES, "could not parse record 0"),
-        (example(words=[b"a"]), FEATURES, r"Name: record 0, Feature: x \(data type: float\) is required but could not be found"),
-        (example(x=[1.0]), FEATURES, r"Key: x, Index: 0.  Number of float values != expected.  values size: 1 but output shape: \[2\]"),
-        (example(x=[1, 2]), FEATURES, "Key: x, Index: 0.  Data types don't match. Expected type: float  Feature is: int64_list"),
+        (example(words=[b"a"]), FEATURES, r"Name: record 0, Feature: x \(data type: float\) is required"),
+        (example(x=[1.0]), FEATURES, r"Key: x, Index: 0.  Number of float .* values size: 1 but output shape: \[2\]"),
+        (example(x=[1, 2]), FEATURES, "Data types don't match. Expected type: float  Feature is: int64_list"),
     ],
 )
 def test_records_that_do_not_fit(record: bytes, features: Any, message: str) -> None:

@@ -87,10 +87,15 @@ def test_a_batch_of_sequences() -> None:
     ("record", "context", "steps", "message"),
     [
         (BARE, None, lists(), "Name: that one, Feature list 'x' is required but could not be found"),
-        (SHORT, {"n": tf.FixedLenFeature([], tf.int64)}, None, "Name: that one, Feature: n .data type: int64. is required"),
-        (LONG, {"n": tf.FixedLenFeature([2], tf.int64)}, None, "Key: n, Index: 0.  Number of int64 values != expected.  values size: 1"),
+        (SHORT, {"n": tf.FixedLenFeature([], tf.int64)}, None, "that one, Feature: n .data type: int64. is required"),
+        (LONG, {"n": tf.FixedLenFeature([2], tf.int64)}, None, "Key: n, Index: 0.  Number of int64 values != expected"),
         (LONG, {"n": tf.FixedLenFeature([], tf.float32)}, None, "Data types don't match. Expected type: float "),
-        (LONG, None, {"x": tf.FixedLenSequenceFeature([3], tf.float32)}, "Name: that one, Key: x, Index: 0.  Number of float values != expected"),
+        (
+            LONG,
+            None,
+            {"x": tf.FixedLenSequenceFeature([3], tf.float32)},
+            "Key: x, Index: 0.  Number of float values != expected",
+        ),
         (LONG, None, {"x": tf.VarLenFeature(tf.int64)}, "that one, Feature list: x, Index: 0.  Data types don't match"),
         (b"\xff\xff", CONTEXT, None, "could not parse that one as a tf.train.SequenceExample"),
     ],

@@ -36,15 +36,29 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
     (_concatenated, "Concat saw a scalar shape at index 0 but requires at least vectors"),
     (
         lambda: _split(1),
-        r"Expected sum of lengths to be equal to values.shape\[0\], but sum of lengths is 1 and value's shape is: \[3\]",
+        r"Expected sum of lengths to be equal to values.shape\[0\], but sum of lengths is 1 and value's shape",
     ),
     (lambda: tf.gather_nd(tf.zeros([0, 3]), [[0, 0]]), "Requested more than 0 entries, but params is empty."),
+    (
+        lambda: tf.reduce_join(["a"], tf.placeholder_with_default(-2, [])),
+        r"Invalid reduction dimension -2 for input with 1 dimension\(s\)",
+    ),
+    (lambda: tf.raw_ops.ReduceJoin(inputs=[["a"]], reduction_indices=[1, 1]), "Duplicate reduction dimension 1"),
+    (
+        lambda: tf.sparse_to_dense([1, 3], [5], [[1], [2]]),
+        r"sparse_values has incorrect shape \[2,1\], should be \[\] or \[2\]",
+    ),
+    (lambda: tf.sparse_to_dense([1, 3], [5], [1, 2], [0]), "default_value should be a scalar"),
     (lambda: _reshaped([4, 7]), "Input to reshape is a tensor with 30 dense values"),
     (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
     (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),
     (lambda: tf.raw_ops.DataFormatDimMap(x=[0], src_format="12345678"), "Source format must be of length 4 or 5"),
 ]
 BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: tf.reduce_join([["a"]], [0, -3]), ValueError, "Invalid reduction dimension -3"),
+    (lambda: tf.split([0, 1, 2, 3], 3), ValueError, "should evenly divide"),
+    (lambda: tf.split([1, 2, 3], [-1, -2]), ValueError, "Split size at index 1 must be >= 0. Got: -2"),
+    (lambda: tf.split([1, 2], [1, 2]), ValueError, "can't split axis"),
     (lambda: tf.fill([2, -1], 7), ValueError, "Fill dimensions must be >= 0"),
     (lambda: tf.nn.max_pool_v2(tf.zeros([1, 2]), 1, 1, "SAME"), ValueError, "Input tensor must be of rank 3, 4 or 5"),
     (lambda: tf.Variable([1, 2]).assign(1), ValueError, "(?i)shapes must be equal"),

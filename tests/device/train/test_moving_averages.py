@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
@@ -157,3 +158,15 @@ def test_variables_keep_their_shadows_when_they_are_given_again() -> None:
         session.run(first)
         session.run(second)
         assert session.run(shadow) == 2.5
+
+
+def test_the_names_of_what_corrects_the_start_are_tensorflows(session: Session) -> None:
+    x = raw.Identity(convert_to_tensor([1.0]), name="x")
+    with variable_scope("outer"):
+        average = ExponentialMovingAverage(0.9, zero_debias=True, name="ema")
+        average.apply([x])
+    assert set(average.variables_to_restore()) == {
+        "outer/x/ema",
+        "outer/outer/x/ema/biased",
+        "outer/outer/x/ema/local_step",
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import unittest
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ import pytest
 import anabranch as tf
 
 seen: list[tf.Graph] = []
-Pair = collections.namedtuple("Pair", ["a", "b"])
 left: list[object] = []
 
 
@@ -97,6 +96,11 @@ def test_graphs_that_are_left_out_of_order_are_told_of() -> None:
 
 
 # ---------------------------------------------------------------------- what assertions say
+class Pair(NamedTuple):
+    a: int
+    b: tuple[float, ...]
+
+
 CASE = Case("looks")
 
 
