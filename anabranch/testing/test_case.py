@@ -36,7 +36,8 @@ _DEFAULT_SEED = 87654321
 
 
 def _array(value: TensorValue) -> np.ndarray[Any, Any]:
-    return value if isinstance(value, np.ndarray) else np.array(value)
+    array = value if isinstance(value, np.ndarray) else np.array(value)
+    return array[array.dtype.names[0]] if array.dtype.names else array  # quantized numbers have one field
 
 
 def _list(value: TensorValue) -> Any:

@@ -3,9 +3,9 @@
     python one_file.py HARNESS FILE OUTCOMES [CHOSEN]
 
 HARNESS is the folder of the modules that lead the file's imports to the public interface (`stubs`, `pubshim`). Each
-line of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["file", why]`,
-`["end"]`. Tests are run in the order of the file; only those of CHOSEN, a file with a name in each line, where it is
-given.
+line of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["end"]`, or
+`["file", why]` where it cannot be imported. Tests are run in the order of the file; only those of CHOSEN, a file with a
+name in each line, where it is given.
 """
 
 from __future__ import annotations

@@ -133,6 +133,11 @@ def test_what_is_not_equal_is_shown() -> None:
         CASE.assertAllInRange(np.array([1j]), 0.0, 1.0)
 
 
+def test_quantized_numbers_compare_with_numbers() -> None:
+    with tf.Session(graph=tf.Graph()) as session, session.graph.as_default():
+        CASE.assertAllEqual(session.run(tf.cast(tf.constant([1, 2]), tf.qint8)), [1, 2])
+
+
 def test_an_unexpected_node_is_named() -> None:
     with tf.Graph().as_default() as graph:
         tf.constant(5, name="five")
