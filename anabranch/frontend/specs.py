@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32, int64
+import numpy as np
+
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32, int64, variant
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue, sparse_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
 
 
 class TypeSpec(ABC):
@@ -239,6 +242,44 @@ class SparseTensorSpec(TypeSpec):
     def parts(self) -> tuple[Any, ...]:
         """The dense shape and the dtype."""
         return self._shape, self._dtype
+
+    # ------------------------------------------------------------------ TensorFlow's protocol of specs
+    _serialize = parts
+
+    @property
+    def _component_specs(self) -> list[TensorSpec]:
+        """The specs of the indices, the values and the dense shape."""
+        rank = self._shape.ndims
+        return [TensorSpec([None, rank], int64), TensorSpec([None], self._dtype), TensorSpec([rank], int64)]
+
+    def _to_components(self, value: SparseTensor | SparseTensorValue) -> list[Any]:
+        return [value.indices, value.values, value.dense_shape]
+
+    def _from_components(self, components: Sequence[Any]) -> SparseTensor | SparseTensorValue:
+        """The sparse tensor of three tensors, or the value of three arrays."""
+        if all(isinstance(part, np.ndarray) for part in components):
+            return SparseTensorValue(*components)
+        return SparseTensor(*components)
+
+    @property
+    def _flat_tensor_specs(self) -> list[TensorSpec]:
+        """The spec of the one tensor of variants that stands for the sparse tensor in a dataset."""
+        return [TensorSpec(None, variant)]
+
+    def _to_tensor_list(self, value: SparseTensor | SparseTensorValue) -> list[Tensor]:
+        sparse = SparseTensor.from_value(value)
+        return [raw.SerializeSparse(sparse.indices, sparse.values, sparse.dense_shape, out_type=variant)]
+
+    def _from_tensor_list(self, tensors: Sequence[Tensor]) -> SparseTensor:
+        return SparseTensor(*raw.DeserializeSparse(tensors[0], dtype=self._dtype))
+
+    def _batch(self, batch_size: int | None) -> SparseTensorSpec:
+        return SparseTensorSpec(TensorShape([batch_size]).concatenate(self._shape), self._dtype)
+
+    def _unbatch(self) -> SparseTensorSpec:
+        if self._shape.ndims == 0:
+            raise ValueError(f"{self!r} has no dimension of a batch")
+        return SparseTensorSpec(self._shape[1:], self._dtype)
 
 
 class IndexedSlicesSpec(TypeSpec):

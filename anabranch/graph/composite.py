@@ -184,6 +184,11 @@ class SparseTensor:
     def graph(self) -> Graph:
         return self._values.graph
 
+    def consumers(self) -> list[Operation]:
+        """The operations that take one of its three tensors, each once."""
+        taken = (self.indices, self.values, self.dense_shape)
+        return list(dict.fromkeys(op for tensor in taken for op in tensor.consumers()))
+
     def eval(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> SparseTensorValue:
         """Runs a step that fetches the three parts; see `Tensor.eval`."""
         value: SparseTensorValue = Tensor.EVALUATE["eval"](self, feed_dict, session)

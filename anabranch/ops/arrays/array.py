@@ -275,7 +275,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
     dims = target.dims_tuple
     if dims is None or known is None or None not in dims:
         if dims is not None and known is not None and target.num_elements() not in (None, known):
-            raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}")
+            raise ValueError(f"Cannot reshape a tensor with {known} elements to shape {target}")
         return target
     rest = math.prod(d for d in dims if d is not None)
     if dims.count(None) > 1:
@@ -285,7 +285,9 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
         inputs = tuple(d for d in tensor.dims_tuple or () if d is not None)
         return target if wanted is None or known else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
     if known % rest:
-        raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}: no multiple of {rest}")
+        raise ValueError(
+            f"Dimension size must be evenly divisible by {rest} but is {known}: cannot reshape to shape {target}"
+        )
     return TensorShape([known // rest if d is None else d for d in dims])
 
 

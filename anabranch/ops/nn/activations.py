@@ -508,7 +508,8 @@ def _(input: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> tuple[TensorS
 @TopKV2.kernel
 def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     count = int(k)
-    ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
+    ctx.check(count >= 0, f"Need k >= 0, got {count}")
+    ctx.check(count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
     values, indices = _top_k(input, max(0, min(count, input.shape[-1])), xp)
     return values, indices.astype(index_type.as_numpy_dtype)
 

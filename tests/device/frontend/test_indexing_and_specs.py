@@ -100,3 +100,38 @@ def test_roll_says_what_is_wrong(x: Any, shift: Any, axis: Any, message: str) ->
 def test_padding_a_scalar_changes_nothing() -> None:
     with tf.Session() as session:
         assert session.run(tf.pad(tf.constant(7), np.zeros([0, 2], np.int32))) == 7
+
+
+# ---------------------------------------------------------------------- the parts of sparse tensors
+def test_a_sparse_spec_takes_values_apart_and_puts_them_together() -> None:
+    spec = tf.SparseTensorSpec([5, None], tf.float32)
+    assert spec._serialize() == (spec.shape, tf.float32)
+    assert spec._component_specs == [
+        tf.TensorSpec([None, 2], tf.int64),
+        tf.TensorSpec([None], tf.float32),
+        tf.TensorSpec([2], tf.int64),
+    ]
+    assert spec._flat_tensor_specs == [tf.TensorSpec(None, tf.variant)]
+    assert spec._batch(32) == tf.SparseTensorSpec([32, 5, None])
+    assert spec._batch(None)._unbatch() == spec
+    with pytest.raises(ValueError, match="no dimension of a batch"):
+        tf.SparseTensorSpec([])._unbatch()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sparse = tf.SparseTensor([[0, 1]], [3.0], [5, 4])
+        for again in (
+            spec._from_components(spec._to_components(sparse)),
+            spec._from_tensor_list(spec._to_tensor_list(sparse)),
+        ):
+            indices, values, shape = session.run(again)
+            assert (indices.tolist(), values.tolist(), shape.tolist()) == ([[0, 1]], [3.0], [5, 4])
+    assert isinstance(
+        spec._from_components([np.array([[0, 1]]), np.array([3.0]), np.array([5, 4])]), tf.SparseTensorValue
+    )
+
+
+def test_who_takes_a_sparse_tensor() -> None:
+    with tf.Graph().as_default():
+        sparse = tf.SparseTensor([[0, 1]], [3.0], [5, 4])
+        assert sparse.consumers() == []
+        dense = tf.sparse_tensor_to_dense(sparse)
+        assert sparse.consumers() == [dense.op]

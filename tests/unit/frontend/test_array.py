@@ -202,7 +202,7 @@ def test_reshape_and_its_kin() -> None:
         shapes.expand_dims(x)
     with pytest.raises(ValueError, match="both"):
         shapes.squeeze([[1]], axis=0, squeeze_dims=0)
-    with pytest.raises(ValueError, match="cannot reshape"):
+    with pytest.raises(ValueError, match="(?i)cannot reshape"):
         shapes.reshape(constants.constant(X), [5, 2])
     same(shapes.broadcast_to([1, 2], [2, 2]), [[1, 2], [1, 2]])
     assert shapes.broadcast_static_shape(TensorShape([2, 1]), TensorShape([3])).as_list() == [2, 3]
@@ -484,7 +484,7 @@ def test_slices_out_of_range_are_refused_while_building() -> None:
     x = constants.constant(X)
     with pytest.raises(ValueError, match="out of bounds"):
         item(x, 3)
-    with pytest.raises(ValueError, match="too many"):
+    with pytest.raises(ValueError, match="Index out of range using input dim 2; input has only 2 dims"):
         item(x, (0, 0, 0))
     with pytest.raises(ValueError, match="ellipses"):
         item(x, (Ellipsis, Ellipsis))
