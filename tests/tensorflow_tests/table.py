@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import Final
 
 from tests.tensorflow_tests.running import FileResult
+
+#: what a message says of the reason why a test fails, the first that fits; the patterns are those of `re.search`
+REASONS: Final = (
+    ("the test's process ends", r"^exit status"),
+    ("over the limit of time", r"^no end in"),
+    (
+        "NumPy 2",
+        r"NumPy 2\.0 release|only integers, slices|structured or void|out of bounds for|truth value of an empty",
+    ),
+    ("a private name", r"(has no attribute|'Graph' object has no attribute) '_|pubshim\.priv|'Meta' object|Meta found"),
+    ("a private name", r"isinstance\(\) arg 2|functools\.partial|arg 1 must be an exception type"),
+    ("eager tensors", r"py_function|Fetch argument None|runs graphs only|setup_eager|not executing eagerly"),
+    (
+        "a name that is not there",
+        r"anabranch has no|has no attribute|unexpected keyword|No module named|not registered",
+    ),
+    (
+        "tensor arrays are values",
+        r"tensor arrays are values|type variant that does not match expected type of resource",
+    ),
+    ("other words of an error", r"does not match|Exception of type"),
+    ("no error where TensorFlow raises one", r"not raised"),
+    ("a static shape known more, or less, precisely", r"differ: \[[\d, None]*\] != \[|None != \[Dimension|Dimension\("),
+    ("reference variables", r"float32_ref|ReadVariableOp|loc:@|_ref\b|GatherNd/Identity"),
+    ("numbers differ", r"Not equal to tolerance|Arrays are not equal|not less than|not close"),
+)
+
+
+def reason_of(_: str, message: str) -> str:
+    """Why a test fails, by the words of its message."""
+    return next((reason for reason, pattern in REASONS if re.search(pattern, message)), "other")
 
 
 def share(result: FileResult, genuine: int) -> tuple[int, int]:
@@ -38,6 +71,12 @@ def tables(results: Mapping[str, FileResult], genuine: Mapping[str, int]) -> Ite
             yield f"| {_path(file)}{_how(results[file])} | {passed} | {of} | {_state(results[file])} |"
     yield from ("", f"run whole: {_sum(rows[file] for file in rows if file not in partial)}")
     yield f"run in part: {_sum(rows[file] for file in partial)}"
+    total: collections.Counter[str] = collections.Counter()
+    for file in rows:
+        if file not in whole:
+            total.update(why(results[file]))
+    yield from ("", "| reason | tests |", "|---|---|")
+    yield from (f"| {reason} | {count} |" for reason, count in total.most_common())
     left_out = sorted(file for file, count in genuine.items() if count and file not in results)
     if left_out:
         count = sum(genuine[file] for file in left_out)
@@ -68,10 +107,16 @@ def _short(file: str) -> str:
 def _state(result: FileResult) -> str:
     if result.refused:
         return f"is not imported: {result.refused[:80]}"
-    counts = {"fail or raise": result.count("fail", "error"), "skipped": result.count("skip")}
-    counts |= {"over the limit of time": result.count("time"), "end the process": result.count("died")}
-    counts |= {"not run": len(result.wanting) - result.count("time", "died")}
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    counts = why(result)
+    if result.count("skip"):
+        counts["skipped"] = result.count("skip")
+    return ", ".join(f"{what} ({count})" for what, count in counts.items())
+
+
+def why(result: FileResult) -> dict[str, int]:
+    """How many tests fail for each reason; those that the limit of time kept from being run do not count."""
+    failed = [result.outcomes[name] for name in result.failed if result.outcomes[name][0] != "drawn"]
+    return dict(collections.Counter(reason_of(*one) for one in failed).most_common())
 
 
 def reasons(results: Iterable[FileResult]) -> Iterator[str]:

@@ -285,9 +285,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
         inputs = tuple(d for d in tensor.dims_tuple or () if d is not None)
         return target if wanted is None or known else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
     if known % rest:
-        raise ValueError(
-            f"Dimension size must be evenly divisible by {rest} but is {known}: cannot reshape to shape {target}"
-        )
+        raise ValueError(f"Dimension size must be evenly divisible by {rest} but is {known}, to get shape {target}")
     return TensorShape([known // rest if d is None else d for d in dims])
 
 

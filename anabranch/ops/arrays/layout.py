@@ -599,11 +599,13 @@ Roll = define_op(
 def _(input: TensorShape, shift: TensorShape, axis: TensorShape) -> TensorShape:
     for place, name in ((shift, "shift"), (axis, "axis")):
         if (place.ndims or 0) > 1:
-            raise ValueError(f"Shape must be at most rank 1 but is rank {place.ndims} for the {name} of Roll")
+            raise ValueError(
+                f"Shape must be at most rank 1 but is rank {place.ndims}: {name} must be a scalar or a 1-D vector"
+            )
     if not shift.is_compatible_with(axis):
-        raise ValueError(f"shift has shape {shift} and axis {axis}: both shapes must be equal")
+        raise ValueError(f"both shapes must be equal: shift and axis must have the same size, got {shift} and {axis}")
     if input.ndims == 0:
-        raise ValueError("Shape must be at least rank 1 but is rank 0 for the input of Roll")
+        raise ValueError("Shape must be at least rank 1 but is rank 0: input must be 1-D or higher")
     return input
 
 

@@ -154,9 +154,7 @@ def _pieces(rank: int, entries: int, masks: dict[str, int]) -> list[_Piece]:
     gap = ellipses[0] if ellipses else entries
     taken = [i for i in range(entries) if i != gap and not masks["new_axis_mask"] >> i & 1]
     if len(taken) > rank:
-        raise ValueError(
-            f"Index out of range using input dim {rank}; input has only {rank} dims, got {len(taken)} indices"
-        )
+        raise ValueError(f"Index out of range using input dim {rank}; input has only {rank} dims")
     pieces: list[_Piece] = []
     axis = 0
     for i in range(max(entries, gap + 1)):

@@ -388,18 +388,21 @@ SparseSoftmaxCrossEntropyWithLogits = define_op(
 @SparseSoftmaxCrossEntropyWithLogits.shape
 def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorShape]:
     features = shape_rules.with_rank(features, 2, "logits")
-    batch = shape_rules.with_rank(labels, 1, "labels").merge_with(features[:1])
+    batch = shape_rules.with_rank(labels, 1, "labels must be 1-D, and").merge_with(features[:1])
     return batch, batch.concatenate(features[1:])
 
 
 @SparseSoftmaxCrossEntropyWithLogits.kernel
 def _(features: Array, labels: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     classes = features.shape[1]
-    ctx.check(
-        (labels >= 0) & (labels < classes),
-        f"received a label value which is outside the valid range of [0, {classes}); label values: {{0}}",
-        labels,
-    )
+    valid = (labels >= 0) & (labels < classes)
+    if labels.shape[0]:
+        ctx.check(
+            valid,
+            f"Received a label value of {{1}} which is outside the valid range of [0, {classes}).  Label values: {{0}}",
+            labels,
+            xp.take(labels, xp.argmin(valid)),
+        )
     logs = _log_softmax(xp, features)
     hit = xp.expand_dims(labels, -1) == xp.arange(classes, dtype=labels.dtype)
     loss = -xp.sum(xp.where(hit, logs, xp.zeros_like(logs)), axis=-1)

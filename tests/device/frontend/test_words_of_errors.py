@@ -30,6 +30,11 @@ def _reshaped(shape: list[int]) -> Any:
     return tf.sparse_reshape(tf.SparseTensor([[0, 0]], [1.0], given), wanted)
 
 
+def _cross_entropy(labels: Any) -> Any:
+    given = tf.placeholder_with_default(labels, None)
+    return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=tf.zeros([2, 4]), labels=given)[0]
+
+
 STEPS: list[tuple[Callable[[], Any], str]] = [
     (lambda: _indexed(3), "Tried to read from index 3 but array size is: 3"),
     (lambda: _indexed(-1), "index -1"),
@@ -51,6 +56,11 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
     (lambda: tf.sparse_to_dense([1, 3], [5], [1, 2], [0]), "default_value should be a scalar"),
     (lambda: tf.nn.top_k([1.0], tf.placeholder_with_default(-7, []))[0], "Need k >= 0, got -7"),
     (lambda: tf.placeholder_with_default(0, None)[:], "out of range"),
+    (lambda: _cross_entropy([0, 4]), r"Received a label value of 4 which is outside the valid range of \[0, 4\)."),
+    (lambda: _cross_entropy(0), "labels must be 1-D"),
+    (lambda: tf.roll([1, 2], tf.placeholder_with_default([[1]], None), 0), "shift must be a scalar or a 1-D vector"),
+    (lambda: tf.roll(tf.placeholder_with_default(1, None), 1, 0), "input must be 1-D or higher"),
+    (lambda: tf.roll([1, 2], tf.placeholder_with_default([1], None), [0, 0]), "shift and axis must have the same size"),
     (lambda: _reshaped([4, 7]), "Input to reshape is a tensor with 30 dense values"),
     (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
     (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),

@@ -484,7 +484,7 @@ def test_slices_out_of_range_are_refused_while_building() -> None:
     x = constants.constant(X)
     with pytest.raises(ValueError, match="out of bounds"):
         item(x, 3)
-    with pytest.raises(ValueError, match="Index out of range using input dim 2; input has only 2 dims"):
+    with pytest.raises(ValueError, match="input dim 2; input has only 2 dims"):
         item(x, (0, 0, 0))
     with pytest.raises(ValueError, match="ellipses"):
         item(x, (Ellipsis, Ellipsis))
