@@ -453,7 +453,7 @@ class variable_scope:
             "use_resource": use_resource,
             "constraint": constraint,
         }
-        self._entered: list[contextlib.ExitStack] = []
+        self._entered: list[tuple[contextlib.ExitStack, VariableScope]] = []
 
     def __enter__(self) -> VariableScope:
         with contextlib.ExitStack() as stack:
@@ -467,13 +467,20 @@ class variable_scope:
                 leaf = name if isinstance(name, str) else name.name.rsplit("/", 1)[-1]
                 name_scope = self._enter_name_scope(stack, graph, leaf) if leaf else _current_name_scope(graph)
                 scope = stack.enter_context(self._opened(graph, name, name_scope))
-            self._entered.append(stack.pop_all())
+            self._entered.append((stack.pop_all(), scope))
         return scope
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)
+        stack, scope = self._entered[-1]
+        if kind is None and get_variable_scope() is not scope:
+            raise RuntimeError(
+                f"Improper nesting of variable_scope: {scope.name!r} is left while {get_variable_scope().name!r} is open, "
+                "which was entered inside it; leave that one first"
+            )
+        self._entered.pop()
+        stack.__exit__(kind, error, trace)
 
     def _enter_default(self, stack: contextlib.ExitStack, graph: Graph) -> VariableScope:
         assert self._default_name is not None

@@ -421,6 +421,19 @@ def test_a_template_with_its_scope_opened_early_names_its_first_operations_like_
             assert (first.name, second.name) == ("foo/twice:0", "foo_1/twice:0")
 
 
+def test_scopes_are_left_in_the_order_in_which_they_nest() -> None:
+    with variable_scope("a"):
+        outer = variable_scope("b")
+        outer.__enter__()
+        with (
+            variable_scope("c"),
+            pytest.raises(RuntimeError, match="Improper nesting of variable_scope: 'a/b' .* 'a/b/c'"),
+        ):
+            outer.__exit__(None, None, None)
+        outer.__exit__(None, None, None)
+        assert get_variable_scope().name == "a"
+
+
 def test_a_template_may_not_make_variables_later() -> None:
     template = make_template("bad", lambda: Variable(1.0).value(), create_scope_now_=True)
     template()
