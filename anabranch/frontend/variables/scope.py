@@ -474,10 +474,10 @@ class variable_scope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stack, scope = self._entered[-1]
-        if kind is None and get_variable_scope() is not scope:
+        if kind is None and (current := get_variable_scope()) is not scope:
             raise RuntimeError(
-                f"Improper nesting of variable_scope: {scope.name!r} is left while {get_variable_scope().name!r} is open, "
-                "which was entered inside it; leave that one first"
+                f"Improper nesting of variable_scope: {scope.name!r} is left while {current.name!r} is open, which was "
+                "entered inside it; leave that one first"
             )
         self._entered.pop()
         stack.__exit__(kind, error, trace)
