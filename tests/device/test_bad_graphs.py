@@ -191,7 +191,7 @@ _T = 'attr { key: "T" value { type: DT_FLOAT } }'
         (
             f'node {{ name: "a" op: "Neg" input: "ghost" {_T} }}',
             ValueError,
-            ("node 'a' (Neg)", "'ghost' is not a node", "input_map"),
+            ("node 'a' (Neg)", "Unknown input node 'ghost'", "input_map"),
         ),
         (
             'node { name: "a" op: "NoOp" } node { name: "a" op: "NoOp" }',
