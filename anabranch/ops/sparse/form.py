@@ -165,7 +165,7 @@ def _(indices: list[Array], values: list[Array], shapes: list[Array], *, concat_
     at = concat_dim % rank
     for shape in shapes[1:]:
         same = len(shape) == rank and np.array_equal(np.delete(shape, at), np.delete(shapes[0], at))
-        ctx.check(same, f"shapes {shapes[0].tolist()} and {shape.tolist()} differ outside of dimension {at}")
+        ctx.check(same, f"Input shapes must match outside of dimension {at}: {shapes[0].tolist()}, {shape.tolist()}")
     moved, offset = [], 0
     for part, shape in zip(indices, shapes, strict=True):
         moved.append(part + np.eye(rank, dtype=np.int64)[at] * offset)
@@ -350,7 +350,7 @@ def _(reverse_index_map: TensorShape, grad_values: TensorShape) -> Any:
 def _(reverse_index_map: Array, grad_values: Array, *, ctx: OperationContext) -> Any:
     rows = len(grad_values)
     valid = (reverse_index_map >= 0) & (reverse_index_map < rows)
-    ctx.check(valid, f"elements in reverse_index_map must be in [0, {rows}), but got {{0}}", reverse_index_map)
+    ctx.check(valid, f"Elements in reverse index must be in [0, {rows}), but got {{0}}", reverse_index_map)
     added = np.ones(len(grad_values), np.bool_)
     added[reverse_index_map] = False
     return grad_values[reverse_index_map], grad_values[added].sum(dtype=grad_values.dtype)

@@ -162,7 +162,7 @@ def test_the_shape_of_joined_sparse_tensors_is_known_where_theirs_are() -> None:
         assert joined.indices.shape.as_list() == [np.count_nonzero(DENSE) + np.count_nonzero(OTHER), 2]
     uneven = sparse.sparse_concat(0, [both[0], sparse_of(OTHER[:, :3])])
     assert uneven.shape.as_list() == [None, None]
-    with pytest.raises(InvalidArgumentError, match="differ outside of dimension 0"):
+    with pytest.raises(InvalidArgumentError, match="Input shapes must match outside of dimension 0"):
         run(uneven)
 
 

@@ -61,6 +61,10 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
     (lambda: tf.roll([1, 2], tf.placeholder_with_default([[1]], None), 0), "shift must be a scalar or a 1-D vector"),
     (lambda: tf.roll(tf.placeholder_with_default(1, None), 1, 0), "input must be 1-D or higher"),
     (lambda: tf.roll([1, 2], tf.placeholder_with_default([1], None), [0, 0]), "shift and axis must have the same size"),
+    (
+        lambda: tf.raw_ops.SparseFillEmptyRowsGrad(reverse_index_map=[2, 10], grad_values=[0, 1, 2, 3])[0],
+        r"Elements in reverse index must be in \[0, 4\)",
+    ),
     (lambda: _reshaped([4, 7]), "Input to reshape is a tensor with 30 dense values"),
     (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
     (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),
