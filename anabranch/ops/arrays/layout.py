@@ -600,8 +600,8 @@ def _(input: TensorShape, shift: TensorShape, axis: TensorShape) -> TensorShape:
     for place, name in ((shift, "shift"), (axis, "axis")):
         if (place.ndims or 0) > 1:
             raise ValueError(
-                f"Shape must be at most rank 1 but is rank {place.ndims} for the {name} of Roll: {name} must be a scalar "
-                "or a 1-D vector"
+                f"Shape must be at most rank 1 but is rank {place.ndims} for the {name} of Roll: {name} must be a "
+                "scalar or a 1-D vector"
             )
     if not shift.is_compatible_with(axis):
         raise ValueError(f"both shapes must be equal: shift and axis must have the same size, got {shift} and {axis}")
