@@ -22,7 +22,7 @@ from tests.fuzz.outcomes import Examined, Graph, Outcome, compatible, names_of, 
 from tests.fuzz.programs import Node, names_within, needed, producer, used, within
 from tests.fuzz.sides import Side, SideDiedError
 from tests.fuzz.slopes import is_nearer
-from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, undefined
+from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, two_zeros, undefined
 from tests.fuzz.unneeded import needing, refused_within
 from tests.fuzz.wire import Array, decode_array, encode_array
 
@@ -490,6 +490,7 @@ class Examination:
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
                 said += self._numerically(here, full.values[step], ref, step, (got, answer[0]))
+                said += two_zeros(self.nodes[producer(ref)].get("op", ""), inputs)
                 self._disagree("value", producer(ref), f"{ref} in step {step}: {said}", where, got.dtype.name)
             elif ignored.any():
                 self.result.counts["values of NaN or infinity that are not defined"] += 1

@@ -14,6 +14,7 @@ from tests.fuzz.given_values import precisions
 from tests.fuzz.outcomes import Graph, Outcome, refused_type
 from tests.fuzz.programs import Node
 from tests.fuzz.sides import Side
+from tests.fuzz.undefined import two_zeros
 from tests.fuzz.unneeded import needing, refused_within
 from tests.fuzz.wire import encode_array
 
@@ -269,3 +270,12 @@ def test_rounding_of_what_was_cast_is_that_of_the_lower_precision() -> None:
     given, random = np.full(100, 3.0), np.random.default_rng(1)
     assert 1e-8 < np.abs(rounded(given, random, ROUNDING["float32"]) / given - 1).min() < 1e-6
     assert np.abs(rounded(given, random) / given - 1).max() < 1e-15
+
+
+def test_zeros_of_both_signs_are_noticed_in_half_precision_alone() -> None:
+    both = np.array([0.0, 1.0, -0.0])
+    assert two_zeros("UniqueV2", [both.astype(np.float16)])
+    assert not two_zeros("UniqueV2", [both.astype(np.float32)])
+    assert not two_zeros("Where", [both.astype(np.float16)])
+    assert not two_zeros("Unique", [both[:2].astype(np.float16)])
+    assert not two_zeros("Unique", [both[1:].astype(np.float16)])

@@ -168,6 +168,14 @@ def repeated(keys: Sequence[object]) -> bool:
     return len(set(keys)) < len(keys)
 
 
+def two_zeros(op: str, inputs: Sequence[Array]) -> str:
+    """Says of numbers of half precision that zeros of both signs are among them: two numbers to TensorFlow."""
+    if not op.startswith("Unique") or not inputs or inputs[0].dtype.name not in {"float16", "bfloat16"}:
+        return ""
+    signs = np.signbit(inputs[0][inputs[0] == 0].astype(np.float32))
+    return "; of zeros of both signs in half precision" if signs.any() and not signs.all() else ""
+
+
 def _have_equals(labels: Array) -> bool:
     return bool((np.diff(np.sort(labels, axis=-1), axis=-1) == 0).any())
 
