@@ -120,6 +120,8 @@ def positions(
         raise ValueError(f"Stride must be > 0, but got {stride}")
     if window == 0:
         raise ValueError("a window (or filter) must not have zero elements, but its length is 0")
+    if window is not None and window < 0:
+        raise ValueError(f"a window (or filter) must have a positive length, got {window}")
     if length is None or (window is None and padding != b"SAME"):
         return None
     if padding == b"SAME":

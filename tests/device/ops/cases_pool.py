@@ -163,6 +163,19 @@ CASES = [
         order=2,
     ),
     OpCase(
+        "MaxPoolGradV2",
+        (
+            ODD,
+            maximum(SAME)(ODD),
+            maximum(SAME)(ODD),
+            np.array([-1, 2**31 - 1, 2**31 - 1, -(2**31)], np.int32),
+            STRIDES,
+        ),
+        {"padding": "SAME"},
+        error=(ValueError, InvalidArgumentError),
+        label="lengths below zero, whose product is not",
+    ),
+    OpCase(
         "MaxPoolGradGradV2",
         (ODD, maximum(SAME)(ODD), RNG.normal(size=ODD.shape).astype(np.float32), KSIZE, STRIDES),
         {"padding": "SAME"},
