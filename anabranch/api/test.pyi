@@ -5,7 +5,7 @@ from anabranch.testing.gradient_checker import (
     compute_gradient as compute_gradient,
     compute_gradient_error as compute_gradient_error,
 )
-from anabranch.testing.local_cluster import create_local_cluster as create_local_cluster
+from anabranch.testing.served_cluster import create_local_cluster as create_local_cluster
 from anabranch.testing.stubs import StubOutForTesting as StubOutForTesting
 from anabranch.testing.test_case import (
     TestCase as TestCase,

@@ -7,6 +7,7 @@ through this one way, so that the message of an error does not say which of the 
 
 from __future__ import annotations
 
+import string
 from typing import Any, Final
 
 import ml_dtypes
@@ -42,6 +43,15 @@ class ShownValue:
             case "+":
                 return f"{summary(self._array, -1)[:-1]}...]"
         raise ValueError(f"a value in a message is shown as {{0}}, {{0:*}} or {{0:+}}, not as {{0:{how}}}")
+
+
+def without_values(message: str) -> str:
+    """The format string of a check whose values are not at hand: left out at its end, an underscore elsewhere."""
+    parts = [(literal, field is not None) for literal, field, _, _ in string.Formatter().parse(message)]
+    while parts and parts[-1][1]:
+        literal = parts.pop()[0].rstrip(" :,=")
+        parts += [(literal, False)] if literal or not parts else []
+    return "".join(escaped(literal) + "_" * shown for literal, shown in parts)
 
 
 def escaped(text: str) -> str:

@@ -29,6 +29,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
+from anabranch.core.shown_values import without_values
 from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -229,8 +230,7 @@ class _Branches:
     def report(self, flags: list[Any]) -> None:
         """Hands the branches' checks on; values that live inside a branch cannot be shown outside it."""
         for check, ok in zip([c for checks in self.checks for c in checks], flags, strict=True):
-            message = check.message.split("{0}")[0].rstrip(" :,=") if "{0}" in check.message else check.message
-            self.ctx.check(ok, message.replace("{", "{{").replace("}", "}}"), error=check.error)
+            self.ctx.check(ok, without_values(check.message), error=check.error)
 
 
 def _is_missing(body: StepFunction, index: int) -> bool:

@@ -27,6 +27,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
+from anabranch.core.shown_values import without_values
 from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -367,7 +368,7 @@ class CompiledLoop:
         for check, ok, shown in zip(self.checks, last["ok"], last["shown"], strict=True):
             self.ctx.state.checks.append(replace(check, ok=ok, values=shown))
         for check, ok in zip(self.condition_checks, last["condition_ok"], strict=False):
-            message = check.message.split("{0}")[0].rstrip(" :,=")
+            message = without_values(check.message)
             self.ctx.state.checks.append(replace(check, ok=ok, message=message, values=()))
 
 

@@ -178,7 +178,7 @@ def test_variables_stand_for_tensors() -> None:
         assert session.run(v.read_value()).tolist() == [3, 4]
     with pytest.raises(ValueError, match="use tf.cast"):
         convert_to_tensor(v, dtypes.int32)
-    with pytest.raises(TypeError, match="iterated"):
+    with pytest.raises(TypeError, match="not iterable"):
         iter(v)
 
 

@@ -95,9 +95,9 @@ def test_what_is_missing_is_an_import_error() -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("from tensorflow import keras", "has no tf.keras; tf.layers, tf.losses and tf.train"),
-        ("from tensorflow.keras.layers import Dense", "has no tf.keras; tf.layers, tf.losses and tf.train"),
-        ("import tensorflow.compat.v1.estimator.tpu as e", "has no tf.estimator.tpu; tf.estimator.Estimator"),
+        ("from tensorflow import keras", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
+        ("from tensorflow.keras.layers import Dense", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
+        ("import tensorflow.compat.v1.estimator.tpu as e", "has no tf.estimator.tpu; .*tf.estimator.Estimator"),
         ("from tensorflow.contrib import tpu", r"has no tf.contrib.tpu; the same graph runs in tf.Session"),
     ],
 )
@@ -116,11 +116,11 @@ def test_private_names_that_are_missing_say_what_is_near() -> None:
 
 def test_names_that_are_missing_say_what_to_do() -> None:
     for name in ("tensorflow", "tensorflow.compat.v1"):
-        with pytest.raises(AttributeError, match="anabranch has no tf.keras; tf.layers"):
+        with pytest.raises(AttributeError, match="anabranch has no tf.keras; .*tf.layers"):
             _ = module(name).keras
         with pytest.raises(AttributeError, match="anabranch has no tf.autograph.to_graph; "):
             _ = module(name).autograph.to_graph
-        with pytest.raises(AttributeError, match="has no tf.estimator.BoostedTreesRegressor; dir"):
+        with pytest.raises(AttributeError, match="has no tf.estimator.BoostedTreesRegressor; "):
             _ = module(name).estimator.BoostedTreesRegressor
 
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from anabranch.core.shown_values import ShownValue, escaped, summary
+from anabranch.core.shown_values import ShownValue, escaped, summary, without_values
 
 _FLOATS = [0.1, 1.5, -2.0, 1e10, 1e-10, 123456.789, np.nan, np.inf, -np.inf, -0.0, 16777216.0, 1 / 3]
 _RECORDED = [
@@ -49,3 +49,18 @@ def test_braces_of_a_text_are_no_places_for_values() -> None:
     assert (escaped("{0} {}") + "{0}").format(ShownValue(1)) == "{0} {}1"
     with pytest.raises(ValueError, match="not as"):
         f"{ShownValue(1):x}"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("it must be positive, got: {0}", "it must be positive, got"),
+        ("lengths {0:*}, {1}", "lengths"),
+        ("index {0} of {{0}} is not below 8, the size", "index _ of {0} is not below 8, the size"),
+        ("index {0} is not below {1}", "index _ is not below"),
+        ("nothing is shown", "nothing is shown"),
+        ("{0}", ""),
+    ],
+)
+def test_a_message_without_its_values_still_says_what_is_wrong(message: str, told: str) -> None:
+    assert without_values(message).format() == told
