@@ -14,6 +14,9 @@ import anabranch as tf
 from anabranch.runtime import timeline
 from anabranch.runtime.kernel_profile import KernelEvent, profiled
 
+#: numbers that no other process has drawn: tests of `tf.test.TestCase` seed the ones of `random`
+_UNSEEDED = random.SystemRandom()
+
 
 def traced(fetches: Any, feeds: Any, level: int = tf.RunOptions.FULL_TRACE) -> Any:
     metadata = tf.RunMetadata()
@@ -27,7 +30,7 @@ def traced(fetches: Any, feeds: Any, level: int = tf.RunOptions.FULL_TRACE) -> A
 def training() -> tuple[Any, dict[Any, Any]]:
     """A step that no earlier process compiled: what is found on the disk has lost the names."""
     x = tf.placeholder(tf.float32, [64, 32], name="x")
-    hidden = tf.layers.dense(x * random.random(), 128, activation=tf.nn.relu, name="hidden")
+    hidden = tf.layers.dense(x * _UNSEEDED.random(), 128, activation=tf.nn.relu, name="hidden")
     loss = tf.reduce_mean(tf.square(tf.layers.dense(hidden, 10, name="out")), name="loss")
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
     return [loss, train], {x: np.ones((64, 32), np.float32)}
@@ -74,7 +77,7 @@ def test_a_loop_inside_an_island_is_told() -> None:
     with tf.Graph().as_default():
         x = tf.placeholder(tf.float32, [64, 64])
         result = tf.while_loop(
-            lambda i, _: i < 3, lambda i, y: (i + 1, tf.matmul(y, x)), (0, x * random.random()), name="repeat"
+            lambda i, _: i < 3, lambda i, y: (i + 1, tf.matmul(y, x)), (0, x * _UNSEEDED.random()), name="repeat"
         )[1]
         stats = traced(result, {x: np.eye(64, dtype=np.float32)})
     assert any("repeat" in node.node_name for node in kernels(stats))
