@@ -15,38 +15,26 @@ from typing import Final
 from anabranch.core import refused_names
 
 _LISTED: Final = "tensorflow_names.txt"
-_STRATEGIES: Final = (
-    "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
-    "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
-)
-_TPU: Final = (
-    "the same graph runs in tf.Session or tf.train.MonitoredTrainingSession on what devices JAX finds, with an "
-    "ordinary optimizer instead of CrossShardOptimizer; tf.estimator.Estimator takes the model_fn of a TPUEstimator"
-)
 _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
-_GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
-#: by the longest beginning of a name: a way out
+#: by the longest beginning of a name of `tf.contrib`, which never had a list: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
-    "contrib.autograph": _GRAPH_CODE,
+    "contrib.autograph": refused_names.GRAPH_CODE,
     "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
-    "contrib.cluster_resolver.TPUClusterResolver": _TPU,
-    "contrib.distribute": _STRATEGIES,
+    "contrib.cluster_resolver.TPUClusterResolver": refused_names.ANY_DEVICE,
+    "contrib.distribute": refused_names.ONE_GRAPH,
     "contrib.distributions": "the package tensorflow-probability 0.8 has further distributions and bijectors, and runs "
     "under `anabranch run`",
-    "contrib.eager": "build operations and run them with tf.Session",
+    "contrib.eager": refused_names.RUN_GRAPHS,
     "contrib.layers.create_feature_spec": _COLUMNS,
     "contrib.layers.real_valued_column": _COLUMNS,
     "contrib.layers.sparse_column": _COLUMNS,
     "contrib.learn": "tf.estimator has what became of the estimators of this module",
-    "contrib.lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
+    "contrib.lite": refused_names.OTHER_RUNTIME,
     "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
     "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
-    "contrib.tpu": _TPU,
-    "data.experimental": "dir(tf.data.experimental) lists what is there",
-    "estimator": "dir(tf.estimator) lists what is there; tf.estimator.Estimator takes a model_fn of your own",
-    "layers.experimental": "tf.layers has the layers of graphs",
+    "contrib.tpu": refused_names.ANY_DEVICE,
 }
 
 #: by the beginning of a name: what serves the names, its module, and the extra that brings it

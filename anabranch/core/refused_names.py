@@ -26,16 +26,18 @@ class RefusedFamily(NamedTuple):
     instead: str
 
 
-_ONE_GRAPH: Final = (
+ONE_GRAPH: Final = (
     "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
     "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
 )
-_TPU: Final = (
+ANY_DEVICE: Final = (
     "the same graph runs in tf.Session or tf.train.MonitoredTrainingSession on what devices JAX finds, with an "
     "ordinary optimizer instead of CrossShardOptimizer; tf.estimator.Estimator takes the model_fn of a TPUEstimator"
 )
+GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
+OTHER_RUNTIME: Final = "write the graph with tf.io.write_graph and convert it where TensorFlow is"
 _VERSION_1: Final = "this is version 1 of the API"
-_PROTOCOL: Final = "build operations and run them with tf.Session"
+RUN_GRAPHS: Final = "build operations and run them with tf.Session"
 _SHARES: Final = "a session shares with the cluster that its target names; tf.train.Server makes a task"
 
 REFUSALS: Final = (
@@ -58,7 +60,7 @@ REFUSALS: Final = (
         "tf.train.export_meta_graph writes the graph that makes it; "
         "tf.data.experimental.make_saveable_from_iterator keeps a position in it",
     ),
-    RefusedFamily("tf.tpu", r"tpu(\..+)?", "its functions rewrite graphs for TPUs", _TPU),
+    RefusedFamily("tf.tpu", r"tpu(\..+)?", "its functions rewrite graphs for TPUs", ANY_DEVICE),
     RefusedFamily(
         "tf.estimator.tpu",
         r"estimator\.tpu(\..+)?",
@@ -83,13 +85,13 @@ REFUSALS: Final = (
         "tf.lite",
         r"lite(\..+)?",
         "it converts graphs for another runtime, whose compiler is TensorFlow's",
-        "write the graph with tf.io.write_graph and convert it where TensorFlow is",
+        OTHER_RUNTIME,
     ),
     RefusedFamily(
         "tf.distribute.*Strategy and what belongs to them",
         r"distribute\.(?!Server|cluster_resolver)(\w+|experimental\.\w+)",
         "no strategy runs a program for each replica: one graph describes them all",
-        _ONE_GRAPH,
+        ONE_GRAPH,
     ),
     RefusedFamily(
         "tf.distribute.cluster_resolver of clouds",
@@ -102,10 +104,12 @@ REFUSALS: Final = (
         "tf.autograph.to_graph, to_code",
         r"autograph\.to_(graph|code)",
         "no Python code is rewritten or executed from text (docs/decisions/0055)",
-        "write the graph itself, with tf.cond and tf.while_loop where Python has if and while",
+        GRAPH_CODE,
     ),
-    RefusedFamily("tf.enable_eager_execution", "enable_eager_execution", "graphs are what this system runs", _PROTOCOL),
-    RefusedFamily("tf.enable_v2_behavior", "enable_v2_behavior", _VERSION_1, _PROTOCOL),
+    RefusedFamily(
+        "tf.enable_eager_execution", "enable_eager_execution", "graphs are what this system runs", RUN_GRAPHS
+    ),
+    RefusedFamily("tf.enable_v2_behavior", "enable_v2_behavior", _VERSION_1, RUN_GRAPHS),
     RefusedFamily(
         "tf.enable_tensor_equality",
         "enable_tensor_equality",

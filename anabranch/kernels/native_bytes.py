@@ -122,13 +122,7 @@ native_calls.register_maker(_KIND, _make)
 @functools.lru_cache(1024)
 def _usable(product: ByteProduct) -> bool:
     """Whether the library has an implementation that is worth while."""
-    if not product.small_enough:
-        return False
-    try:
-        native_calls.prepared(product.text)
-    except NativeError:
-        return False
-    return True
+    return product.small_enough and native_calls.can_prepare(product.text)
 
 
 def is_exact(library: onednn.Library) -> bool:

@@ -187,6 +187,15 @@ def prepared(text: str) -> NativeComputation:
     return _find(text.encode()).computation
 
 
+def can_prepare(text: str) -> bool:
+    """Whether the library has an implementation that is worth while."""
+    try:
+        prepared(text)
+    except NativeError:
+        return False
+    return True
+
+
 def _find(text: bytes) -> Prepared:
     prepared = _prepared.get(text)
     if prepared is None:

@@ -149,13 +149,7 @@ native_calls.register_maker(_KIND, _make)
 def _usable(pooling: Pooling) -> bool:
     """Whether the library has an implementation that is worth while."""
     elements = max(math.prod(array[0]) for array in (pooling.data, pooling.output))
-    if elements > onednn.MOST_ELEMENTS or not pooling.exact:
-        return False
-    try:
-        native_calls.prepared(pooling.text)
-    except NativeError:
-        return False
-    return True
+    return elements <= onednn.MOST_ELEMENTS and pooling.exact and native_calls.can_prepare(pooling.text)
 
 
 # ---------------------------------------------------------------------- the kernels

@@ -116,13 +116,7 @@ native_calls.register_maker(_KIND, _make)
 @functools.lru_cache(1024)
 def _usable(product: Product) -> bool:
     """Whether the library has an implementation that is worth while."""
-    if not product.small_enough:
-        return False
-    try:
-        native_calls.prepared(product.text)
-    except NativeError:
-        return False
-    return True
+    return product.small_enough and native_calls.can_prepare(product.text)
 
 
 # ---------------------------------------------------------------------- the kernels

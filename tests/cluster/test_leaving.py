@@ -96,7 +96,8 @@ def test_a_parameter_server_that_is_told_to_end_has_the_training_saved(tasks: Ta
             assert leaving.wait(DEADLINE) == 0
             assert saved == str(tasks.directory / f"model.ckpt-{steps}")
             assert tf.train.load_variable(saved, "a").tolist() == [steps] * 3
-            leaving.stdout.close()  # type: ignore[union-attr]
+            assert leaving.stdout is not None
+            leaving.stdout.close()
             tasks.processes[1] = tasks.started(1)
             session.run(train)
             assert session.run(step) == steps + 1

@@ -193,7 +193,9 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
     running, ended = "", False
     for kind, *what in lines:
         if kind == "collected":
-            result.collected, result.refused = list(what[0]), ""  # type: ignore[call-overload]
+            (names,) = what
+            assert isinstance(names, list)
+            result.collected, result.refused = names, ""
         elif kind == "file":
             result.refused, ended = str(what[0]), True
         elif kind == "end":
