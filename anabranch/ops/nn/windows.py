@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from anabranch.core.shapes import DimensionLike, TensorShape
 from anabranch.ops import shape_rules
 
 T = TypeVar("T")
+
+_LARGEST_INT32: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,14 @@ def positions(
     """The same of an operation that runs: it takes a window that is longer than the axis by a stride at most.
 
     Raises:
-        ValueError: the window is longer still, or has no length; the stride is not positive.
+        ValueError: the window is longer still, or has no length; the stride is not positive; a number is above those of
+            int32, which TensorFlow's kernels count with.
     """
     if stride < 1:
         raise ValueError(f"Stride must be > 0, but got {stride}")
+    for what, number in (("Stride", stride), ("a window's reach", ((window or 1) - 1) * dilation + 1)):
+        if number > _LARGEST_INT32:
+            raise ValueError(f"{what} must not be above {_LARGEST_INT32}, the largest int32, but got {number}")
     if window == 0:
         raise ValueError("a window (or filter) must not have zero elements, but its length is 0")
     if window is not None and window < 0:
