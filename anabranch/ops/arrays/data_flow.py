@@ -276,6 +276,7 @@ def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
 
 @UnravelIndex.kernel
 def _(indices: Array, dims: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    ctx.check(dims >= 0, "Input dims cannot be negative: {0}", dims)
     count = xp.prod(dims.astype(np.float64))
     ctx.check(count < 2.0 ** (8 * dims.dtype.itemsize - 1), "Input dims product is causing integer overflow: {0}", dims)
     ctx.check(indices >= 0, "an index is negative: {0}", indices)

@@ -309,6 +309,7 @@ DATA_FLOW = [
     OpCase("UnravelIndex", (ints(5, 0), ints(2, 3)), expected=ints([1, 0], [2, 0])),
     OpCase("UnravelIndex", (np.int32(4), ints(2, 3)), expected=ints(1, 1), label="scalar"),
     OpCase("UnravelIndex", (ints(6), ints(2, 3)), error=INVALID, label="range"),
+    OpCase("UnravelIndex", (ints(3), ints(-2, -3)), error=INVALID, label="negative sizes"),
     OpCase("ListDiff", (REPEATED, ints(1, 9)), expected=[ints(3, 3, 7), ints(0, 2, 3)]),
     OpCase("ListDiff", (T, T[1:2]), expected=[T[[0, 2, 3]], ints(0, 2, 3)], label="string"),
     OpCase(
