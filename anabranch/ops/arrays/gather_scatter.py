@@ -5,7 +5,7 @@ An index out of range is an error, as on TensorFlow's CPU, not clamped or droppe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
     ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
 
 
+def hold_elements(shape: Sequence[int], axis: int) -> bool:
+    """Whether the slices along an axis hold elements; TensorFlow reads none of others, wherever indices point."""
+    return 0 not in (*shape[:axis], *shape[axis + 1 :])
+
+
 # ---------------------------------------------------------------------- rows along an axis
 def _gather_shape(
     params: TensorShape, indices: TensorShape, axis: HostArray | int | None, batch_dims: int
@@ -58,7 +63,10 @@ def _gather_shape(
 def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
     at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
-    check_indices(ctx, indices, np.shape(params)[at], xp)
+    shape = np.shape(params)
+    if not hold_elements(shape, at):
+        return xp.zeros((*shape[:at], *np.shape(indices)[batch:], *shape[at + 1 :]), params.dtype)
+    check_indices(ctx, indices, shape[at], xp)
     if batch == 0:
         return xp.take(params, indices, axis=at, mode="clip")
     rows = xp.moveaxis(xp.asarray(params), at, batch)

@@ -150,6 +150,21 @@ CELLS = ints([0, 1], [3, 2], [0, 1])
 GATHERS = [
     OpCase("Gather", (X, ROWS), oracle=lambda p, i: p[i], order=2),
     OpCase("GatherV2", (X, ROWS, np.int32(0)), oracle=lambda p, i, a: p[i], order=2),
+    # TensorFlow does not look at indices of what has no elements
+    OpCase(
+        "Gather",
+        (X[:, :0], ints([0, 9])),
+        oracle=lambda p, i: np.zeros((*i.shape, 0, *p.shape[2:])),
+        gradient=False,
+        label="empty",
+    ),
+    OpCase(
+        "GatherV2",
+        (VOLUME[:0], ints([-1, 9]), np.int32(1)),
+        oracle=lambda p, i, a: np.zeros((0, *i.shape, *p.shape[2:])),
+        gradient=False,
+        label="empty",
+    ),
     OpCase("GatherV2", (X, np.int64(1), np.int32(0)), oracle=lambda p, i, a: p[1], label="scalar"),
     OpCase("GatherV2", (X, ROWS, np.int32(-1)), oracle=lambda p, i, a: p[:, i], order=2, label="last"),
     OpCase("GatherV2", (VOLUME, ints(2, 2, 0), np.int32(1)), oracle=lambda p, i, a: p[:, i], order=2, label="middle"),
