@@ -207,14 +207,19 @@ def _(
     buckets = np.full(batch * dimensions, num_buckets, np.int64)  # what is missing has the last bucket
     buckets[places] = feature_values
     stats = np.concatenate([gradients, hessians], axis=1)
-    keys = np.stack(
-        [np.repeat(node_ids, dimensions), np.tile(np.arange(dimensions), batch), buckets], axis=1
-    )  # fmt: skip
-    found, at = np.unique(keys, axis=0, return_inverse=True)
+    # the place of a sum as one number, which sorts in a tenth of the time of three
+    nodes, rank = np.unique(node_ids, return_inverse=True)
+    used, bucket = np.unique(buckets, return_inverse=True)
+    keys = (np.repeat(rank.reshape(-1), dimensions) * dimensions + np.tile(np.arange(dimensions), batch)) * len(used)
+    keys += bucket.reshape(-1)
+    found, at = np.unique(keys, return_inverse=True)
     sums = np.zeros((len(found), stats.shape[1]), np.float32)
     np.add.at(sums, at.reshape(-1), np.repeat(stats, dimensions, axis=0))
+    place, bucket = np.divmod(found, max(len(used), 1))
+    node, dimension = np.divmod(place, max(dimensions, 1))
+    summed = np.column_stack([nodes[node], dimension, used[bucket]])
     indices = np.column_stack(
-        [np.repeat(found, stats.shape[1], axis=0), np.tile(np.arange(stats.shape[1]), len(found))]
+        [np.repeat(summed, stats.shape[1], axis=0), np.tile(np.arange(stats.shape[1]), len(found))]
     )  # fmt: skip
     shape = np.array([max_splits, dimensions, num_buckets + 1, stats.shape[1]], np.int32)
     return indices.astype(np.int32), sums.reshape(-1), shape
