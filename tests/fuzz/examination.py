@@ -55,8 +55,8 @@ _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 #: kinds of nodes that turn
 _LOOPS = {"while", "map", "scan", "fold", "array_loop"}
-#: operations whose results TensorFlow rounds as a number near 1, however small they are (docs/differences.md)
-_ROUNDED_AS_ONE = {"Elu", "Erfinv", "Selu"}
+#: operations whose results are rounded as numbers near 1, however small they are (docs/differences.md), how often
+_ROUNDED_AS_ONE = {"Elu": 1, "Erfinv": 1, "Selu": 1, "MatrixLogarithm": 8}
 
 #: inputs to which TensorFlow passes nothing back (docs/differences.md), and with them those of which it takes the shape
 _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
@@ -582,8 +582,9 @@ class Examination:
 
     def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
         """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
-        if dtype in ROUNDING and self._operations(producer(ref)) & _ROUNDED_AS_ONE:
-            return (1 if self.nodes[producer(ref)]["kind"] == "op" else 8) * ROUNDING[dtype]
+        if dtype in ROUNDING and (found := self._operations(producer(ref)) & set(_ROUNDED_AS_ONE)):
+            times = max(map(_ROUNDED_AS_ONE.__getitem__, found)) if self.nodes[producer(ref)]["kind"] == "op" else 8
+            return times * ROUNDING[dtype]
         if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
             return 0.0
         numbers = [value[np.isfinite(value)] for value in inputs if value.dtype.name in ROUNDING]
