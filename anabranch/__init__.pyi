@@ -43,6 +43,7 @@ from anabranch.api import (
     summary as summary,
     sysconfig as sysconfig,
     test as test,
+    tpu as tpu,
     train as train,
     user_ops as user_ops,
     version as version,

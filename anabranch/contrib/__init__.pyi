@@ -1,4 +1,5 @@
 from anabranch.contrib import (
+    cluster_resolver as cluster_resolver,
     crf as crf,
     cudnn_rnn as cudnn_rnn,
     data as data,
@@ -20,6 +21,7 @@ from anabranch.contrib import (
     stateless as stateless,
     summary as summary,
     tensorboard as tensorboard,
+    tpu as tpu,
     training as training,
     util as util,
 )

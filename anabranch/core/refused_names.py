@@ -31,8 +31,8 @@ ONE_GRAPH: Final = (
     "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
 )
 ANY_DEVICE: Final = (
-    "the same graph runs in tf.Session or tf.train.MonitoredTrainingSession on what devices JAX finds, with an "
-    "ordinary optimizer instead of CrossShardOptimizer; tf.estimator.Estimator takes the model_fn of a TPUEstimator"
+    "the same graph runs in tf.Session, tf.train.MonitoredTrainingSession or tf.estimator.tpu.TPUEstimator with "
+    "use_tpu=False on what devices JAX finds"
 )
 GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 OTHER_RUNTIME: Final = "write the graph with tf.io.write_graph and convert it where TensorFlow is"
@@ -60,12 +60,11 @@ REFUSALS: Final = (
         "tf.train.export_meta_graph writes the graph that makes it; "
         "tf.data.experimental.make_saveable_from_iterator keeps a position in it",
     ),
-    RefusedFamily("tf.tpu", r"tpu(\..+)?", "its functions rewrite graphs for TPUs", ANY_DEVICE),
     RefusedFamily(
-        "tf.estimator.tpu",
-        r"estimator\.tpu(\..+)?",
-        "its classes are for TPUs alone",
-        "tf.estimator.Estimator and tf.estimator.RunConfig train the same model_fn, on what JAX finds",
+        "tf.tpu",
+        r"(estimator\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum).+",
+        "its functions rewrite graphs for TPUs",
+        ANY_DEVICE,
     ),
     RefusedFamily(
         "tf.estimator.BoostedTrees*, Baseline*, heads, tf.estimator.experimental",

@@ -18,7 +18,7 @@ from anabranch.api.train import (
     SummarySaverHook as SummarySaverHook,
     VocabInfo as VocabInfo,
 )
-from anabranch.estimator import export as export, inputs as inputs
+from anabranch.estimator import export as export, inputs as inputs, tpu as tpu
 from anabranch.estimator.canned import (
     DNNClassifier as DNNClassifier,
     DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,

@@ -402,7 +402,7 @@ class Estimator:
         with self._graph():
             tf.train.create_global_step()
             receiver = serving_input_receiver_fn()
-            spec = self._call_model_fn(receiver.features, None, ModeKeys.PREDICT, self._config)
+            spec = self._call_model_fn(receiver.features, None, ModeKeys.PREDICT, self._config, exporting=True)
             config = self._config.session_config
             return export_model(
                 spec, receiver, path, os.fspath(export_dir_base), dict(assets_extra or {}), as_text, config
@@ -440,7 +440,7 @@ class Estimator:
     def _input(self, input_fn: InputFunction, mode: str) -> tuple[Any, Any, list[tf.train.SessionRunHook]]:
         """Features, labels and the hooks that the input needs."""
         wanted = arguments_of(input_fn)
-        offered = {"mode": mode, "params": self.params, "config": self._config}
+        offered = {"mode": mode, "params": self._params_for(mode), "config": self._config}
         with tf.device("/cpu:0"):
             given = input_fn(**{name: value for name, value in offered.items() if name in wanted})
         hooks: list[tf.train.SessionRunHook] = []
@@ -456,12 +456,24 @@ class Estimator:
             return given[0], given[1], hooks
         return given, None, hooks
 
-    def _call_model_fn(self, features: PassedOn, labels: PassedOn, mode: str, config: RunConfig) -> EstimatorSpec:
+    def _params_for(self, mode: str, exporting: bool = False) -> PassedOn:
+        """The hyperparameters for functions called in a mode; a subclass may know more of them."""
+        return self.params
+
+    def _call_model_fn(
+        self, features: PassedOn, labels: PassedOn, mode: str, config: RunConfig, exporting: bool = False
+    ) -> EstimatorSpec:
         wanted = arguments_of(self._model_fn)
-        offered = {"labels": labels, "mode": mode, "params": self.params, "config": config}
+        params = self._params_for(mode, exporting)
+        offered = {"labels": labels, "mode": mode, "params": params, "config": config}
         if "labels" not in wanted and labels is not None:
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")
-        spec = self._model_fn(features=features, **{name: v for name, v in offered.items() if name in wanted})
+        return self._checked_spec(
+            self._model_fn(features=features, **{name: v for name, v in offered.items() if name in wanted})
+        )
+
+    def _checked_spec(self, spec: PassedOn) -> EstimatorSpec:
+        """What a model function returned, as a spec; a subclass may take other kinds."""
         if not isinstance(spec, EstimatorSpec):
             raise ValueError(f"model_fn should return an EstimatorSpec, got {type(spec).__name__}")
         return spec

@@ -1,0 +1,5 @@
+from anabranch.train.cross_shard_optimizer import (
+    CrossShardOptimizer as CrossShardOptimizer,
+    bfloat16_scope as bfloat16_scope,
+    cross_replica_sum as cross_replica_sum,
+)
