@@ -13,6 +13,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
     "contrib.layers.python.layers": "tf.contrib.layers",
     "contrib.learn.python.learn": "tf.contrib.learn",
+    "contrib.learn.python.learn.datasets.mnist": "anabranch.contrib.mnist_data",
     "contrib.losses.python.losses": "tf.contrib.losses",
     "contrib.metrics.python.ops": "tf_slim.metrics",
     "contrib.rnn.python.ops": "tf.contrib.rnn",

@@ -8,6 +8,8 @@ from anabranch.tools.private_contrib import PRIVATE_CONTRIB_MODULES
 
 #: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames.
 PRIVATE_MODULES: Final[dict[str, str]] = {
+    "examples.tutorials.mnist.input_data": "anabranch.contrib.mnist_data",
+    "examples.tutorials.mnist.mnist": "anabranch.contrib.mnist_network",
     "python.client.device_lib": "anabranch.tools.device_lib",
     "python.client.session": "tf anabranch.frontend.fetches",
     "python.client.timeline": "anabranch.runtime.timeline",
