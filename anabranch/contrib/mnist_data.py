@@ -159,9 +159,9 @@ def _arrays(train_dir: str) -> _Arrays:
         if archive.is_file():
             return _from_archive(archive)
     raise FileNotFoundError(
-        f"MNIST is not at {os.fspath(folder)!r}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not there, "
-        f"nor is {' or '.join(str(archive) for archive in archives)}. Nothing is downloaded; put the four files of the "
-        f"MNIST database (they are at {SOURCE_URL}, for example) there"
+        f"MNIST is not at {os.fspath(folder)!r}, which lacks {', '.join(missing)}; nor is there "
+        f"{' or '.join(str(archive) for archive in archives)}. Nothing is downloaded; put the four files of the MNIST "
+        f"database (they are at {SOURCE_URL}, for example) there"
     )
 
 

@@ -47,8 +47,8 @@ class TPUEstimatorSpec(_TPUSpecFields):
     Args:
         mode, predictions, loss, train_op, export_outputs, training_hooks, evaluation_hooks, prediction_hooks: as for
             `EstimatorSpec`.
-        eval_metrics: a function that gives `eval_metric_ops`, and the tensors that it is called with: a list of them, or
-            by the names of its arguments.
+        eval_metrics: a function that gives `eval_metric_ops`, and the tensors that it is called with: a list of them,
+            or by the names of its arguments.
         scaffold_fn: gives the `Scaffold`.
         host_call: likewise a function, whose tensors or operations run in every step, and its arguments.
 

@@ -23,9 +23,9 @@ def encoded(magic: int, array: Any) -> bytes:
 
 def write_files(folder: Path, packed: bool = True, dot: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for part in PIXELS:
+    for part, pixels in PIXELS.items():
         for name, data in (
-            (f"{part}-images-idx3-ubyte", encoded(2051, PIXELS[part])),
+            (f"{part}-images-idx3-ubyte", encoded(2051, pixels)),
             (f"{part}-labels-idx1-ubyte", encoded(2049, LABELS[part])),
         ):
             written = name.replace("-idx", ".idx") if dot else name
@@ -70,7 +70,7 @@ def test_the_error_says_where_to_put_them(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(tmp_path))
     write_files(tmp_path / "data")
     (tmp_path / "data" / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"data': t10k-labels-idx1-ubyte.gz is not there.*put the four files"):
+    with pytest.raises(FileNotFoundError, match=r"data', which lacks t10k-labels-idx1-ubyte.gz;.*put the four files"):
         mnist_data.read_data_sets(tmp_path / "data")
 
 

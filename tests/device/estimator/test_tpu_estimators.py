@@ -38,7 +38,7 @@ def model_fn(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator
         loss=loss,
         train_op=optimizer.minimize(loss, global_step=tf.train.get_global_step()),
         host_call=(lambda batch: calls.assign_add(batch[0]), [tf.minimum(tf.shape(output)[:1], size)]),
-        scaffold_fn=lambda: tf.train.Scaffold(),
+        scaffold_fn=tf.train.Scaffold,
     )
 
 

@@ -49,6 +49,10 @@ def module(name: str) -> ModuleType:
         ("tensorflow.python.training.moving_averages", "assign_moving_average", None),
         ("tensorflow.core.framework.graph_pb2", "GraphDef", tf.GraphDef),
         ("tensorflow.core.framework.types_pb2", "DT_FLOAT", 1),
+        ("tensorflow.examples.tutorials.mnist", "input_data", None),
+        ("tensorflow.examples.tutorials.mnist.input_data", "read_data_sets", None),
+        ("tensorflow.examples.tutorials.mnist.mnist", "IMAGE_PIXELS", 784),
+        ("tensorflow.contrib.tpu.python.tpu.tpu_estimator", "TPUEstimator", tf.estimator.tpu.TPUEstimator),
     ],
 )
 def test_names_are_anabranchs(name: str, attribute: str, expected: object) -> None:
