@@ -101,8 +101,8 @@ def test_what_is_missing_is_an_import_error() -> None:
     [
         ("from tensorflow import keras", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
         ("from tensorflow.keras.layers import Dense", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
-        ("import tensorflow.compat.v1.estimator.tpu as e", "has no tf.estimator.tpu; .*tf.estimator.Estimator"),
-        ("from tensorflow.contrib import tpu", r"has no tf.contrib.tpu; the same graph runs in tf.Session"),
+        ("import tensorflow.compat.v1.tpu.experimental as e", "has no tf.tpu.experimental; .*TPUEstimator"),
+        ("from tensorflow.contrib import distribute", r"has no tf.contrib.distribute; tf.train.replica_device_setter"),
     ],
 )
 def test_imports_of_what_is_missing_say_what_to_do(statement: str, told: str) -> None:
