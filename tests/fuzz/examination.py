@@ -218,9 +218,14 @@ class Examination:
 
     def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
         found = self.nodes[node]
-        inner = refused_type(message) if found["kind"] not in {"op", "gradients"} else None
+        inner = self._refused_within(found, message) if found["kind"] not in {"op", "gradients"} else None
         operation = found["op"] if found["kind"] == "op" else inner or found["kind"].upper()
         self.result.disagreements.append(Disagreement(kind, node, operation, dtype, message, where))
+
+    def _refused_within(self, block: Node, message: str) -> str | None:
+        """The type of the operation within a block that a message names, by its type or its node's name."""
+        named = set(re.findall(r"\{\{node (?:\w+/)*(\w+)\}\}", message))
+        return refused_type(message) or next((n["op"] for n in within(block) if n["id"] in named and "op" in n), None)
 
     # ------------------------------------------------------------------ what was built
     def _compare_built(self, mine: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -281,3 +281,13 @@ def test_zeros_of_both_signs_are_noticed_in_half_precision_alone() -> None:
     assert not two_zeros("Where", [both.astype(np.float16)])
     assert not two_zeros("Unique", [both[:2].astype(np.float16)])
     assert not two_zeros("Unique", [both[1:].astype(np.float16)])
+
+
+def test_a_message_may_name_a_node_within_a_loop() -> None:
+    body = {"parameters": [], "nodes": [operation("n5", "DepthwiseConv2dNative", input="x:0")], "outputs": ["n5:0"]}
+    found = examination({"id": "n1", "kind": "while", "limit": "x:0", "start": [], "body": body})
+    for message in ("not for this layout {{node n5}}", "not for this layout [[{{node n1/body/n5}}]]"):
+        found._disagree("refused there only", "n1", message, "program")
+    assert {each.operation for each in found.result.disagreements} == {"DepthwiseConv2dNative"}
+    found._disagree("refused there only", "n1", "not so {{node n9}}", "program")
+    assert found.result.disagreements[-1].operation == "WHILE"

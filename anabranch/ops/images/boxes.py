@@ -33,6 +33,8 @@ COLOURS = np.array(
 )
 #: objects with less than one pixel are not looked at
 _LEAST_AREA = 1.0
+#: boxes that are tried where a graph asks for more: those take ten seconds
+_MOST_ATTEMPTS = 1 << 20
 
 
 # ---------------------------------------------------------------------- drawing
@@ -190,7 +192,7 @@ def _sample(
     )
     objects = corners * [height, width, height, width] if len(corners) else np.array([[0, 0, height, width]])
     sampled: tuple[int, ...] = (0, 0, height, width)
-    for _ in range(attrs["max_attempts"]):
+    for _ in range(min(attrs["max_attempts"], _MOST_ATTEMPTS)):
         box = _random_box(height, width, rng.uniform(*ratios), areas, rng)
         if box is not None and _covers(box, objects, least):
             sampled = box
