@@ -8,6 +8,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests import quick_compilation
 from tests.long_lived_objects import LongLivedObjects
 from tests.operations_run import OperationsRun
 from tests.slowest_files import SlowestFiles
@@ -30,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(OperationsRun(config))
     config.pluginmanager.register(SlowestFiles())
     config.pluginmanager.register(LongLivedObjects())
+    config.pluginmanager.register(quick_compilation)
     if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it

@@ -8,6 +8,7 @@ some files. What a test makes itself is collected as ever; frozen is only what o
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
 
 import pytest
 
@@ -20,6 +21,15 @@ class LongLivedObjects:
 
     def __init__(self) -> None:
         self._tests = 0
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        # what is imported and collected stays: to look for garbage in it again and again takes time and finds none
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
 
     def pytest_collection_finish(self) -> None:
         _freeze()

@@ -1,6 +1,15 @@
-"""How programs are compiled where a test looks at the graph and not at the code that is generated for it."""
+"""How programs are compiled where a test looks at the graph and not at the code that is generated for it.
+
+A plugin of pytest, too, whose fixtures compile so in the tests' own process.
+"""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 #: XLA's options: a small program takes a third of the time. (Parts would be compiled side by side, which costs more
 #: than it gains where tests run side by side.)
@@ -9,8 +18,38 @@ OPTIONS: dict[str, bool | int] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+#: programs that share one of JAX's contexts
+CONTEXT_USES = 64
 
 
 def environment() -> dict[str, str]:
     """The variables with which a child process compiles so."""
     return {"XLA_FLAGS": " ".join(f"--{name}={str(value).lower()}" for name, value in OPTIONS.items())}
+
+
+@pytest.fixture
+def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of this test are compiled without optimizations."""
+    from anabranch.xla import executable
+
+    monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
+
+
+@pytest.fixture(scope="session")
+def shared_dialects() -> Iterator[None]:
+    """Programs of one thread share what JAX makes anew for each: half of the time that lowering a small one takes."""
+    from jax._src.interpreters import mlir
+
+    make = mlir.make_ir_context
+    kept = threading.local()
+
+    def shared() -> Any:
+        # renewed, since a context keeps every type and constant that it met
+        if not getattr(kept, "uses", 0):
+            kept.context, kept.uses = make(), CONTEXT_USES
+        kept.uses -= 1
+        return kept.context
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlir, "make_ir_context", shared)
+        yield

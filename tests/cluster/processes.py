@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import anabranch as tf
+from tests import quick_compilation
 
 HERE = Path(__file__).parent
 #: seconds; no wait of a test lasts longer
@@ -27,7 +28,7 @@ class Process:
             [sys.executable, str(HERE / script), *arguments],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **quick_compilation.environment(), **(environment or {})},
         )
         assert self.line() == "ready"
 

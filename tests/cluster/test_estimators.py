@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from tests import quick_compilation
 
 X = np.random.RandomState(3).uniform(-1, 1, (96, 2)).astype(np.float32)
 Y = (X @ np.array([[2.0], [-1.0]]) + 0.5).astype(np.float32)
@@ -147,7 +148,8 @@ def test_the_command_line_runs_an_evaluator_beside_the_cluster(tmp_path: Path) -
     (tmp_path / "program.py").write_text(_PROGRAM)
     command = [sys.executable, "-m", "anabranch", "cluster", "run", "--chief", "--ps", "1", "--workers", "0"]
     command += ["--evaluator", str(tmp_path / "program.py"), str(tmp_path / "model")]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}
+    environment = os.environ | quick_compilation.environment()
+    environment |= {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "evaluator/0 | evaluator of ['chief', 'ps'] saw step 30" in done.stdout

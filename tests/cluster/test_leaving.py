@@ -17,6 +17,7 @@ import pytest
 import anabranch as tf
 from anabranch.distributed.held_ports import HeldPorts
 from anabranch.train.save_interval import SaveInterval
+from tests import quick_compilation
 from tests.cluster.processes import DEADLINE
 
 
@@ -37,7 +38,7 @@ class Tasks:
     def started(self, index: int) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "anabranch.tools.task", "--job", "ps", "--index", str(index)]
         options = ["--cluster", str(self.file), "--checkpoint", str(self.directory)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**os.environ, **quick_compilation.environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment)
         watchdog = threading.Timer(DEADLINE, process.kill)
         watchdog.start()

@@ -1,4 +1,7 @@
-"""Clusters on Ray: a Ray of two nodes on this machine, whose processes, actors, nodes and head are killed for real."""
+"""Clusters on Ray: a Ray of two nodes on this machine, whose processes, actors, nodes and head are killed for real.
+
+A Ray takes longer to start than any of the tests: they share one, and the tasks on it, until a test has used them up.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,15 @@ DEADLINE = 90.0
 QUICK = RestartLimits(first_pause=0.05, longest_pause=0.5)
 
 
+#: Ray's processes without those that nobody here asks for: idle workers, which tasks with keys cannot use
+ENVIRONMENT = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+
+
 @contextlib.contextmanager
 def started_ray() -> Iterator[Any]:
     """A head without room for tasks, and a node with room for four."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False, "no_monitor": True}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         cluster.add_node(num_cpus=4)
         yield cluster
@@ -50,13 +58,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     assert command_line.main(["cluster", "keys", str(path)]) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE_VARIABLE, str(path))
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
         yield
-
-
-@pytest.fixture(scope="module")
-def ray_cluster(keys: None) -> Iterator[Any]:
-    with started_ray() as cluster:
-        yield cluster
 
 
 PROGRAM = """
@@ -112,22 +116,9 @@ class Tasks:
             else:
                 return
 
-
-@contextlib.contextmanager
-def running_tasks(ray_cluster: Any, logs: Path) -> Iterator[Tasks]:
-    with RayPlan({"ps": 1, "worker": 1}, ray_cluster.address) as plan:
-        tasks = Tasks(plan, logs)
-        try:
-            yield tasks
-        finally:
-            tasks.session.close()
-            tasks.engine.close()
-
-
-@pytest.fixture
-def tasks(ray_cluster: Any, tmp_path: Path) -> Iterator[Tasks]:
-    with running_tasks(ray_cluster, tmp_path) as tasks:
-        yield tasks
+    def close(self) -> None:
+        self.session.close()
+        self.engine.close()
 
 
 def is_running(process: int | None) -> bool:
@@ -137,72 +128,139 @@ def is_running(process: int | None) -> bool:
         return False
 
 
-def test_tasks_whose_processes_and_actors_are_killed_come_back_at_their_addresses(tasks: Tasks, tmp_path: Path) -> None:
-    assert tasks.session.run(tasks.step) == 10
-    first = tasks["ps/0"].pid
+class Shared:
+    """What tests share: a Ray, and tasks on it, which are started for whoever asks first.
+
+    #: A test that leaves them in another state than it found them in ends them, and the next one gets others.
+    """
+
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self._ray = contextlib.ExitStack()
+        self._plan = contextlib.ExitStack()
+        self._cluster: Any = None
+        self._tasks: Tasks | None = None
+
+    @property
+    def cluster(self) -> Any:
+        if self._cluster is None:
+            self._cluster = self._ray.enter_context(started_ray())
+        return self._cluster
+
+    @property
+    def tasks(self) -> Tasks:
+        if self._tasks is None:
+            plan = self._plan.enter_context(RayPlan({"ps": 1, "worker": 1}, self.cluster.address))
+            self._tasks = Tasks(plan, self.logs)
+            self._plan.callback(self._tasks.close)
+        return self._tasks
+
+    def end_tasks(self) -> None:
+        self._tasks = None
+        self._plan.close()
+
+    def end(self) -> None:
+        self.end_tasks()
+        self._cluster = None
+        self._ray.close()
+
+
+@pytest.fixture(scope="module")
+def shared(keys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    shared = Shared(tmp_path_factory.mktemp("logs"))
+    try:
+        yield shared
+    finally:
+        shared.end()
+
+
+def test_what_cannot_be_started_says_why(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a process is connected to one Ray at a time
+    shared.end_tasks()
+    address = shared.cluster.address
+    with pytest.raises(DeadlineExceededError, match=r"no room for 2 tasks within 1 s: 200 CPU, 0 GPU are wanted"):
+        RayPlan({"worker": 2}, address, TaskResources(cpus=100), within=1)
+    with pytest.raises(UnavailableError, match="no Ray cluster at localhost:1"):
+        RayPlan({"worker": 1}, "localhost:1")
+    monkeypatch.delenv(FILE_VARIABLE)
+    with pytest.raises(FailedPreconditionError, match="anabranch cluster keys"):
+        RayPlan({"worker": 1}, address)
+    assert command_line.main(["cluster", "start", "ray", "--port", "2222"]) == 1
+
+
+def test_tasks_whose_processes_and_actors_are_killed_come_back_at_their_addresses(shared: Shared) -> None:
+    tasks, log = shared.tasks, shared.logs / "ps-0.log"
+    tasks.runs_again()
+    first, restarts = tasks["ps/0"].pid, tasks["ps/0"].restarts
     assert first is not None
 
+    def starts() -> tuple[int, int]:
+        """How often ps/0 has said that it listens: in its log, and to the engine's reader."""
+        told = [task for task, line in tasks.lines if b"listens at" in line]
+        return log.read_bytes().count(b"listens at"), told.count("ps/0")
+
+    logged, told = starts()
+
     os.kill(first, signal.SIGKILL)
-    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == 1)
+    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == restarts + 1)
     tasks.runs_again()
     second = tasks["ps/0"].pid
     assert second not in (None, first)
-    assert (tmp_path / "ps-0.log").read_bytes().count(b"listens at") == 2
-    assert [task for task, line in tasks.lines if b"listens at" in line].count("ps/0") == 2
+    assert starts() == (logged + 1, told + 1)
 
     # the actor: its task ends with it
     actor = int(Path(f"/proc/{second}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
     os.kill(actor, signal.SIGKILL)
-    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == 2)
+    tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == restarts + 2)
     assert not is_running(second)
     tasks.runs_again()
-    assert "the actor of ps/0 was lost" in (tmp_path / "ps-0.log").read_text("utf-8")
+    assert "the actor of ps/0 was lost" in log.read_text("utf-8")
 
-    # as the user wants it
+
+def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(shared: Shared) -> None:
+    tasks, cluster = shared.tasks, shared.cluster
+    tasks.runs_again()
+    restarts = {name: tasks[name].restarts for name in ("ps/0", "worker/0")}
+    gone = [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+    cluster.add_node(num_cpus=4)
+    for node in gone:
+        cluster.remove_node(node)
+    for name, count in restarts.items():
+        # on this machine every node has the address of the one that is gone
+        tasks.wait(name, lambda s, count=count: s.is_ready and s.restarts >= count + 1)  # type: ignore[misc]
+    tasks.runs_again()
+
+
+def test_tasks_are_restarted_and_end_as_the_user_wants_it(shared: Shared) -> None:
+    tasks = shared.tasks
+    restarts = tasks["worker/0"].restarts
     tasks.engine.restart_task("worker/0")
-    tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == 1)
+    tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == restarts + 1)
     tasks.engine.stop_task("worker/0")
     tasks.wait("worker/0", lambda s: s.state is TaskState.STOPPED)
     with pytest.raises(NotFoundError, match="there is no task ps/7; there are ps/0, worker/0"):
         tasks.engine.stop_task("ps/7")
-    last = tasks["ps/0"].pid
-    tasks.engine.close()
-    assert not is_running(last)
+    tasks.engine.restart_task("worker/0")
+    tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == restarts + 2)
+    tasks.runs_again()
 
 
-def test_steps_go_on_while_the_head_of_ray_is_down_and_restarted(keys: None, tmp_path: Path) -> None:
-    # of its own: what the head of a Ray knew is gone with it
-    with started_ray() as cluster, running_tasks(cluster, tmp_path) as tasks:
+def test_steps_go_on_while_the_head_of_ray_is_down_and_restarted(shared: Shared) -> None:
+    tasks, cluster = shared.tasks, shared.cluster
+    try:
+        tasks.runs_again()
         before = [status.pid for status in tasks.engine.statuses()]
         cluster.head_node.kill_gcs_server()
         done = [tasks.session.run(tasks.step) for _ in range(3)]
         cluster.head_node.start_gcs_server()
         done += [tasks.session.run(tasks.step) for _ in range(3)]
-        assert done == [10, 20, 30, 40, 50, 60]
+        assert done == [20, 30, 40, 50, 60, 70]
         assert [status.pid for status in tasks.engine.statuses()] == before
-
-
-def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(tasks: Tasks, ray_cluster: Any) -> None:
-    gone = [node for node in ray_cluster.list_all_nodes() if node is not ray_cluster.head_node]
-    ray_cluster.add_node(num_cpus=4)
-    assert tasks.session.run(tasks.step) == 10
-    for node in gone:
-        ray_cluster.remove_node(node)
-    for name in ("ps/0", "worker/0"):
-        # on this machine every node has the address of the one that is gone
-        tasks.wait(name, lambda s: s.is_ready and s.restarts >= 1)
-    tasks.runs_again()
-
-
-def test_what_cannot_be_started_says_why(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeadlineExceededError, match=r"no room for 2 tasks within 1 s: 200 CPU, 0 GPU are wanted"):
-        RayPlan({"worker": 2}, ray_cluster.address, TaskResources(cpus=100), within=1)
-    with pytest.raises(UnavailableError, match="no Ray cluster at localhost:1"):
-        RayPlan({"worker": 1}, "localhost:1")
-    monkeypatch.delenv(FILE_VARIABLE)
-    with pytest.raises(FailedPreconditionError, match="anabranch cluster keys"):
-        RayPlan({"worker": 1}, ray_cluster.address)
-    assert command_line.main(["cluster", "start", "ray", "--port", "2222"]) == 1
+        tasks.engine.close()
+        assert not [pid for pid in before if is_running(pid)]
+    finally:
+        # what the head of a Ray knew is gone with it
+        shared.end()
 
 
 def test_a_program_runs_on_a_ray_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +269,7 @@ def test_a_program_runs_on_a_ray_of_its_own(tmp_path: Path, monkeypatch: pytest.
     command = [sys.executable, "-m", "anabranch", "cluster", "run", "--ray", "--ps", "1", "--workers", "1", "count.py"]
     # short: a socket's path has an end
     with tempfile.TemporaryDirectory(prefix="ab-") as runtime:
-        environment = os.environ | {"XDG_RUNTIME_DIR": runtime, "PYTHONPATH": str(ROOT)}
+        environment = os.environ | ENVIRONMENT | {"XDG_RUNTIME_DIR": runtime, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, env=environment, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "worker/0 | counted to 3" in ended.stdout

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from jax._src.interpreters import mlir
 
 from anabranch.pipeline import lowering_everything
 from anabranch.testing.copied_messages import over_bytes
 from anabranch.xla import executable
-from tests.quick_compilation import OPTIONS
 
 #: modules whose tests run both ways
 BOTH_WAYS = frozenset(
@@ -45,8 +41,6 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
 }
 #: modules whose tests run both ways: compiled at once, and by the operations' own kernels
 DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})
-#: programs that share one of JAX's contexts
-CONTEXT_USES = 64
 #: tests that say how often something is compiled
 COMPILED_ONLY = frozenset(
     {
@@ -86,21 +80,8 @@ def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _shared_dialects() -> Iterator[None]:
-    """Programs of one thread share what JAX makes anew for each: half of the time that lowering a small one takes."""
-    make = mlir.make_ir_context
-    kept = threading.local()
-
-    def shared() -> Any:
-        # renewed, since a context keeps every type and constant that it met
-        if not getattr(kept, "uses", 0):
-            kept.context, kept.uses = make(), CONTEXT_USES
-        kept.uses -= 1
-        return kept.context
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mlir, "make_ir_context", shared)
-        yield
+def _shared_dialects(shared_dialects: None) -> None:
+    """Of all tests here."""
 
 
 @pytest.fixture
@@ -121,12 +102,6 @@ def _at_once(request: pytest.FixtureRequest) -> None:
     asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.originalname in COMPILED_ONLY
     if getattr(request, "param", asked):
         request.getfixturevalue("compiled_at_once")
-
-
-@pytest.fixture
-def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of this test are compiled without optimizations."""
-    monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
@@ -56,22 +55,33 @@ def signatures() -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------ completeness
-@pytest.mark.parametrize("name", sorted(OPS))
-def test_it_is_complete(name: str) -> None:
-    op = OPS[name]
-    assert op.shape_rule is not None, f"{name} ({op.defined_at}) has no shape rule"
-    assert op.compiled_rule or op.host_rule, f"{name} ({op.defined_at}) has no kernel"
-    assert op.differentiable is not None, f"{name} ({op.defined_at}) has no gradient; or say `.not_differentiable()`"
+def lacking(op: OpDef) -> list[str]:
+    """What an operation has to have and this one has not."""
+    parts = {
+        "has no shape rule": op.shape_rule,
+        "has no kernel": op.compiled_rule or op.host_rule,
+        "has no gradient; or say `.not_differentiable()`": op.differentiable,
+    }
+    return [f"{op.name} ({op.defined_at}) {lack}" for lack, part in parts.items() if part is None]
 
 
-@pytest.mark.parametrize("name", sorted(OPS))
-def test_it_is_run(name: str) -> None:
-    """By a row of the table, or by the tests of a file, which `tests/operations_run.py` holds to it."""
+def test_every_operation_is_complete() -> None:
+    problems = [problem for _, op in sorted(OPS.items()) for problem in lacking(op)]
+    assert not problems, "\n".join(problems)
+
+
+def unrun(name: str) -> list[str]:
+    """Why an operation is run neither by a row of the table nor by the tests of a file."""
     where = "" if name in rows() else TESTED_ELSEWHERE.get(name)
-    assert where is not None, (
-        f"{name} has no row in tests/device/ops/cases_*.py; or tested_elsewhere.py says what runs it"
-    )
-    assert (TESTS.parent / where).exists(), f"{where} is said to run {name}, and does not exist"
+    if where is None:
+        return [f"{name} has no row in tests/device/ops/cases_*.py; or tested_elsewhere.py says what runs it"]
+    return [] if (TESTS.parent / where).exists() else [f"{where} is said to run {name}, and does not exist"]
+
+
+def test_every_operation_is_run() -> None:
+    """By a row of the table, or by the tests of a file, which `tests/operations_run.py` holds to it."""
+    problems = [problem for name in sorted(OPS) for problem in unrun(name)]
+    assert not problems, "\n".join(problems)
 
 
 def test_the_table_names_operations_that_exist() -> None:
@@ -84,49 +94,52 @@ def test_no_operation_is_said_to_be_tested_elsewhere_that_has_a_row() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- signatures
-@pytest.mark.parametrize("name", sorted(n for n in OPS if not n.startswith("_")))
-def test_its_signature_is_tensorflows(name: str) -> None:
+def foreign(ours: OpDef, name: str) -> list[str]:
+    """In what the signature of an operation differs from TensorFlow's."""
     theirs = signatures().get(name)
-    assert theirs is not None, f"TensorFlow has no {name}; operations of our own begin with an underscore"
-    ours = OPS[name]
+    if theirs is None:
+        return [f"TensorFlow has no {name}; operations of our own begin with an underscore"]
     problems = [
         *compare_args("input", ours.inputs, theirs["inputs"]),
         *compare_args("output", ours.outputs, theirs["outputs"]),
+        *compare_attrs(ours, theirs["attrs"]),
     ]
-    problems += compare_attrs(ours, theirs["attrs"])
-    assert not problems, f"{name} ({ours.defined_at}): " + "; ".join(problems)
+    return [f"{name} ({ours.defined_at}): {problem}" for problem in problems]
 
 
-@pytest.mark.parametrize("name", older_names())
-def test_the_signature_of_an_older_type_is_tensorflows(name: str) -> None:
-    theirs = signatures()[name]
-    older = older_type(name)
-    assert older is not None
-    assert name not in OPS
-    ours = older.definition
-    assert older.references == {a["name"] for a in theirs["outputs"] if a.get("is_ref") and a.get("type") != "string"}
-    is_handle = {a["name"] for a in theirs["inputs"] if a.get("is_ref")}
-    assert older.handles >= is_handle
+def test_signatures_are_tensorflows() -> None:
     problems = [
-        *compare_args("input", ours.inputs, theirs["inputs"]),
-        *compare_args("output", ours.outputs, theirs["outputs"]),
+        problem for name, op in sorted(OPS.items()) if not name.startswith("_") for problem in foreign(op, name)
     ]
-    problems += compare_attrs(ours, theirs["attrs"])
-    assert not problems, f"{name}: " + "; ".join(problems)
+    assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("name", call_names())
-def test_the_signature_of_a_call_is_tensorflows(name: str) -> None:
-    theirs = signatures()[name]
-    ours = call_type(name)
-    assert ours is not None
-    assert name not in OPS
-    problems = [
-        *compare_args("input", ours.inputs, theirs["inputs"]),
-        *compare_args("output", ours.outputs, theirs["outputs"]),
-    ]
-    problems += compare_attrs(ours, theirs["attrs"])
-    assert not problems, f"{name}: " + "; ".join(problems)
+def foreign_older_type(name: str) -> list[str]:
+    """In what an older type of operation differs from TensorFlow's."""
+    older, theirs = older_type(name), signatures()[name]
+    assert older is not None, name
+    references = {a["name"] for a in theirs["outputs"] if a.get("is_ref") and a.get("type") != "string"}
+    handles = {a["name"] for a in theirs["inputs"] if a.get("is_ref")}
+    problems = [f"{name} is registered under this name"] if name in OPS else []
+    if older.references != references:
+        problems.append(f"{name}: references are {sorted(older.references)}, TensorFlow's are {sorted(references)}")
+    if not older.handles >= handles:
+        problems.append(f"{name}: handles are {sorted(older.handles)}, TensorFlow's are {sorted(handles)}")
+    return [*problems, *foreign(older.definition, name)]
+
+
+def test_signatures_of_older_types_are_tensorflows() -> None:
+    assert older_names()
+    problems = [problem for name in older_names() for problem in foreign_older_type(name)]
+    assert not problems, "\n".join(problems)
+
+
+def test_signatures_of_calls_are_tensorflows() -> None:
+    calls = {name: call_type(name) for name in call_names()}
+    assert calls
+    assert calls.keys().isdisjoint(OPS)
+    problems = [problem for name, ours in calls.items() for problem in foreign(ours, name)]  # type: ignore[arg-type]
+    assert not problems, "\n".join(problems)
 
 
 def compare_args(what: str, ours: tuple[ArgDef, ...], theirs: list[dict[str, Any]]) -> list[str]:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.each_case import each_case
 
 ROOT = Path(__file__).resolve().parents[2]
 MAP = ROOT / "docs" / "paper_map.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
+each_document = each_case("document", DOCUMENTS, lambda path: str(path.relative_to(ROOT)))
 
 #: programs of others, which documents name without a folder
 OTHERS = {"docs/conformance.md"}
@@ -43,8 +43,9 @@ def folder_of(title: str) -> Path:
     return {"code": ROOT / "anabranch", "tests": ROOT / "tests"}.get(title, ROOT)
 
 
-@pytest.mark.parametrize(("titles", "cells"), ROWS, ids=[cells[0].split(":")[0] for _, cells in ROWS])
-def test_a_row_names_what_exists(titles: list[str], cells: list[str]) -> None:
+@each_case("row", ROWS, lambda row: row[1][0].split(":")[0])
+def test_a_row_names_what_exists(row: tuple[list[str], list[str]]) -> None:
+    titles, cells = row
     assert len(cells) == len(titles)
     for title, cell in zip(titles, cells, strict=True):
         if title not in {"code", "tests", "measured by"}:

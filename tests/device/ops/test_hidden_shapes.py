@@ -11,13 +11,13 @@ import random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import anabranch as tf
 from anabranch.core import dtypes
 from anabranch.core.op_def import ArgDef
 from anabranch.testing.op_cases import OpCase, input_arrays, op_function
 from tests.device.ops.table import table_rows
+from tests.each_case import each_case
 
 SEED = 11
 HIDINGS = 4
@@ -69,10 +69,18 @@ def with_parts_hidden(case: OpCase, draw: random.Random) -> Inputs:
     return Inputs(case, shape_of, lambda arg: arg.name in named and draw.random() < 0.4)
 
 
-@pytest.mark.parametrize("name", sorted({case.op for case in table_rows() if case.error is None}))
-def test_hiding_shapes_makes_no_rule_refuse_or_contradict(name: str) -> None:
-    draw = random.Random(f"{SEED} {name}")
-    for case in (case for case in table_rows() if case.op == name and case.error is None):
+def rows_by_operation() -> dict[str, list[OpCase]]:
+    found: dict[str, list[OpCase]] = {}
+    for row in table_rows():
+        if row.error is None:
+            found.setdefault(row.op, []).append(row)
+    return found
+
+
+@each_case("rows", rows_by_operation().values(), lambda rows: rows[0].op)
+def test_hiding_shapes_makes_no_rule_refuse_or_contradict(rows: list[OpCase]) -> None:
+    draw = random.Random(f"{SEED} {rows[0].op}")
+    for case in rows:
         with tf.Graph().as_default():
             reference = [tensor.shape for tensor in outputs_of(everything_known(case), case)]
             for _ in range(HIDINGS):

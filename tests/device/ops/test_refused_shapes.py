@@ -22,6 +22,7 @@ from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.testing.op_cases import OpCase
 from anabranch.xla import executable
+from tests.each_case import each_case
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.op_rows import rows_by_operation
 from tests.fuzz.perturbed_shapes import BUILT, NEVER, REFUSED, RUN, Inputs, perturbed_inputs
@@ -109,7 +110,7 @@ def test_known_shapes_are_refused(name: str) -> None:
     assert not _taken(name, partial(_call, known=True))
 
 
-@pytest.mark.parametrize("name", sorted(name for name, calls in RECORDED.items() if BUILT in calls.values()))
+@each_case("name", sorted(name for name, calls in RECORDED.items() if BUILT in calls.values()))
 def test_what_is_refused_when_it_is_built_is_not_built(name: str) -> None:
     for label, case, inputs in _calls(name, BUILT):
         try:
@@ -124,7 +125,7 @@ def test_shapes_met_at_run_time_are_refused(name: str) -> None:
     assert not _taken(name, partial(_call, known=False))
 
 
-@pytest.mark.parametrize("name", sorted(name for name, calls in RECORDED.items() if RUN in calls.values()))
+@each_case("name", sorted(name for name, calls in RECORDED.items() if RUN in calls.values()))
 def test_what_is_refused_when_it_runs_can_be_built(name: str) -> None:
     for _, case, inputs in _calls(name, RUN):
         _build(case, inputs)

@@ -5,8 +5,9 @@ The first row of each operation is compiled as users' programs are; the others q
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from anabranch.testing.op_cases import (
 )
 from tests.device.ops.table import table_rows
 from tests.device.ops.table_groups import Groups
+from tests.each_case import check_each
 
 
 def one_for_each_signature(rows: Iterable[OpCase]) -> list[OpCase]:
@@ -36,38 +38,50 @@ def one_for_each_signature(rows: Iterable[OpCase]) -> list[OpCase]:
     return list(first.values())
 
 
+def by_operation(rows: Iterable[OpCase]) -> Any:
+    """Marks a test that is given all of an operation's rows at once."""
+    found: dict[str, list[OpCase]] = {}
+    for row in rows:
+        found.setdefault(row.op, []).append(row)
+    return pytest.mark.parametrize("rows", list(found.values()), ids=list(found))
+
+
 SOUND = [row for row in table_rows() if row.error is None]
-FIRST = {id(row) for row in {row.op: row for row in reversed(SOUND)}.values()}
-FIRST_ROWS = Groups([row for row in SOUND if id(row) in FIRST], run_rows)
-OTHER_ROWS = Groups([row for row in SOUND if id(row) not in FIRST], partial(run_rows, quickly=True))
+FIRST = list({row.op: row for row in reversed(SOUND)}.values())[::-1]
+_ARE_FIRST = set(map(id, FIRST))
+OTHERS = [row for row in SOUND if id(row) not in _ARE_FIRST]
+FIRST_ROWS = Groups(FIRST, run_rows)
+OTHER_ROWS = Groups(OTHERS, partial(run_rows, quickly=True))
 BESIDE_CONSTANTS = one_for_each_signature(filter(can_stand_beside_constants, table_rows()))
 BESIDE_CONSTANTS_ROWS = Groups(BESIDE_CONSTANTS, run_beside_constants)
 WITH_GRADIENT = [row for row in table_rows() if wants_gradient(row)]
 GRADIENTS = Groups(WITH_GRADIENT, run_gradients)
 
 
-@pytest.mark.parametrize("case", SOUND, ids=str)
-def test_row(case: OpCase, request: pytest.FixtureRequest) -> None:
-    if id(case) in FIRST:
-        check_row(case, FIRST_ROWS.result(case))
-    else:
-        request.getfixturevalue("compiled_quickly")
-        check_row(case, OTHER_ROWS.result(case))
+@pytest.mark.parametrize("case", FIRST, ids=str)
+def test_first_row(case: OpCase) -> None:
+    check_row(case, FIRST_ROWS.result(case))
 
 
-@pytest.mark.parametrize("case", [row for row in table_rows() if row.error is not None], ids=str)
+@by_operation(OTHERS)
 @pytest.mark.usefixtures("compiled_quickly")
-def test_error(case: OpCase) -> None:
-    check_error(case)
+def test_other_rows(rows: Sequence[OpCase]) -> None:
+    check_each(lambda row: check_row(row, OTHER_ROWS.result(row)), rows, str)
 
 
-@pytest.mark.parametrize("case", BESIDE_CONSTANTS, ids=str)
+@by_operation(row for row in table_rows() if row.error is not None)
 @pytest.mark.usefixtures("compiled_quickly")
-def test_row_beside_constants(case: OpCase) -> None:
-    check_beside_constants(case, BESIDE_CONSTANTS_ROWS.result(case))
+def test_errors(rows: Sequence[OpCase]) -> None:
+    check_each(check_error, rows, str)
 
 
-@pytest.mark.parametrize("case", WITH_GRADIENT, ids=str)
+@by_operation(BESIDE_CONSTANTS)
 @pytest.mark.usefixtures("compiled_quickly")
-def test_gradient(case: OpCase) -> None:
-    GRADIENTS.result(case).check()
+def test_rows_beside_constants(rows: Sequence[OpCase]) -> None:
+    check_each(lambda row: check_beside_constants(row, BESIDE_CONSTANTS_ROWS.result(row)), rows, str)
+
+
+@by_operation(WITH_GRADIENT)
+@pytest.mark.usefixtures("compiled_quickly")
+def test_gradients(rows: Sequence[OpCase]) -> None:
+    check_each(lambda row: GRADIENTS.result(row).check(), rows, str)

@@ -19,13 +19,14 @@ import anabranch as tf
 import anabranch.api
 from anabranch.api import names_of_stub
 from anabranch.core import absent_names
+from tests.each_case import each_case
 
 API_MODULES = sorted(module.name for module in pkgutil.iter_modules(anabranch.api.__path__))
 ROOT = Path(tf.__file__).parent
 STUBS = [stub for stub in sorted(ROOT.rglob("*.pyi")) if stub.parent.name not in {"proto", "frontend"}]  # not generated
 
 
-@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: f"{stub.parent.name}.{stub.stem}")
+@each_case("stub", STUBS, lambda stub: f"{stub.parent.name}.{stub.stem}")
 def test_a_stub_says_each_name_once_and_is_read_as_type_checkers_read_it(stub: Path) -> None:
     text = stub.read_text("utf-8")
     homes, public = {}, []
@@ -43,7 +44,7 @@ def test_a_stub_says_each_name_once_and_is_read_as_type_checkers_read_it(stub: P
     assert names_of_stub(text) == dict(public)
 
 
-@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: f"{stub.parent.name}.{stub.stem}")
+@each_case("stub", STUBS, lambda stub: f"{stub.parent.name}.{stub.stem}")
 def test_a_public_module_holds_no_name_beside_its_stub(stub: Path) -> None:
     body = ast.parse(stub.with_suffix(".py").read_text("utf-8")).body
     bound = [alias.asname for s in body if isinstance(s, ast.ImportFrom) for alias in s.names if alias.asname]
@@ -57,7 +58,7 @@ def test_every_name_of_the_package_resolves() -> None:
     assert len(tf.__all__) == len(set(tf.__all__))
 
 
-@pytest.mark.parametrize("name", API_MODULES)
+@each_case("name", API_MODULES)
 def test_every_name_of_a_submodule_resolves(name: str) -> None:
     module = importlib.import_module(f"anabranch.api.{name}")
     assert [public for public in module.__all__ if not hasattr(module, public)] == []
@@ -93,8 +94,9 @@ def modules_to_ask() -> Iterator[tuple[str, Any]]:
             yield path, found
 
 
-@pytest.mark.parametrize(("path", "module"), list(modules_to_ask()))
-def test_names_of_tensorflow_that_are_not_here_say_so(path: str, module: Any) -> None:
+@each_case("asked", modules_to_ask(), lambda asked: f"tf.{asked[0]}")
+def test_names_of_tensorflow_that_are_not_here_say_so(asked: tuple[str, Any]) -> None:
+    path, module = asked
     before = dir(module)
     for name in absent_names.names()[path]:
         if not hasattr(module, name):

@@ -31,17 +31,28 @@ def test_every_operation_of_tensorflows_is_listed() -> None:
     assert functions == sorted(names)
 
 
-@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
-def test_signature_and_help_tell_of_each_argument(op: OpFunction) -> None:
+def untold(op: OpFunction) -> list[str]:
+    """What signature and help of an operation's function do not tell, each with the operation's name."""
     function = getattr(tf.raw_ops, op.name)
     parameters = inspect.signature(function).parameters
-    assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
-    assert len(parameters) == len(op.parameters()) + 1
     told = pydoc.plain(pydoc.render_doc(function))
-    assert f"{op.name}(*, {next(iter(parameters))}" in told
-    assert [name for name in parameters if f"\n        {name}: " not in told] == []
-    assert [arg.name for arg in op.outputs if f"\n        {arg.name}: " not in told] == []
-    assert getattr(tf.raw_ops, op.name) is function
+    problems = [
+        *(f"{p.name} is {p.kind.description}" for p in parameters.values() if p.kind != inspect.Parameter.KEYWORD_ONLY),
+        *(f"the help has no line for {name}" for name in parameters if f"\n        {name}: " not in told),
+        *(f"the help has no line for {arg.name}" for arg in op.outputs if f"\n        {arg.name}: " not in told),
+    ]
+    if len(parameters) != len(op.parameters()) + 1:
+        problems.append(f"it takes {len(parameters)} arguments, not {len(op.parameters()) + 1}")
+    if f"{op.name}(*, {next(iter(parameters))}" not in told:
+        problems.append("the help does not show how it is called")
+    if getattr(tf.raw_ops, op.name) is not function:
+        problems.append("it is another function each time")
+    return [f"{op.name}: {problem}" for problem in problems]
+
+
+def test_signature_and_help_tell_of_each_argument() -> None:
+    problems = [problem for op in OPERATIONS for problem in untold(op)]
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize(

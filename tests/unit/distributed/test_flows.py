@@ -11,6 +11,7 @@ from anabranch.distributed import flows
 from anabranch.distributed.flows import ALIGNMENT, Assembly, is_large, pieces_of, without_large
 from anabranch.distributed.wire import MalformedMessageError
 from anabranch.runtime.messages import Frames
+from tests.each_case import each_case
 
 LIMIT = 10_000
 
@@ -37,7 +38,7 @@ def received(messages: list[tuple[int, Frames]], assembly: Assembly) -> list[Fra
     return got
 
 
-@pytest.mark.parametrize("seed", range(50))
+@each_case("seed", range(50))
 def test_frames_of_any_sizes_arrive_in_their_places(seed: int) -> None:
     rng = random.Random(seed)
     messages: list[Frames] = [
@@ -51,7 +52,7 @@ def test_frames_of_any_sizes_arrive_in_their_places(seed: int) -> None:
                 assert np.frombuffer(frame, np.uint8).ctypes.data % ALIGNMENT == 0
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_case("seed", range(200))
 def test_what_is_not_in_order_is_refused(seed: int) -> None:
     """Pieces are lost, repeated, exchanged and changed in size: the message is right, or refused."""
     rng = random.Random(seed)

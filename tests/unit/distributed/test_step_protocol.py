@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from anabranch.distributed.step_protocol import Abort, End, Instruction, StepProtocol
 from anabranch.errors import AbortedError
+from tests.each_case import each_case
 
 TASKS = ["ps/0", "ps/1", "worker/0"]
 
@@ -70,7 +69,7 @@ def test_a_step_that_nobody_has_begun_ends_at_once() -> None:
     assert protocol.give_up(cause) == [Abort((0, 1, 2), cause), End(cause)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_case("seed", range(200))
 def test_in_any_order_a_step_ends_once(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(1, 5)

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from anabranch import errors
@@ -23,6 +22,7 @@ from anabranch.proto import (
     summary_pb2,
     training_pb2,
 )
+from tests.each_case import each_case
 
 FACTS = json.loads((Path(__file__).parents[2] / "fixtures" / "proto_fields.json").read_text())
 MODULES: tuple[ModuleType, ...] = (
@@ -83,12 +83,12 @@ ENUMS = {name_of(e): e for module in MODULES for e in module.DESCRIPTOR.enum_typ
 }
 
 
-@pytest.mark.parametrize("name", sorted(MESSAGES))
+@each_case("name", sorted(MESSAGES))
 def test_message_has_exactly_tensorflows_fields(name: str) -> None:
     assert {field.name: facts_of(field) for field in MESSAGES[name].fields} == FACTS["messages"][name]
 
 
-@pytest.mark.parametrize("name", sorted(ENUMS))
+@each_case("name", sorted(ENUMS))
 def test_enum_has_exactly_tensorflows_numbers(name: str) -> None:
     assert {value.name: value.number for value in ENUMS[name].values} == FACTS["enums"][name]
 

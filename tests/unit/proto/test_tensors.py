@@ -18,6 +18,7 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.proto.graph_pb2 import TensorProto, TensorShapeProto
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
+from tests.each_case import each_case
 
 CASES = json.loads((Path(__file__).parents[2] / "fixtures" / "tensorflow" / "tensors.json").read_text())
 NUMPY_DTYPES = [d for d in dtypes.ALL if d.is_numpy_compatible and not d.is_quantized and d is not dtypes.string]
@@ -31,7 +32,7 @@ def damaged(dtype: Any = dtypes.float32, shape: Any = (2,), **fields: Any) -> Te
     return TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape_to_proto(shape), **fields)
 
 
-@pytest.mark.parametrize("case", CASES["read"], ids=lambda case: f"{case['dtype']}-{case['encoding']}")
+@each_case("case", CASES["read"], lambda case: f"{case['dtype']}-{case['encoding']}")
 def test_reads_what_tensorflow_reads(case: dict[str, Any]) -> None:
     array = make_ndarray(proto_of(case))
     dtype = as_dtype(case["dtype"])
@@ -44,7 +45,7 @@ def test_reads_what_tensorflow_reads(case: dict[str, Any]) -> None:
         assert array.tobytes() == base64.b64decode(case["data"])
 
 
-@pytest.mark.parametrize("case", CASES["read"], ids=lambda case: f"{case['dtype']}-{case['encoding']}")
+@each_case("case", CASES["read"], lambda case: f"{case['dtype']}-{case['encoding']}")
 def test_what_was_read_is_written_and_read_again(case: dict[str, Any]) -> None:
     array = make_ndarray(proto_of(case))
     again = make_ndarray(make_tensor_proto(array, dtype=case["dtype"]))
@@ -60,7 +61,7 @@ def test_every_dtype_and_encoding_is_among_the_cases() -> None:
             assert {case["encoding"] for case in CASES["read"] if case["dtype"] == dtype.name} == encodings
 
 
-@pytest.mark.parametrize("case", CASES["made"], ids=lambda case: f"{case['values']}-{case['dtype']}-{case['shape']}")
+@each_case("case", CASES["made"], lambda case: f"{case['values']}-{case['dtype']}-{case['shape']}")
 def test_writes_what_tensorflow_writes(case: dict[str, Any]) -> None:
     proto = make_tensor_proto(case["values"], dtype=case["dtype"], shape=case["shape"])
     assert proto == proto_of(case)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-import pytest
-
 from anabranch.runtime.task_sessions import (
     BeginLease,
     EndLease,
@@ -17,6 +15,7 @@ from anabranch.runtime.task_sessions import (
     TaskSessions,
     Tell,
 )
+from tests.each_case import each_case
 
 TASKS = {"ps": "ps:1", "worker": "worker:1"}
 
@@ -156,7 +155,7 @@ class Life:
             self.follow(self.sessions.ended(self.ends.pop(self.dice.randrange(len(self.ends)))))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_case("seed", range(100))
 def test_whatever_happens_of_one_name_there_is_one(seed: int) -> None:
     life = Life(seed)
     for _ in range(100):

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from anabranch.state.leases import Held, Lease, Membership, Range, RangeLeases
+from tests.each_case import each_case
 
 
 # ---------------------------------------------------------------------- one holder
@@ -142,7 +143,7 @@ def test_numbers_are_positive(numbers: tuple[int, int, int]) -> None:
         RangeLeases(*numbers)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_case("seed", range(60))
 def test_each_example_is_used_once_in_an_epoch_by_4_then_2_then_6_workers(seed: int) -> None:
     """Workers join, leave, stop for a while and die; what a dead one did before its death is done, or not."""
     chance = random.Random(seed)
