@@ -6,6 +6,7 @@ from anabranch.contrib import (
     distributions as distributions,
     feature_column as feature_column,
     framework as framework,
+    graph_editor as graph_editor,
     image as image,
     layers as layers,
     legacy_seq2seq as legacy_seq2seq,
