@@ -9,6 +9,7 @@ from anabranch.contrib import (
     graph_editor as graph_editor,
     image as image,
     layers as layers,
+    learn as learn,
     legacy_seq2seq as legacy_seq2seq,
     lookup as lookup,
     losses as losses,
