@@ -243,9 +243,7 @@ class VocabularyProcessor:
         """
         name = os.fspath(filename)
         message = _read(name)
-        lengths = [message.get(key) for key in ("max_document_length", "min_frequency")]
-        if not all(type(length) is int and 0 <= length < 2**31 for length in lengths):
-            raise ValueError(f"{name!r}: max_document_length and min_frequency must be numbers, got {lengths}")
+        length, frequency = _number(name, message, "max_document_length"), _number(name, message, "min_frequency")
         if message.get("tokenizer") is not None and tokenizer_fn is None:
             raise ValueError(
                 f"{name!r}: the processor had a tokenizer of its own, {message['tokenizer']!r}; hand it on: "
@@ -255,7 +253,14 @@ class VocabularyProcessor:
             vocabulary = CategoricalVocabulary.from_message(message.get("vocabulary") or {})
         except ValueError as error:
             raise ValueError(f"{name!r}: {error}") from error
-        return cls(*lengths, vocabulary, tokenizer_fn)
+        return cls(length, frequency, vocabulary, tokenizer_fn)
+
+
+def _number(name: str, message: dict[str, Any], key: str) -> int:
+    value = message.get(key)
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{name!r}: {key} must be a number below 2**31, got {value!r}")
+    return value
 
 
 def _read(name: str) -> dict[str, Any]:

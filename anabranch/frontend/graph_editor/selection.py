@@ -404,7 +404,7 @@ def select_ops(
             if _counts(arg, graph, _TENSORS_ONLY, _OPERATIONS_ONLY if restrict_ops_regex else ""):
                 found.extend(filter_ops_from_regex(_checked_graph(graph), arg))
         else:
-            found.extend(make_list_of_op(arg, ignore_ts=True))  # type: ignore[arg-type]
+            found.extend(make_list_of_op(arg, ignore_ts=True))
     return [op for op in dict.fromkeys(found) if positive_filter is None or positive_filter(op)]
 
 

@@ -452,7 +452,7 @@ def memory_saving_gradients(y: Any, xs: list[Any], kept: list[Any]) -> list[Any]
     cut off from what they depend on, and run after the gradient that they serve has arrived.
     """
     cut = {tensor: tf.stop_gradient(tensor) for tensor in kept}
-    between = ge.get_walks_intersection_ops([x.op for x in xs], y)
+    between = [op for op in ge.get_walks_intersection_ops([x.op for x in xs], y) if op.inputs]
     arrived: dict[Any, Any] = {y: None}
     totals: list[Any] = [None] * len(xs)
     for end in [y, *reversed(kept)]:

@@ -91,8 +91,8 @@ def test_files_that_are_no_vocabularies_are_refused(tmp_path: Path) -> None:
     preprocessing.VocabularyProcessor(3).fit(["a b"]).save(str(path))
     good = json.loads(path.read_text())
     for key, value, why in (
-        ("max_document_length", -1, "must be numbers"),
-        ("max_document_length", 2**40, "must be numbers"),
+        ("max_document_length", -1, "must be a number"),
+        ("max_document_length", 2**40, "must be a number"),
         ("vocabulary", None, "lacks its unknown token"),
         ("vocabulary", {**good["vocabulary"], "counts": [1]}, "2 categories and 1 counts"),
         ("vocabulary", {**good["vocabulary"], "categories": ["a", ["b"]]}, "texts and numbers"),

@@ -188,7 +188,8 @@ def test_event_files_by_the_writer_of_the_wrapped_library(tmp_path: Path) -> Non
 
 def test_shapes_are_put_together_of_sizes() -> None:
     size = tf.placeholder(tf.int32, [])
-    assert rnn_cells._concat(None, 4, static=True) == [None, 4]
+    assert rnn_cells._concat(None, 4, static=True) is None
+    assert rnn_cells._concat(tf.TensorShape([None]), 4, static=True) == [None, 4]
     assert rnn_cells._concat(3, tf.TensorShape([None, 2]), static=True) == [3, None, 2]
     assert rnn_cells._concat(tf.constant(3), [2], static=True) == [3, 2]
     with tf.Session() as session:
