@@ -15,7 +15,7 @@ from anabranch.core.registry import load_rest_from as _load_rest_from
 from anabranch.frontend import framework as _framework, operators as _operators
 from anabranch.frontend.platform.version import VERSION as __version__
 from anabranch.frontend.sparse import operators as _sparse_operators
-from anabranch.graph import function_def as _function_def, graphdef as _graphdef
+from anabranch.graph import function_def as _function_def, graphdef as _graphdef, rewiring as _rewiring
 
 # an operation family is loaded with the functions that use it, the others at the first name that is not known
 _load_rest_from("anabranch.ops.vocabulary")

@@ -356,10 +356,12 @@ class BaseSession:
         parts = [part for key in feed_list or () for part in self._feed_parts(key, None)]
         tensors = tuple(tensor for tensor, _ in parts)
         step = self._prepared_once(mapping, tensors)
+        version = self._graph.structure_version
 
         def run_step(
             *values: TensorLike, options: RunOptions | None = None, run_metadata: RunMetadata | None = None
         ) -> Any:
+            nonlocal mapping, step, version
             if len(values) != len(tensors):
                 raise TypeError(
                     f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}"
@@ -368,6 +370,10 @@ class BaseSession:
                 return self.run(fetches, dict(zip(tensors, values, strict=True)), options, run_metadata)
             if self._closed:
                 raise RuntimeError("Attempted to use a closed Session.")
+            if version != self._graph.structure_version:
+                version = self._graph.structure_version
+                mapping = self._mapping(fetches)
+                step = self._prepared_once(mapping, tensors)
             arrays = [feed_array(t, v) for t, v in zip(tensors, values, strict=True)]
             return mapping.arrange(self._run(step, arrays, None, self._timeout))
 

@@ -28,8 +28,8 @@ _MAX_TENSORS: Final = 1 << 17
 class Graph(GraphScopes):
     """A dataflow graph: operations, the tensors between them, collections, and a library of function graphs.
 
-    Operations are only ever added. Adding never changes what an existing operation computes, so a session sees new
-    nodes without being told; the rare rewiring of an existing node raises `structure_version`.
+    Building only ever adds operations. Adding never changes what an existing operation computes, so a session sees new
+    nodes without being told; what changes an operation that is there (`rewiring`) raises `structure_version`.
 
     Raises:
         nothing
@@ -62,6 +62,8 @@ class Graph(GraphScopes):
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.structure_version = 0
+        #: whether every operation was made after all that it waits for
+        self._in_creation_order = True
 
     # ------------------------------------------------------------------ creation
     def create_op(

@@ -366,7 +366,7 @@ class _PlanBuilder:
             op = self._create_one(plan, loops)
             back_edges += [(op, i, plan.inputs[i]) for i in loops]
         for op, index, (name, output) in back_edges:
-            op._update_input(index, self._operations[name].outputs[output])
+            op._set_input(index, self._operations[name].outputs[output])
         self._colocate_devices()
         return self._operations
 

@@ -333,6 +333,8 @@ class Operation:
 
     #: the function behind `node_def`, filled in by `graphdef`
     EXPORT: ClassVar[dict[str, Callable[..., Any]]] = {}
+    #: the functions behind changes of a graph that stands, filled in by `rewiring`
+    EDIT: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(
         self,
@@ -453,17 +455,20 @@ class Operation:
         """
         Tensor.EVALUATE["run"](self, feed_dict, session)
 
-    # ------------------------------------------------------------------ changes (graph layer only)
+    # ------------------------------------------------------------------ changes
     def _add_control_input(self, op: Operation) -> None:
-        if op not in self._control_inputs:
-            self._control_inputs.append(op)
-            op._control_outputs.append(self)
+        self._add_control_inputs([op])
 
     def _add_control_inputs(self, ops: list[Operation]) -> None:
-        for op in ops:
-            self._add_control_input(op)
+        """Waits for others as well; see `rewiring.add_control_inputs`."""
+        Operation.EDIT["add_control_inputs"](self, ops)
 
     def _update_input(self, index: int, tensor: Tensor) -> None:
+        """Takes another tensor as an input; see `rewiring.rewire`."""
+        Operation.EDIT["update_input"](self, index, tensor)
+
+    # the graph layer only: nothing is looked at but the two ends of an edge
+    def _set_input(self, index: int, tensor: Tensor) -> None:
         """Rewires one input; used while a graph with cycles is put together."""
         self._graph._check_not_finalized()
         if tensor.graph is not self._graph:
@@ -471,7 +476,19 @@ class Operation:
         self._inputs[index]._consumers.remove(self)
         self._inputs[index] = tensor
         tensor._consumers.append(self)
+        if tensor._op._id >= self._id:
+            self._graph._in_creation_order = False
         self._graph._changed()
+
+    def _link_control_input(self, op: Operation) -> None:
+        self._control_inputs.append(op)
+        op._control_outputs.append(self)
+        if op._id >= self._id:
+            self._graph._in_creation_order = False
+
+    def _unlink_control_input(self, op: Operation) -> None:
+        self._control_inputs.remove(op)
+        op._control_outputs.remove(self)
 
     def _set_attr(self, name: str, value: AttributeValue) -> None:
         self.attrs = {**self.attrs, name: value}

@@ -31,6 +31,7 @@ class EventsWriter:
     Args:
       logdir: the directory, made if it does not exist.
       filename_suffix: appended to the file's name.
+      prefix: what the file's name begins with.
 
     Raises:
       UnimplementedError: the directory is an address (gs://, ...).
@@ -38,13 +39,13 @@ class EventsWriter:
       ResourceExhaustedError: the disk is full.
     """
 
-    def __init__(self, logdir: str | os.PathLike[str], filename_suffix: str = "") -> None:
+    def __init__(self, logdir: str | os.PathLike[str], filename_suffix: str = "", prefix: str = "events") -> None:
         directory = os.fspath(logdir)
         remote.refuse(directory, "event files")
         gfile.makedirs(directory)
         self._lock = threading.Lock()
         now = time.time()
-        self._path, file = _create(directory, f"events.out.tfevents.{int(now):010d}.{_host()}", filename_suffix)
+        self._path, file = _create(directory, f"{prefix}.out.tfevents.{int(now):010d}.{_host()}", filename_suffix)
         self._file: BinaryIO | None = file
         self.write_event(Event(wall_time=now, file_version=FILE_VERSION))
         self.flush()

@@ -2,7 +2,8 @@
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
 still there is left alone. The first use of one is told on the standard error stream, once in the process. What h5py
-reads otherwise than it did (`old_h5py`) is restored without a word.
+reads otherwise than it did (`old_h5py`) is restored without a word. Arrays of rows of unequal lengths, which NumPy
+refuses since 1.24, are arrays of objects again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import collections
 import collections.abc
 import fractions
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -20,11 +22,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.compat.private.inspection import ArgSpec
+from anabranch.core.values import PassedOn
 from anabranch.tools import after_import, old_h5py
 
 _ABSTRACT: Final = (
@@ -110,6 +113,7 @@ def restore() -> Callable[[], None]:
     """Restores what is missing, in this process; returns the function that undoes it."""
     teller = _Teller()
     undo = [_answer_for(module, names, teller) for module, names in _table()]
+    undo += [_allow_unequal_rows(name, teller) for name in ("array", "asarray")]
     undo.append(old_h5py.restore())
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     if not hasattr(threading.Thread, "isAlive"):
@@ -146,6 +150,24 @@ def _answer_for(module: ModuleType, names: Mapping[str, object], teller: _Teller
             vars(module)["__getattr__"] = before
 
     return undo
+
+
+def _allow_unequal_rows(name: str, teller: _Teller) -> Callable[[], object]:
+    """Lets a function of NumPy make an array of objects of what is no array of numbers, where no type is asked for."""
+    function: Callable[..., np.ndarray[Any, Any]] = getattr(np, name)
+
+    @functools.wraps(function)
+    def made(*values: PassedOn, **options: PassedOn) -> np.ndarray[Any, Any]:
+        try:
+            return function(*values, **options)
+        except ValueError as error:
+            if len(values) != 1 or options.get("dtype") is not None or "inhomogeneous" not in str(error):
+                raise
+        teller.tell(f"numpy.{name} of rows of unequal lengths")
+        return function(*values, **{**options, "dtype": object})
+
+    setattr(np, name, made)
+    return lambda: setattr(np, name, function)
 
 
 def _restore_is_alive(teller: _Teller) -> Callable[[], object]:

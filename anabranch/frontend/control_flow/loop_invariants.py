@@ -58,7 +58,7 @@ def _replace(graph: FunctionGraph, tensor: Tensor, outer: Tensor) -> Tensor:
     for op in graph.get_operations():
         for index, given in enumerate(op._inputs):
             if given is tensor:
-                op._update_input(index, parameter)
+                op._set_input(index, parameter)
     graph.outputs = [parameter if t is tensor else t for t in graph.outputs]
     return parameter
 

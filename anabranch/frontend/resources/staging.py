@@ -366,7 +366,7 @@ class CriticalSection:
             self._check(graph, lock.op, made, exclusive_resource_access)
             for op in made:  # what was added without regard to control dependencies runs under the lock as well
                 if op.type not in {"Const", "MutexLock"} and not op.control_inputs and not op.inputs:
-                    op._add_control_input(lock.op)
+                    op._link_control_input(lock.op)
             flat = [x if isinstance(x, Operation) else convert_to_tensor(x) for x in nest.flatten(result)]
             with control_dependencies([*made, *(x if isinstance(x, Operation) else x.op for x in flat)]):
                 released = raw.ConsumeMutexLock(lock)

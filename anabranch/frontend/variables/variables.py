@@ -123,7 +123,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         expected_shape: the shape that the initial value must be compatible with.
         import_scope: prefix of the names in `variable_def`.
         constraint: function from the new value to an allowed one, applied by optimizers after an update.
-        use_resource: accepted and ignored: every variable is a resource.
+        use_resource: every variable is a resource; with False, the default, reads of its value are named for it
+            (``w/read``), as programs expect of reference variables, and with True ``ReadVariableOp``.
         synchronization, aggregation: how replicas of the variable are kept together.
         shape: default: the initial value's; may be less specific.
 
@@ -145,6 +146,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
     _initial_value: Tensor | None
     _initializer_op: Operation | None
     _name: str | None = None
+    #: how operations that read the value are named, in the scope of what takes it; None: for their type
+    _name_of_reads: str | None = None
 
     def __init__(
         self,
@@ -187,6 +190,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         )
         with init_scope():
             self._build(initial_value, name, dtype, shape, expected_shape, validate_shape, caching_device)
+            if not use_resource:
+                self._name_of_reads = f"{self._handle.op.name.rpartition('/')[2]}/read"
             self.graph.add_to_collections(self._collections(collections), self)
 
     # ------------------------------------------------------------------ construction
@@ -382,7 +387,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         if self._cached_value is not None:
             return self._cached_value
         with self._reading_graph().colocate_with(None, ignore_existing=True):
-            return self._read()
+            return self._read(self._name_of_reads)
 
     def read_value(self) -> Tensor:
         """A fresh read, also where `value` would give a cached copy.
@@ -411,14 +416,14 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         default = get_default_graph()
         return default if default.building_function else self.graph
 
-    def _read(self) -> Tensor:
+    def _read(self, name: str | None = None) -> Tensor:
         device = self._handle.device
         with contextlib.ExitStack() as stack:
             if device:
                 graph = self._reading_graph()
                 stack.enter_context(graph.device(None))
                 stack.enter_context(graph.device(device))
-            tensor: Tensor = raw.ReadVariableOp(self._handle, dtype=self._dtype)
+            tensor: Tensor = raw.ReadVariableOp(self._handle, dtype=self._dtype, name=name)
         return tensor
 
     def initialized_value(self) -> Tensor:

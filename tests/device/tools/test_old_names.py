@@ -82,3 +82,15 @@ def test_a_source_that_fails_leaves_no_module(tmp_path: Path) -> None:
     importlib.invalidate_caches()
     assert old_names._load_source("old_names_broken", str(path)).value == 3
     del sys.modules["old_names_broken"]
+
+
+@pytest.mark.usefixtures("restored")
+def test_rows_of_unequal_lengths_are_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = list(zip(np.ones([3, 4]), np.zeros([3, 2]), strict=True))
+    made = np.array(pairs)
+    assert (made.shape, made.dtype) == ((3, 2), object)
+    assert np.asarray([[1], [2, 3]]).tolist() == [[1], [2, 3]]
+    assert "numpy.array of rows of unequal lengths" in capsys.readouterr().err
+    assert np.array([[1, 2]], np.float32, copy=True).dtype == np.float32
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        np.array([[1], [2, 3]], dtype=np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -15,12 +16,15 @@ from anabranch.compat.private import (
     deprecation,
     documented_names,
     evaluation,
+    event_writer,
     files,
     graphs,
     inspection,
     metrics,
+    rnn_cells,
     switches,
 )
+from anabranch.proto.summary_pb2 import Event, Summary
 
 
 def _plain(a: int, b: int = 2, *rest: int, c: int = 3) -> int:
@@ -160,3 +164,40 @@ def test_an_evaluation_of_a_number_of_steps() -> None:
         assert evaluation._get_or_create_eval_step() is evaluation._get_or_create_eval_step()
         with pytest.raises(ValueError, match="Invalid key: xx"):
             metrics._confusion_matrix_at_thresholds([True], [0.5], [0.5], includes=["xx"])
+
+
+def test_event_files_by_the_writer_of_the_wrapped_library(tmp_path: Path) -> None:
+    prefix = tmp_path / "logs" / "events"
+    writer = event_writer.EventsWriter(str(prefix).encode())
+    assert not prefix.parent.exists()
+    writer.WriteEvent(Event(step=1, summary=Summary(value=[Summary.Value(tag="x", simple_value=2.5)])))
+    writer._WriteSerializedEvent(Event(step=2).SerializeToString())
+    writer.Flush()
+    name = writer.FileName().decode()
+    assert name.startswith(f"{prefix}.out.tfevents.")
+    events = list(tf.train.summary_iterator(name))
+    assert [event.step for event in events] == [0, 1, 2]
+    assert (events[0].file_version, events[1].summary.value[0].simple_value) == ("brain.Event:2", 2.5)
+    with pytest.raises(TypeError, match=r"Expected an event_pb2.Event proto,  but got <class 'bytes'>"):
+        writer.WriteEvent(b"")  # type: ignore[arg-type]
+    writer.Close()
+    writer.InitWithSuffix(".more")
+    assert writer.FileName().endswith(b".more")
+    writer.Close()
+
+
+def test_shapes_are_put_together_of_sizes() -> None:
+    size = tf.placeholder(tf.int32, [])
+    assert rnn_cells._concat(None, 4, static=True) is None
+    assert rnn_cells._concat(tf.TensorShape([None]), 4, static=True) == [None, 4]
+    assert rnn_cells._concat(3, tf.TensorShape([None, 2]), static=True) == [3, None, 2]
+    assert rnn_cells._concat(tf.constant(3), [2], static=True) == [3, 2]
+    with tf.Session() as session:
+        assert session.run(rnn_cells._concat(size, [4, 5]), {size: 7}).tolist() == [7, 4, 5]
+    with pytest.raises(ValueError, match="prefix or suffix of None"):
+        rnn_cells._concat(None, 4)
+    with pytest.raises(ValueError, match="either a scalar or vector"):
+        rnn_cells._concat(tf.zeros([2, 2], tf.int32), 4)
+    rnn_cells.assert_like_rnncell("cell", tf.nn.rnn_cell.GRUCell(3))
+    with pytest.raises(TypeError, match=r"'cell' \(3\) is not an RNNCell: 'output_size' property is missing.*callable"):
+        rnn_cells.assert_like_rnncell("cell", 3)

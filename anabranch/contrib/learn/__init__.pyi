@@ -1,0 +1,1 @@
+from anabranch.contrib.learn import preprocessing as preprocessing
