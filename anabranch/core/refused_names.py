@@ -100,12 +100,6 @@ REFUSALS: Final = (
         "TFConfigClusterResolver one from the environment",
     ),
     RefusedFamily(
-        "tf.autograph.to_graph, to_code",
-        r"autograph\.to_(graph|code)",
-        "no Python code is rewritten or executed from text (docs/decisions/0055)",
-        GRAPH_CODE,
-    ),
-    RefusedFamily(
         "tf.enable_eager_execution", "enable_eager_execution", "graphs are what this system runs", RUN_GRAPHS
     ),
     RefusedFamily("tf.enable_v2_behavior", "enable_v2_behavior", _VERSION_1, RUN_GRAPHS),
