@@ -34,7 +34,6 @@ ANY_DEVICE: Final = (
     "the same graph runs in tf.Session, tf.train.MonitoredTrainingSession or tf.estimator.tpu.TPUEstimator with "
     "use_tpu=False on what devices JAX finds"
 )
-GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 OTHER_RUNTIME: Final = "write the graph with tf.io.write_graph and convert it where TensorFlow is"
 _VERSION_1: Final = "this is version 1 of the API"
 RUN_GRAPHS: Final = "build operations and run them with tf.Session"

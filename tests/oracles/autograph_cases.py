@@ -1,4 +1,4 @@
-"""Functions with Python's statements over tensors, for `make_public_function_fixture.py` and the tests beside its record.
+"""Functions with Python's statements over tensors, for `make_public_function_fixture.py` and the tests of it.
 
 Each case is a function of the module (`anabranch`, or genuine TensorFlow's `compat.v1`) that returns what to fetch.
 """
@@ -74,13 +74,17 @@ def conditionals_on_python_values_beside_tensors(tf: Any) -> Any:
             y = y * 2
         return y
 
-    return both(tf, chosen, *((tf.constant(x), mode, twice) for x in (1, 5) for mode in ("square", "none", "") for twice in (True, False)))
+    return both(
+        tf,
+        chosen,
+        *((tf.constant(x), mode, twice) for x in (1, 5) for mode in ("square", "none", "") for twice in (True, False)),
+    )
 
 
 @case
 def conditional_expressions_and_logic(tf: Any) -> Any:
     def logic(x: Any, y: Any) -> Any:
-        a = x if x > y else y
+        a = x if x > y else y  # noqa: FURB136
         b = 0 < x < y <= 10
         c = (x > 0 and y > 0) or not (x + y > 3)
         d = 1 if x > 0 or y > 0 else 2

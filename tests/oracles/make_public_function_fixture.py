@@ -1,8 +1,8 @@
 """Writes tests/fixtures/tensorflow/public_functions.json.gz and autograph.json.gz: what TensorFlow gives for the cases.
 
-Run in an environment that has TensorFlow (`make bench-env`), from this folder; the arguments say which fixtures. The cases
-are those of `public_function_cases.py` and `autograph_cases.py`. An entry is, for each value that the case fetches, its
-dtype, its shape and its elements: strings in Latin-1, complex numbers as pairs.
+Run in an environment that has TensorFlow (`make bench-env`), from this folder; the arguments say which fixtures. The
+cases are those of `public_function_cases.py` and `autograph_cases.py`. An entry is, for each value that the case
+fetches, its dtype, its shape and its elements: strings in Latin-1, complex numbers as pairs.
 """
 
 from __future__ import annotations

@@ -93,7 +93,9 @@ def _extreme(python: Callable[..., Any], reduce: Callable[..., Any]) -> Callable
         if len(args) == 1:
             (tensor,) = (convert_to_tensor(a) for a in args)
             if tensor.shape.ndims != 1:
-                raise ValueError(f"{python.__name__}() needs a tensor of rank 1, got shape {tensor.shape} ({tensor.name})")
+                raise ValueError(
+                    f"{python.__name__}() needs a tensor of rank 1, got shape {tensor.shape} ({tensor.name})"
+                )
             return reduce(tensor, 0)
         dtype = next(convert_to_tensor(a).dtype.base_dtype for a in args if is_symbolic(a))
         tensors = [convert_to_tensor(a, dtype) for a in args]

@@ -8,13 +8,20 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from anabranch.core import nest
 from anabranch.core.values import PassedOn
 from anabranch.frontend.autograph import conditionals, lists, loops, settings, undefined
 from anabranch.frontend.autograph.builtin_functions import overload
-from anabranch.frontend.autograph.settings import ConversionOptions, Feature, ConversionStatus, in_status, is_marked, status
+from anabranch.frontend.autograph.settings import (
+    ConversionOptions,
+    ConversionStatus,
+    Feature,
+    in_status,
+    is_marked,
+    status,
+)
 from anabranch.frontend.autograph.state import is_symbolic
 from anabranch.frontend.autograph.transpiler import ConversionError, converted, library
 from anabranch.frontend.control_flow.checks import Assert
@@ -58,7 +65,7 @@ class FunctionScope:
         self.name, self.callopts = context_name, options.call_options()
         self._function, self._options = function_name, options
 
-    def __enter__(self) -> FunctionScope:
+    def __enter__(self) -> Self:
         graph = get_default_graph()
         self._open: list[Any] = [in_status(ConversionStatus.ENABLED)] if self._options.user_requested else []
         if self._options.uses(Feature.NAME_SCOPES):
@@ -99,9 +106,7 @@ def _passed_on(value: PassedOn) -> Any:
     return rebuilt(value, [raw.Identity(t) for t in components(value)]) if is_symbolic(value) else value
 
 
-def with_function_scope(
-    thunk: Callable[[FunctionScope], Any], scope_name: str, options: ConversionOptions
-) -> Any:
+def with_function_scope(thunk: Callable[[FunctionScope], Any], scope_name: str, options: ConversionOptions) -> Any:
     """What a lambda's body gives in a scope of its own."""
     with FunctionScope("lambda_", scope_name, options) as scope:
         return thunk(scope)
@@ -146,7 +151,7 @@ def _function_of(f: PassedOn) -> tuple[types.FunctionType | None, tuple[Any, ...
         return (f.__func__, (f.__self__,)) if isinstance(f.__func__, types.FunctionType) else (None, ())
     if isinstance(f, types.FunctionType):
         return f, ()
-    call = getattr(type(f), "__call__", None)
+    call = getattr(type(f), "__call__", None)  # noqa: B004 - the function itself is wanted
     return (call, (f,)) if isinstance(call, types.FunctionType) else (None, ())
 
 
@@ -165,7 +170,7 @@ def _makes_generators(function: types.FunctionType) -> bool:
 def _is_left_alone(f: PassedOn, function: types.FunctionType) -> bool:
     """Whether something is of a library that knows tensors, or of Python's own."""
     package = (function.__module__ or "").partition(".")[0]
-    return package in _LEFT_ALONE or package in sys.stdlib_module_names and package != "__main__" or is_marked(f)
+    return package in _LEFT_ALONE or package in sys.stdlib_module_names - {"__main__"} or is_marked(f)
 
 
 _told: set[types.CodeType] = set()
@@ -197,6 +202,11 @@ def _of_the_caller(f: Callable[..., Any], args: tuple[Any, ...], scope: Function
     return known.eval_in_original_context(f, args, scope)
 
 
+def caught_exception() -> BaseException | None:
+    """The exception that is being handled."""
+    return sys.exc_info()[1]
+
+
 #: what `ag__` is in converted code: the names are those that the package malt writes
 OPERATORS: Final = types.SimpleNamespace(
     ConversionOptions=ConversionOptions,
@@ -211,6 +221,7 @@ OPERATORS: Final = types.SimpleNamespace(
     and_=conditionals.and_,
     assert_stmt=conditionals.assert_stmt,
     autograph_artifact=settings.marked,
+    caught_exception=caught_exception,
     converted_call=converted_call,
     eq=conditionals.eq,
     for_stmt=loops.for_stmt,

@@ -18,7 +18,7 @@ from anabranch.frontend.autograph.state import (
     scalar_condition,
     waiting_for_effects,
 )
-from anabranch.frontend.autograph.undefined import Undefined, UndefinedReturnValue
+from anabranch.frontend.autograph.undefined import Undefined, UndefinedReturnValue, is_missing
 from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.control_flow.conditionals import cond as conditional
 from anabranch.graph.conversion import convert_to_tensor
@@ -130,7 +130,7 @@ def _run_both(
 
 
 def _either(one: PassedOn, other: PassedOn) -> Any:
-    if isinstance(one, Undefined | UndefinedReturnValue) or one is None:
+    if isinstance(one, Undefined | UndefinedReturnValue) or (one is None and not is_missing(other)):
         return other
     if isinstance(one, Tensor) and isinstance(other, Tensor) and one.dtype.base_dtype is other.dtype.base_dtype:
         return one if _as_list(one.shape) == _as_list(other.shape) else _of_either_shape(one, other)
@@ -143,14 +143,16 @@ def _as_list(shape: TensorShape) -> Sequence[int | None] | None:
 
 def _of_either_shape(one: Tensor, other: Tensor) -> Tensor:
     a, b = one.shape.dims_tuple, other.shape.dims_tuple
-    shape = None if a is None or b is None or len(a) != len(b) else [m if m == n else None for m, n in zip(a, b, strict=True)]
+    shape = (
+        None
+        if a is None or b is None or len(a) != len(b)
+        else [m if m == n else None for m, n in zip(a, b, strict=True)]
+    )
     return raw.Placeholder(dtype=one.dtype.base_dtype, shape=TensorShape(shape))  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------------- expressions
-def if_exp(
-    cond: TensorLike, if_true: Callable[[], Any], if_false: Callable[[], Any], expr_repr: str = "value"
-) -> Any:
+def if_exp(cond: TensorLike, if_true: Callable[[], Any], if_false: Callable[[], Any], expr_repr: str = "value") -> Any:
     """`if_true() if cond else if_false()`.
 
     Raises:

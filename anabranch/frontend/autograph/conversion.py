@@ -20,15 +20,15 @@ def to_graph(
 ) -> Callable[..., Any]:
     """A function that does what `entity` does, and whose `if`, `while` and `for` may depend on tensors.
 
-    Statements over tensors become `tf.cond` and `tf.while_loop`; over everything else they run while the graph is built, as
-    Python runs them. So do `and`, `or`, `not`, comparisons in a chain, conditional expressions, `break`, `continue` and
-    `return`, and `abs`, `float`, `int`, `len`, `max`, `min` and `range` of tensors. Error messages and tracebacks name the
-    lines of `entity`.
+    Statements over tensors become `tf.cond` and `tf.while_loop`; over everything else they run while the graph is
+    built, as Python runs them. The same goes for `and`, `or`, `not`, comparisons in a chain, conditional expressions,
+    `break`, `continue` and `return`, and for `abs`, `float`, `int`, `len`, `max`, `min` and `range` of tensors. Error
+    messages and tracebacks name the lines of `entity`.
 
     Args:
         entity: a function, a method, a lambda, or a `tf.function`.
-        recursive: whether functions that it calls are converted, too. Those of anabranch, NumPy and Python's own library are
-            called as they are.
+        recursive: whether functions that it calls are converted, too. Those of anabranch, NumPy and Python's own
+            library are called as they are.
         experimental_optional_features: what is converted beside.
 
     Returns:

@@ -1,7 +1,7 @@
 """Lists in code that was converted with the feature LISTS: what Python writes as a list may be a tensor array.
 
-A list that Python makes stays one. `append`, `x[i]`, `x[i] = y` and stacking work on a `tf.TensorArray` as they work on a
-list; a list that grows in a loop over tensors is such an array from the beginning.
+A list that Python makes stays one. `append`, `x[i]`, `x[i] = y` and stacking work on a `tf.TensorArray` as they work
+on a list; what grows in a loop over tensors is such an array from the beginning.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Loops of converted code: over tensors, ranges and datasets they become `tf.while_loop`, over all else they run.
 
-A loop's state is what its body changes and what is read afterwards. A variable that has no value before the loop gets one
-of the kind that the body gives it, which nobody reads: the body is built once in a graph that is thrown away to find out,
-and the step fails if the loop runs not even once. A value to be returned from inside a loop is such a variable; whether
-it was returned says another.
+A loop's state is what its body changes and what is read afterwards. A variable that has no value before the loop gets
+one of the kind that the body gives it, which nobody reads: the body is built once in a graph that is thrown away to
+find out, and the step fails if the loop runs not even once. A value to be returned from inside a loop is such a
+variable; whether it was returned says another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from anabranch.core import nest
@@ -127,9 +128,7 @@ def _over_rows(tensor: Tensor, extra_test: Callable[[], Any] | None, body: Calla
     )
 
 
-def _over_range(
-    tensor: Tensor, extra_test: Callable[[], Any] | None, body: Callable[[Any], None], loop: _Loop
-) -> None:
+def _over_range(tensor: Tensor, extra_test: Callable[[], Any] | None, body: Callable[[Any], None], loop: _Loop) -> None:
     start, limit, delta = tensor.op.inputs
     step = constant_value(delta)
     counted = loop.counting(start, has_start=True)
@@ -206,10 +205,15 @@ class _Loop:
         self._counters[0] = raw.AddV2(at, delta)
 
     # ---- variables
-    def _write(self, values: State) -> None:
-        counters, state = values
+    def _write(self, counters: State, held: list[bool], state: State) -> None:
         self._counters[:] = counters
-        self.set_state(tuple(state))
+        self.set_state(tuple(self._get_from(held, state)))
+
+    @staticmethod
+    def _get_from(held: list[bool], state: State) -> Iterator[Any]:
+        """Every variable's value from those of the variables that the loop holds; None of the others."""
+        values = iter(state)
+        return (next(values) if is_held else None for is_held in held)
 
     def defined_before(self, body: Callable[[], None]) -> State:
         """The variables' values before the loop, with one that nobody reads for each that has none.
@@ -239,11 +243,12 @@ class _Loop:
                 self._counters[:] = counters
                 self.set_state(values)
         filled = tuple(
-            self._place(value, like) if is_missing(value) else value
-            for value, like in zip(values, after, strict=True)
+            self._place(value, like) if is_missing(value) else value for value, like in zip(values, after, strict=True)
         )
         for name, value in zip(self._names, filled, strict=True):
-            if is_missing(value) and not (value is None and isinstance(values[self._names.index(name)], UndefinedReturnValue)):
+            if is_missing(value) and not (
+                value is None and isinstance(values[self._names.index(name)], UndefinedReturnValue)
+            ):
                 why = "" if reason is None else f" (what the body gives it could not be found out: {reason})"
                 what = "the value that is returned" if isinstance(value, UndefinedReturnValue) else f"'{name}'"
                 raise ValueError(f"{what} must be defined before the loop, as a tensor or a number{why}") from reason
@@ -299,27 +304,33 @@ class _Loop:
         if self._has_start and self._iterates in self._missing:
             self._missing.remove(self._iterates)
         self._counters[:] = counters
-        entering = (convert_to_tensor(False), tuple(counters), before)
+        held = [value is not None for value in before]  # a `return` without a value gives None, and no tensor
 
         def is_on(_: TensorLike, counters: State, state: State) -> Tensor:
-            self._write((counters, state))
+            self._write(counters, held, state)
             return scalar_condition(test(), "a loop")
 
         def iterated(_: TensorLike, counters: State, state: State) -> State:
-            self._write((counters, state))
+            self._write(counters, held, state)
             body()
-            after = (convert_to_tensor(True), tuple(self._counters), self.checked(state))
-            return waiting_for_effects(get_default_graph(), after)
+            after = self.checked(tuple(self._get_from(held, state)))
+            values = (convert_to_tensor(True), tuple(self._counters), tuple(itertools.compress(after, held)))
+            return waiting_for_effects(get_default_graph(), values)
 
         ran, counters_after, after = while_loop(
             is_on,
             iterated,
-            entering,
-            shape_invariants=(TensorShape([]), tuple(c.shape for c in counters), self._invariants_of(before)),
+            (convert_to_tensor(False), tuple(counters), tuple(itertools.compress(before, held))),
+            shape_invariants=(
+                TensorShape([]),
+                tuple(c.shape for c in counters),
+                tuple(itertools.compress(self._invariants_of(before), held)),
+            ),
             return_same_structure=True,
             **self._options,
         )
-        self._write((counters_after, self._after(ran, tuple(after))))
+        self._write(counters_after, held, after)
+        self.set_state(self._after(ran, tuple(self._get())))
 
     def _invariants_of(self, before: State) -> State:
         given = {id(value): shape for value, shape in self._invariants}

@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from anabranch.core.values import PassedOn
@@ -62,7 +62,10 @@ class ConversionOptions:
     recursive: bool = True
     user_requested: bool = False
     internal_convert_user_code: bool = True
-    optional_features: frozenset[Feature] = frozenset()
+    optional_features: Collection[Feature] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optional_features", frozenset(self.optional_features))
 
     def uses(self, feature: enum.Enum) -> bool:
         """Whether an optional feature is on; features are known by their names."""
@@ -75,11 +78,11 @@ class ConversionOptions:
 
     def to_ast(self) -> ast.expr:
         """An expression that makes these options in converted code."""
-        features = ", ".join(f"ag__.{f}" for f in sorted(self.optional_features, key=str))
+        features = "".join(f"ag__.{f}, " for f in sorted(self.optional_features, key=str))
         return ast.parse(
             f"ag__.ConversionOptions(recursive={self.recursive}, user_requested={self.user_requested}, "
             f"internal_convert_user_code={self.internal_convert_user_code}, "
-            f"optional_features=frozenset([{features}]))",
+            f"optional_features=({features}))",
             mode="eval",
         ).body
 

@@ -98,7 +98,7 @@ def as_tensors(value: PassedOn, name: str, when: str) -> Any:
     """
 
     def leaf(item: PassedOn) -> Any:
-        if isinstance(item, Variable) or isinstance(item, _NUMBERS):
+        if isinstance(item, (Variable, *_NUMBERS)):
             return convert_to_tensor(item)
         try:
             components(item)

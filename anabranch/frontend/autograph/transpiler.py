@@ -1,12 +1,12 @@
 """Converted functions: the syntax tree of a function, rewritten and compiled again.
 
-What rewrites the tree is the package diastatic-malt, which is TensorFlow's AutoGraph without TensorFlow: it makes calls of
-operators (`ag__.if_stmt(...)`) of Python's statements. What the operators do is ours.
+What rewrites the tree is the package diastatic-malt, which is TensorFlow's AutoGraph without TensorFlow: it makes calls
+of operators (`ag__.if_stmt(...)`) of Python's statements. What the operators do is ours.
 
-The tree is compiled as it is, with the user's file and line numbers in it: error messages, tracebacks, debuggers and the
-sites of operations show what the user wrote, and no file is written. Nothing is executed but functions that the process
-has already: the source is that from which Python made the function, found where Python found it, and the new function has
-the globals, the closure and the defaults of the old one (docs/decisions/0071).
+The tree is compiled as it is, with the user's file and line numbers in it: error messages, tracebacks, debuggers and
+the sites of operations show what the user wrote, and no file is written. Nothing is executed but functions that the
+process has already: the source is that from which Python made the function, found where Python found it, and the new
+function has the globals, the closure and the defaults of the old one (docs/decisions/0071).
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class ConversionError(ValueError):
 def library() -> Any:
     """The modules of the package malt by their last names; imported when something is converted for the first time."""
     paths = [*(f"converters.{name}" for name in _CONVERTERS.split()), *_MODULES.split()]
-    return types.SimpleNamespace(
-        **{path.rpartition(".")[2]: importlib.import_module(f"malt.{path}") for path in paths}
-    )
+    return types.SimpleNamespace(**{path.rpartition(".")[2]: importlib.import_module(f"malt.{path}") for path in paths})
 
 
 class _Template:
@@ -119,7 +117,7 @@ def _built(function: types.FunctionType, options: ConversionOptions) -> _Templat
     malt = library()
     try:
         node, context = _rewritten(malt, function, options)
-    except (malt.errors.PyCTError, NotImplementedError, ValueError, SyntaxError, AssertionError) as error:
+    except Exception as error:  # what the library makes of a tree that it does not know
         text = str(error).split(" Note that functions")[0]
         raise ConversionError(f"{function.__qualname__} ({_place(function)}) cannot be converted: {text}") from error
     name = context.info.name
@@ -142,6 +140,7 @@ def _rewritten(malt: _Library, function: types.FunctionType, options: Conversion
     info = malt.transformer.EntityInfo(name, source, "<fragment>", futures, namespace)
     context = malt.transformer.Context(info, namer, types.SimpleNamespace(options=options))
     _forget_outside(node)
+    _name_exceptions(node)
     malt.unsupported_features_checker.verify(node)
     node = _analysed(malt, node, context)
     node = malt.functions.transform(node, context)
@@ -184,6 +183,16 @@ def _forget_outside(node: _Tree) -> None:
             argument.annotation = None
     if isinstance(node, ast.FunctionDef):
         node.decorator_list, node.returns = [], None
+
+
+def _name_exceptions(node: ast.AST) -> None:
+    """Makes `name = ...` at the beginning of a handler of `except E as name`, which the library cannot read."""
+    for handler in ast.walk(node):
+        if isinstance(handler, ast.ExceptHandler) and handler.name is not None:
+            value = ast.parse("ag__.caught_exception()", mode="eval").body
+            named = ast.copy_location(ast.Assign([ast.Name(handler.name, ast.Store())], value), handler)
+            handler.body.insert(0, ast.fix_missing_locations(named))
+            handler.name = None
 
 
 # ---------------------------------------------------------------------- tf.autograph.experimental.set_loop_options
@@ -251,4 +260,3 @@ def _put_lines(malt: _Library, tree: ast.AST, first: int) -> None:
 
 def _place(function: types.FunctionType) -> str:
     return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
-

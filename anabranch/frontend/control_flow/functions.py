@@ -232,7 +232,6 @@ class PolymorphicFunction:
             traced[arguments.key] = concrete
         return concrete
 
-
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the Python function, converted if it is to be."""
         if self._conversion is None:
@@ -326,8 +325,9 @@ def function(
     Calls copy the graph into the one that is being built. Operations with effects run in the order in which the
     function makes them, whether or not a result depends on them.
 
-    Python's `if`, `while` and `for` over tensors become `tf.cond` and `tf.while_loop` (`tf.autograph.to_graph` says how);
-    over everything else they run while the function is traced. A function whose source is not to be had runs as it is.
+    Python's `if`, `while` and `for` over tensors become `tf.cond` and `tf.while_loop` (`tf.autograph.to_graph` says
+    how); over everything else they run while the function is traced. A function whose source is not to be had runs as
+    it is.
 
     Args:
         func: default: returns a decorator.
@@ -359,7 +359,6 @@ def function(
         >>> sess.run(halvings(tf.constant(1000.0)))
         np.int32(10)
     """
-
     features = features_of(experimental_autograph_options)
     conversion = ConversionOptions(user_requested=True, optional_features=features) if autograph else None
 

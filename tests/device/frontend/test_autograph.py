@@ -44,7 +44,7 @@ def test_returns_from_inside_loops() -> None:
 
 
 def test_a_loop_that_may_end_without_the_return_it_has() -> None:
-    def doubled(x: Any) -> Any:
+    def doubled(x: Any) -> Any:  # noqa: RET503
         while x < 100:
             x = x * 2
             if x > 50:
@@ -189,12 +189,27 @@ def test_methods() -> None:
 
 
 def test_lambdas_and_partial_functions() -> None:
-    assert run(converted(lambda x, y: x if x > y else y)(tf.constant(2), tf.constant(3))) == 3
+    assert run(converted(lambda x, y: x if x > y else -y)(tf.constant(2), tf.constant(3))) == -3
 
     def scaled(x: Any, factor: int) -> Any:
         return x * factor if x > 0 else x
 
     assert run(tf.function(functools.partial(scaled, factor=4))(tf.constant(2))) == 8
+
+
+def test_exceptions_that_are_handled() -> None:
+    def caught(x: Any, table: dict[str, int]) -> Any:
+        try:
+            y = table["key"]
+        except KeyError as error:
+            y = len(error.args)
+        finally:
+            table["seen"] = 1
+        return x + y if x > 0 else x
+
+    table: dict[str, int] = {}
+    assert run(converted(caught)(tf.constant(2), table)) == 3
+    assert table == {"seen": 1}
 
 
 def test_a_decorator_is_not_applied_again() -> None:
@@ -257,7 +272,7 @@ def test_without_recursion_calls_are_left_alone() -> None:
 
 def test_a_function_without_source_runs_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     made: dict[str, Any] = {}
-    exec(compile("def plus(x):\n    return x + 1", "<nowhere>", "exec"), made)
+    exec(compile("def plus(x):\n    return x + 1", "<nowhere>", "exec"), made)  # noqa: S102 - a function of nowhere
     assert run(tf.function(made["plus"])(tf.constant(1))) == 2
     with pytest.raises(ValueError, match="plus .*cannot be converted: .*source code"):
         tf.autograph.to_graph(made["plus"])
@@ -292,7 +307,7 @@ def test_operations_and_tracebacks_name_the_lines_of_the_user() -> None:
     with tf.Graph().as_default() as graph:
         converted(adding)(tf.constant(1))
         (body,) = (f for name, f in graph.functions.items() if "body" in name)
-        (added,) = (op for op in body.get_operations() if op.type == "AddV2" and op.name == "added")
+        (added,) = (op for op in body.get_operations() if op.name == "added")
         assert added.site is not None
         assert str(added.site).endswith(f"test_autograph.py:{line_of(adding, '# there')}")
 
@@ -325,7 +340,7 @@ def unassigned(x: Any) -> Any:
     return y
 
 
-def half_returning(x: Any) -> Any:
+def half_returning(x: Any) -> Any:  # noqa: RET503
     if x > 0:
         return x
 
@@ -341,7 +356,6 @@ def two_dtypes(x: Any) -> Any:
 def two_structures(x: Any) -> Any:
     y = [x]
     if x > 0:
-        y.append(x)
         y = [x, x]
     return y
 
@@ -446,7 +460,7 @@ def test_features() -> None:
 
 def test_lists_of_tensors() -> None:
     def filled(n: Any) -> Any:
-        squares = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        squares: Any = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
         for i in tf.range(n):
             squares.append(i * i)
         names = ["a"]
