@@ -128,13 +128,6 @@ REFUSALS: Final = (
         "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, tf.saved_model.load reads one",
     ),
     RefusedFamily(
-        "tf.profiler.Profiler, advise, write_op_log and their messages",
-        r"profiler\.(Profiler|advise|write_op_log|AdviceProto|OpLogProto)",
-        "nothing is measured while a graph is built",
-        "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
-        "tf.profiler.profile counts parameters and float_ops",
-    ),
-    RefusedFamily(
         "tf.train.do_quantize_training_on_graphdef",
         r"train\.do_quantize_training_on_graphdef",
         "no graph is rewritten for training with quantised numbers",
