@@ -53,13 +53,6 @@ REFUSALS: Final = (
         "tf.add_n with tf.device, or tf.raw_ops.CollectiveReduce",
     ),
     RefusedFamily(
-        "tf.raw_ops.DatasetToGraph, DatasetFromGraph",
-        r"raw_ops\.Dataset(ToGraph|FromGraph)",
-        "a dataset is an object of the step that makes it, and no graph of its own",
-        "tf.train.export_meta_graph writes the graph that makes it; "
-        "tf.data.experimental.make_saveable_from_iterator keeps a position in it",
-    ),
-    RefusedFamily(
         "tf.tpu",
         r"(estimator\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum).+",
         "its functions rewrite graphs for TPUs",

@@ -346,7 +346,11 @@ def _by_scope(chosen: list[OperationMeasure], options: dict[str, Any]) -> GraphN
         mine = entry(measure.op.name)
         mine.run_count = runs
         mine.devices.extend(sorted({d for m in measure.steps.values() for d in m.micros}))
-        mine.shapes.extend(t.shape.as_proto() for t in measure.op.outputs)
+        for tensor in measure.op.outputs:
+            dims = tensor.shape.dims_tuple
+            shape = mine.shapes.add(unknown_rank=dims is None)
+            for size in dims or ():
+                shape.dim.add(size=-1 if size is None else size)
         _add(mine, numbers, "")
         scope = measure.op.name
         while True:

@@ -118,7 +118,7 @@ def test_a_step_that_ran() -> None:
             session.run(y, options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), run_metadata=metadata)
             made.add_step(step, metadata)
         options = BUILDER(BUILDER.time_and_memory(min_micros=0, min_bytes=0)).with_empty_output().with_step(2)
-        views = [
+        views: list[Any] = [
             made.profile_name_scope(options.build()),
             made.profile_operations(options.build()),
             made.profile_python(options.build()),
