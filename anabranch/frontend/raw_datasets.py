@@ -21,7 +21,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graphdef import graph_to_proto
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto.graph_pb2 import GraphDef, NodeDef
+from anabranch.proto.graph_pb2 import DT_VARIANT, GraphDef, NodeDef
 
 _RESULT = "_Retval"
 
@@ -44,7 +44,7 @@ def graph_of_dataset(
         if strip_device_assignment:
             node.device = ""
     result = graph.node.add(name="dataset", op=_RESULT, input=[dataset.name.removesuffix(":0")])
-    result.attr["T"].type = dtypes.variant.as_datatype_enum
+    result.attr["T"].type = DT_VARIANT
     result.attr["index"].i = 0
     return convert_to_tensor(graph.SerializeToString(deterministic=True))
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from dataset_graph_cases import CASES
-from tensorflow.python.ops import gen_dataset_ops
+from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "tensorflow" / "dataset_graphs.json.gz"
 
@@ -30,7 +30,7 @@ def written(dataset: Any) -> bytes:
 
 
 def read(text: bytes, like: Any) -> Any:
-    variant = gen_dataset_ops.dataset_from_graph(text)
+    variant = gen_experimental_dataset_ops.dataset_from_graph(text)
     return tf.data.experimental.from_variant(variant, tf.data.experimental.get_structure(like))
 
 
