@@ -61,6 +61,7 @@ ROOMS = (
 HOMES = {
     "jax": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
     "jaxlib": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
+    "malt": ("anabranch.frontend.autograph",),
     "onnx": ("anabranch.onnx",),
     "ray": ("anabranch.distributed.ray_cluster",),
     "zmq": ("anabranch.distributed.transport",),

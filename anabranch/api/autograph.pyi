@@ -1,4 +1,9 @@
 from anabranch.api import autograph_experimental
-from anabranch.frontend.platform.autograph import set_verbosity as set_verbosity, trace as trace
+from anabranch.frontend.autograph.conversion import (
+    set_verbosity as set_verbosity,
+    to_code as to_code,
+    to_graph as to_graph,
+    trace as trace,
+)
 
 experimental = autograph_experimental

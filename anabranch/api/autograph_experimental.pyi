@@ -1,5 +1,5 @@
-from anabranch.frontend.platform.autograph import (
-    Feature as Feature,
+from anabranch.frontend.autograph.conversion import (
     do_not_convert as do_not_convert,
     set_loop_options as set_loop_options,
 )
+from anabranch.frontend.autograph.settings import Feature as Feature

@@ -19,7 +19,7 @@ _COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spe
 #: by the longest beginning of a name of `tf.contrib`, which never had a list: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
-    "contrib.autograph": refused_names.GRAPH_CODE,
+    "contrib.autograph": "tf.autograph has to_graph, to_code and experimental.do_not_convert",
     "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
     "contrib.cluster_resolver.TPUClusterResolver": refused_names.ANY_DEVICE,
     "contrib.distribute": refused_names.ONE_GRAPH,

@@ -34,7 +34,6 @@ ANY_DEVICE: Final = (
     "the same graph runs in tf.Session, tf.train.MonitoredTrainingSession or tf.estimator.tpu.TPUEstimator with "
     "use_tpu=False on what devices JAX finds"
 )
-GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 OTHER_RUNTIME: Final = "write the graph with tf.io.write_graph and convert it where TensorFlow is"
 _VERSION_1: Final = "this is version 1 of the API"
 RUN_GRAPHS: Final = "build operations and run them with tf.Session"
@@ -52,13 +51,6 @@ REFUSALS: Final = (
         r"raw_ops\.Nccl\w+",
         "it is a call of NVIDIA's library for the devices of one machine",
         "tf.add_n with tf.device, or tf.raw_ops.CollectiveReduce",
-    ),
-    RefusedFamily(
-        "tf.raw_ops.DatasetToGraph, DatasetFromGraph",
-        r"raw_ops\.Dataset(ToGraph|FromGraph)",
-        "a dataset is an object of the step that makes it, and no graph of its own",
-        "tf.train.export_meta_graph writes the graph that makes it; "
-        "tf.data.experimental.make_saveable_from_iterator keeps a position in it",
     ),
     RefusedFamily(
         "tf.tpu",
@@ -100,12 +92,6 @@ REFUSALS: Final = (
         "TFConfigClusterResolver one from the environment",
     ),
     RefusedFamily(
-        "tf.autograph.to_graph, to_code",
-        r"autograph\.to_(graph|code)",
-        "no Python code is rewritten or executed from text (docs/decisions/0055)",
-        GRAPH_CODE,
-    ),
-    RefusedFamily(
         "tf.enable_eager_execution", "enable_eager_execution", "graphs are what this system runs", RUN_GRAPHS
     ),
     RefusedFamily("tf.enable_v2_behavior", "enable_v2_behavior", _VERSION_1, RUN_GRAPHS),
@@ -133,13 +119,6 @@ REFUSALS: Final = (
         r"saved_model\.(save|load_v2|experimental(\..+)?)",
         "it saves and loads objects, and TensorFlow 1.15, too, does that in eager execution only",
         "tf.saved_model.Builder and tf.saved_model.simple_save write a session's model, tf.saved_model.load reads one",
-    ),
-    RefusedFamily(
-        "tf.profiler.Profiler, advise, write_op_log and their messages",
-        r"profiler\.(Profiler|advise|write_op_log|AdviceProto|OpLogProto)",
-        "nothing is measured while a graph is built",
-        "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs; "
-        "tf.profiler.profile counts parameters and float_ops",
     ),
     RefusedFamily(
         "tf.train.do_quantize_training_on_graphdef",

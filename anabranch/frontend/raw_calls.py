@@ -15,6 +15,7 @@ from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.control_flow.while_loop import while_loop
+from anabranch.frontend.raw_datasets import dataset_of_graph, graph_of_dataset
 from anabranch.graph.building import Argument, OpFunction, read_arguments
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -218,7 +219,26 @@ def _root(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _dataset_to_graph(call: _RawCall) -> Any:
+    with call.inside():
+        text = graph_of_dataset(
+            call.inputs[0],
+            call.attrs["stateful_whitelist"],
+            call.attrs["allow_stateful"],
+            call.attrs["strip_device_assignment"],
+        )
+    return call.finished([text], ())[0]
+
+
+def _dataset_from_graph(call: _RawCall) -> Any:
+    with call.inside() as scope:
+        dataset = dataset_of_graph(call.inputs[0], scope)
+    return call.finished([dataset], ())[0]
+
+
 _BUILDERS = {
+    "DatasetFromGraph": _dataset_from_graph,
+    "DatasetToGraph": _dataset_to_graph,
     "PartitionedCall": _plain,
     "StatefulPartitionedCall": _plain,
     "RemoteCall": _remote,

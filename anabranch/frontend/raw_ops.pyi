@@ -2279,6 +2279,15 @@ def DataFormatVecPermute(
     *, x: TensorLike, src_format: str | bytes = "NHWC", dst_format: str | bytes = "NCHW", name: str | None = None
 ) -> Tensor: ...
 def DatasetCardinality(*, input_dataset: TensorLike, name: str | None = None) -> Tensor: ...
+def DatasetFromGraph(*, graph_def: TensorLike, name: str | None = None) -> Tensor: ...
+def DatasetToGraph(
+    *,
+    input_dataset: TensorLike,
+    stateful_whitelist: Sequence[str | bytes] = ...,
+    allow_stateful: bool = False,
+    strip_device_assignment: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
 def DatasetToSingleElement(
     *,
     dataset: TensorLike,

@@ -1,7 +1,8 @@
 """How the operation types are called that call a function of the graph's library  (docs/decisions/0055, 0062).
 
 No operation of these types is ever created: a call copies the function in (`frontend.raw_calls`). So they stand in no
-registry, and a definition is a signature without rules.
+registry, and a definition is a signature without rules. The same goes for the two that turn a dataset into the graph
+that makes it, and such a graph into a dataset.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ _SOME: Final = "Tin: list(type) >= 1, Tout: list(type) >= 1, f: func"
 _CALLS: Final = {
     "PartitionedCall": _CALL,
     "StatefulPartitionedCall": _CALL,
+    "DatasetFromGraph": ("graph_def: string -> handle: variant", ""),
+    "DatasetToGraph": (
+        "input_dataset: variant -> graph: string",
+        (
+            "stateful_whitelist: list(string) >= 0 = [], allow_stateful: bool = False, "
+            "strip_device_assignment: bool = False"
+        ),
+    ),
     "RemoteCall": ("target: string, args: Tin -> output: Tout", _SOME),
     "SymbolicGradient": ("input: Tin -> output: Tout", _SOME),
     "For": (

@@ -38,7 +38,7 @@ def copied_into(
         if op in parameters:
             continue
         controls = dict.fromkeys(operations[c] for c in op.control_inputs if c in operations)
-        acts = _has_effect(op)
+        acts = has_effect(op)
         if last is not None and (acts or op.op_def.reads):
             controls[last] = None
         if acts:
@@ -65,7 +65,8 @@ def copied_into(
     return tensors, effects
 
 
-def _has_effect(op: Operation) -> bool:
+def has_effect(op: Operation) -> bool:
+    """Whether an operation of a function runs whether or not a result depends on it."""
     definition = op.op_def
     if not definition.stateful or definition.random or definition.role is Role.PLACEHOLDER:
         return False

@@ -6,7 +6,9 @@ name is the name of its entry in the fixture.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -218,6 +220,87 @@ def parameters_of_graphs(tf: Any) -> Any:
     layer = root.children[0]
     names = [root.name, layer.name, *sorted(child.name for child in layer.children)]
     return [tf.constant([root.total_parameters, layer.total_parameters], tf.int64), tf.constant(names)]
+
+
+def _traced(tf: Any, *runs: tuple[str, str, int, int]) -> Any:
+    """What a step leaves that ran operations: the device, the name, the start and the microseconds of each."""
+    metadata = tf.RunMetadata()
+    devices: dict[str, Any] = {}
+    for device, name, start, micros in runs:
+        if device not in devices:
+            path = f"/job:localhost/replica:0/task:0/device:{device}"
+            devices[device] = metadata.step_stats.dev_stats.add(device=path)
+        devices[device].node_stats.add(
+            node_name=name,
+            all_start_micros=start,
+            op_start_rel_micros=0,
+            op_end_rel_micros=micros,
+            all_end_rel_micros=micros,
+            timeline_label=f"{name} = Op()",
+        )
+    return metadata
+
+
+@case
+def times_of_scopes_and_types(tf: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [4, 8], name="x")
+        with tf.name_scope("layer"):
+            product = tf.matmul(x, tf.ones([8, 2]), name="product")
+            with tf.name_scope("inner"):
+                tf.exp(product, name="exp")
+            tf.matmul(product, tf.ones([2, 3]), name="again")
+        tf.exp(x, name="outside")
+        steps = [
+            _traced(tf, ("CPU:0", "layer/product", 10, 400), ("CPU:0", "layer/inner/exp", 500, 30)),
+            _traced(
+                tf,
+                ("CPU:0", "layer/product", 10, 200),
+                ("CPU:0", "layer/again", 300, 70),
+                ("CPU:0", "layer/inner/exp", 500, 50),
+                ("CPU:0", "outside", 600, 5),
+            ),
+        ]
+        builder = tf.profiler.ProfileOptionBuilder
+        options = builder(builder.time_and_memory(min_bytes=0)).with_empty_output()
+        once = [
+            tf.profiler.profile(graph, metadata, cmd=cmd, options=options.build())
+            for metadata in steps
+            for cmd in ("scope", "op")
+        ]
+        profiler = tf.profiler.Profiler(graph)
+        for step, metadata in enumerate(steps):
+            profiler.add_step(step, metadata)
+        for step in (0, 1):
+            once += [profiler.profile_operations(options.with_step(step).build())]
+            once += [profiler.profile_name_scope(options.with_step(step).build())]
+    rows: list[str] = []
+    for root in once:
+        waiting = [root]
+        while waiting:
+            entry = waiting.pop()
+            times = [entry.total_exec_micros, entry.total_cpu_exec_micros, entry.total_accelerator_exec_micros]
+            if entry.total_exec_micros:
+                rows.append(f"{entry.name} {times}")
+            waiting.extend(entry.children)
+    return tf.constant(sorted(rows))
+
+
+@case
+def logs_of_operations(tf: Any) -> Any:
+    log = tf.profiler.OpLogProto()
+    log.log_entries.add(name="x", types=["mine"], float_ops=7)
+    builder = tf.profiler.ProfileOptionBuilder
+    with tf.Graph().as_default() as graph, tempfile.TemporaryDirectory() as folder:
+        x = tf.placeholder(tf.float32, [4, 8], name="x")
+        w = tf.get_variable("w", [8, 2])
+        tf.nn.bias_add(tf.matmul(x, w, name="product"), [1.0, 2.0], name="sum")
+        tf.profiler.write_op_log(graph, folder, log, add_trace=False)
+        written = tf.profiler.OpLogProto.FromString((Path(folder) / "tfprof_log").read_bytes())
+        options = builder(builder.float_operation()).with_accounted_types(["mine", "MatMul"]).with_empty_output()
+        total = tf.profiler.profile(graph, op_log=log, options=options.build()).total_float_ops
+    rows = [f"{entry.name} {entry.float_ops} {list(entry.types)}" for entry in written.log_entries]
+    return tf.constant(sorted(rows)), tf.constant(int(total))
 
 
 # ---------------------------------------------------------------------- images, and sums in logarithms

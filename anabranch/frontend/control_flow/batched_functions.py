@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.autograph.settings import ConversionOptions
 from anabranch.frontend.control_flow.functions import PolymorphicFunction
 from anabranch.frontend.specs import TensorSpec
 from anabranch.graph.graph import get_default_graph
@@ -34,7 +35,7 @@ def nondifferentiable_batch_function(
         allowed_batch_sizes: the numbers of rows to which batches are filled up; ascending, the last one is
             `max_batch_size`. Default: they are not filled up.
         max_enqueued_batches: how many batches may wait; more fail with UnavailableError.
-        autograph: nothing depends on it.
+        autograph: whether statements over tensors are converted, as `tf.function` does it.
 
     Returns:
         A decorator; what it makes takes tensors of shape [n, ...] and returns a list of tensors of shape [n, ...].
@@ -51,7 +52,8 @@ def nondifferentiable_batch_function(
     """
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., list[Tensor]]:
-        traced = PolymorphicFunction(fn)
+        conversion = ConversionOptions(user_requested=True) if autograph else None
+        traced = PolymorphicFunction(fn, conversion=conversion)
 
         @functools.wraps(fn)
         def decorated(*args: TensorLike) -> list[Tensor]:

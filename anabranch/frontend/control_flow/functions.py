@@ -19,6 +19,8 @@ import numpy as np
 from anabranch.core import nest
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.autograph.calls import converted_call
+from anabranch.frontend.autograph.settings import ConversionOptions, Feature, features_of
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.frontend.specs import TensorSpec
@@ -151,9 +153,15 @@ class PolymorphicFunction:
         input_signature: what its arguments must be; None: anything.
     """
 
-    def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        python_function: Callable[..., Any],
+        input_signature: Sequence[Any] | None = None,
+        conversion: ConversionOptions | None = None,
+    ) -> None:
         functools.update_wrapper(self, python_function)
         self.python_function = python_function
+        self._conversion = conversion
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self._name = getattr(python_function, "__name__", type(python_function).__name__).strip("<>_") or "function"
         self._signature = inspect.signature(python_function)
@@ -166,7 +174,7 @@ class PolymorphicFunction:
         held = vars(instance).setdefault("_functions_of_methods", {})
         if self._name not in held:
             held[self._name] = PolymorphicFunction(
-                functools.partial(self.python_function, instance), self.input_signature
+                functools.partial(self.python_function, instance), self.input_signature, self._conversion
             )
             held[self._name]._name = self._name
         return held[self._name]
@@ -220,9 +228,15 @@ class PolymorphicFunction:
         concrete = traced.get(arguments.key)
         if concrete is None:
             body = FunctionGraph(self._name, graph)
-            concrete = ConcreteFunction(lambda: self.python_function(*arguments.args(body), **arguments.kwargs), body)
+            concrete = ConcreteFunction(lambda: self._call(arguments.args(body), arguments.kwargs), body)
             traced[arguments.key] = concrete
         return concrete
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Calls the Python function, converted if it is to be."""
+        if self._conversion is None:
+            return self.python_function(*args, **kwargs)
+        return converted_call(self.python_function, args, kwargs, options=self._conversion)
 
 
 class _Signed:
@@ -285,7 +299,7 @@ def function(
     func: None = ...,
     input_signature: Sequence[Any] | None = ...,
     autograph: bool = ...,
-    experimental_autograph_options: object = ...,
+    experimental_autograph_options: Feature | Sequence[Feature] | None = ...,
     experimental_relax_shapes: bool = ...,
     experimental_compile: bool | None = ...,
 ) -> Callable[[Callable[..., Any]], PolymorphicFunction]: ...
@@ -294,7 +308,7 @@ def function(
     func: Callable[..., Any],
     input_signature: Sequence[Any] | None = ...,
     autograph: bool = ...,
-    experimental_autograph_options: object = ...,
+    experimental_autograph_options: Feature | Sequence[Feature] | None = ...,
     experimental_relax_shapes: bool = ...,
     experimental_compile: bool | None = ...,
 ) -> PolymorphicFunction: ...
@@ -302,7 +316,7 @@ def function(
     func: Callable[..., Any] | None = None,
     input_signature: Sequence[Any] | None = None,
     autograph: bool = True,
-    experimental_autograph_options: object = None,
+    experimental_autograph_options: Feature | Sequence[Feature] | None = None,
     experimental_relax_shapes: bool = False,
     experimental_compile: bool | None = None,
 ) -> PolymorphicFunction | Callable[[Callable[..., Any]], PolymorphicFunction]:
@@ -311,13 +325,16 @@ def function(
     Calls copy the graph into the one that is being built. Operations with effects run in the order in which the
     function makes them, whether or not a result depends on them.
 
-    Python's `if`, `while` and `for` are not rewritten: they see values that are known while the graph is built. Write
-    `tf.cond` and `tf.while_loop` where they should depend on tensors (docs/differences.md).
+    Python's `if`, `while` and `for` over tensors become `tf.cond` and `tf.while_loop` (`tf.autograph.to_graph` says
+    how); over everything else they run while the function is traced. A function whose source is not to be had runs as
+    it is.
 
     Args:
         func: default: returns a decorator.
         input_signature: a `tf.TensorSpec` for each argument; then there is one function graph.
-        autograph, experimental_autograph_options, experimental_compile: nothing depends on them.
+        autograph: whether statements over tensors are converted, in `func` and in the functions that it calls.
+        experimental_autograph_options: a `tf.autograph.experimental.Feature`, or several: what is converted beside.
+        experimental_compile: nothing depends on it.
         experimental_relax_shapes: nothing depends on it: shapes are inferred anew in each copy.
 
     Returns:
@@ -332,11 +349,22 @@ def function(
         ...     return tf.sqrt(tf.reduce_sum(x * x))
         >>> sess.run(norm(tf.constant([3.0, 4.0])))
         np.float32(5.0)
+        >>> @tf.function
+        ... def halvings(x):
+        ...     count = 0
+        ...     while x > 1.0:
+        ...         x /= 2.0
+        ...         count += 1
+        ...     return count
+        >>> sess.run(halvings(tf.constant(1000.0)))
+        np.int32(10)
     """
+    features = features_of(experimental_autograph_options)
+    conversion = ConversionOptions(user_requested=True, optional_features=features) if autograph else None
 
     def decorate(python_function: Callable[..., Any]) -> PolymorphicFunction:
         if not callable(python_function):
             raise TypeError(f"tf.function takes a function, got {python_function!r}")
-        return PolymorphicFunction(python_function, input_signature)
+        return PolymorphicFunction(python_function, input_signature, conversion)
 
     return decorate if func is None else decorate(func)

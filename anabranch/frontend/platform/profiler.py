@@ -1,261 +1,220 @@
-"""tf.profiler: how many parameters a graph has, and how many floating-point operations its operations take."""
+"""tf.profiler: parameters, floating-point operations, times and sizes of a graph, by scope, type or line of code."""
 
 from __future__ import annotations
 
-import copy
-import math
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, TypeAlias
 
-from anabranch.core.values import PassedOn
+from anabranch.frontend.platform.profile_measures import (
+    OperationMeasure,
+    StepMeasure,
+    is_accelerator,
+    measured,
+    measures,
+)
+from anabranch.frontend.platform.profile_options import ProfileOptionBuilder
+from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.proto.config_pb2 import RunMetadata
+from anabranch.proto.tfprof_pb2 import (
+    AdviceProto,
+    CodeDef,
+    GraphNodeProto,
+    MultiGraphNodeProto,
+    OpLogProto,
+    ProfileProto,
+)
 
 _ROOT: Final = "_TFProfRoot"
-_Count = Callable[[Operation, int, int], int]
-
-
-def _each(count: int) -> _Count:
-    return lambda op, given, made: count * made
-
-
-def _area(op: Operation) -> int:
-    return math.prod(op.attrs["ksize"])
-
-
-def _elements(tensor: Tensor) -> int:
-    return tensor.shape.num_elements() or 0
-
-
-#: by operation type: its numbers of floating-point operations as TensorFlow counts them; from the elements of the
-#: first input and of the first output
-_COUNTS: Final[dict[str, _Count]] = {
-    **dict.fromkeys(("Reciprocal", "Square", "Log", "Neg", "AssignAdd", "AssignSub"), _each(1)),
-    **dict.fromkeys(("Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum", "Pow"), _each(1)),
-    **dict.fromkeys(("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"), _each(1)),
-    **dict.fromkeys(("Rsqrt", "SquaredDifference"), _each(2)),
-    "RsqrtGrad": _each(4),
-    "Softmax": _each(5),
-    "AddN": lambda op, given, made: (len(op.inputs) - 1) * made,
-    "L2Loss": lambda op, given, made: 3 * given - 1,
-    "BiasAdd": lambda op, given, made: given,
-    "Mean": lambda op, given, made: given,
-    **dict.fromkeys(("Sum", "ArgMax", "ArgMin", "BiasAddGrad"), lambda op, given, made: given - made),
-    **dict.fromkeys(("AvgPool", "MaxPool"), lambda op, given, made: _area(op) * made),
-    "MaxPoolGrad": lambda op, given, made: (_area(op) + 1) * _elements(op.inputs[1]),
-    "AvgPoolGrad": lambda op, given, made: 2 * _area(op) * _elements(op.inputs[1]),
-    "Dilation2D": lambda op, given, made: 2 * _elements(op.inputs[1]) // (op.inputs[1].shape[2].value or 1) * made,
+_Entry: TypeAlias = "GraphNodeProto | MultiGraphNodeProto"
+#: what is added up along scopes and types
+_MEASURES: Final = (
+    "float_ops",
+    "parameters",
+    "exec_micros",
+    "cpu_exec_micros",
+    "accelerator_exec_micros",
+    "requested_bytes",
+    "output_bytes",
+)
+#: by what options ask for, the number of an entry
+_SELECTED: Final = {
+    "params": "total_parameters",
+    "float_ops": "total_float_ops",
+    "micros": "total_exec_micros",
+    "cpu_micros": "total_cpu_exec_micros",
+    "accelerator_micros": "total_accelerator_exec_micros",
+    "bytes": "total_requested_bytes",
+    "peak_bytes": "total_peak_bytes",
+    "residual_bytes": "total_residual_bytes",
+    "output_bytes": "total_output_bytes",
 }
+_TIMES: Final = ("micros", "cpu_micros", "accelerator_micros")
+_SIZES: Final = ("bytes", "peak_bytes", "residual_bytes", "output_bytes")
+#: what is written of no entry by itself
+_SILENT: Final = {"occurrence", "device", "op_types", "input_shapes", "tensor_value"}
+_CHECKERS: Final = ("AcceleratorUtilizationChecker", "OperationChecker", "ExpensiveOperationChecker", "JobChecker")
 
 
-def float_operations(op: Operation) -> int:
-    """The floating-point operations of one run, as far as all shapes are known; 0 for types that are not counted."""
-    shapes = [t.shape for t in (*op.inputs, *op.outputs)]
-    if not op.outputs or not all(shape.is_fully_defined() for shape in shapes):
-        return 0
-    rule = op.op_def.flops_rule
-    if rule is not None:
-        given: list[Any] = [tuple(t.shape.as_list()) for t in op.inputs]
-        made: list[Any] = [tuple(t.shape.as_list()) for t in op.outputs]
-        return int(rule(given, made, op.attrs))
-    count = _COUNTS.get(op.type)
-    if count is None:
-        return 0
-    first = op.inputs[0].shape.num_elements() if op.inputs else 0
-    return count(op, first or 0, op.outputs[0].shape.num_elements() or 0)
+class Profiler:
+    """Collects the traces of several steps of a graph, and shows them.
 
-
-# ---------------------------------------------------------------------- options
-class ProfileOptionBuilder:
-    """Makes the options of `tf.profiler.profile`.
+    Args:
+        graph: default: the default graph.
+        op_log: further types of operations, and numbers of floating-point operations.
 
     Example:
-        >>> builder = tf.profiler.ProfileOptionBuilder
-        >>> options = builder(builder.float_operation()).with_empty_output().build()
-        >>> options["select"], options["output"]
-        (['float_ops'], 'none')
+        >>> x = tf.matmul(tf.random_normal([64, 64]), tf.ones([64, 64]))
+        >>> profiler = tf.profiler.Profiler(sess.graph)
+        >>> metadata = tf.RunMetadata()
+        >>> _ = sess.run(x, options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), run_metadata=metadata)
+        >>> profiler.add_step(1, metadata)
+        >>> options = tf.profiler.ProfileOptionBuilder(tf.profiler.ProfileOptionBuilder.time_and_memory())
+        >>> profiler.profile_operations(options.with_empty_output().build()).total_exec_micros > 0
+        True
     """
 
-    def __init__(self, options: dict[str, Any] | None = None) -> None:
-        self._options = copy.deepcopy(options) if options is not None else _options(["params"], "params")
+    def __init__(self, graph: Graph | None = None, op_log: OpLogProto | None = None) -> None:
+        self._graph = get_default_graph() if graph is None else graph
+        self._op_log = op_log
+        self._steps: dict[int, dict[str, StepMeasure]] = {}
 
-    @staticmethod
-    def trainable_variables_parameter() -> dict[str, Any]:
-        """Options that count the parameters of trainable variables, by name scope."""
-        return {**_options(["params"], "name"), "account_type_regexes": ["_trainable_variables"]}
+    def add_step(self, step: int, run_meta: RunMetadata) -> None:
+        """Takes the trace of a step; another one of the same number is added to it."""
+        held = self._steps.setdefault(step, {})
+        for name, measure in measured(run_meta).items():
+            if name not in held:
+                held[name] = measure
+                continue
+            held[name].runs += measure.runs
+            held[name].output_bytes += measure.output_bytes
+            held[name].end = max(held[name].end, measure.end)
+            for device, micros in measure.micros.items():
+                held[name].micros[device] += micros
 
-    @staticmethod
-    def float_operation() -> dict[str, Any]:
-        """Options that count floating-point operations, by name scope."""
-        return {**_options(["float_ops"], "float_ops"), "min_float_ops": 1}
+    def profile_name_scope(self, options: dict[str, Any]) -> GraphNodeProto:
+        """By name scope.
 
-    @staticmethod
-    def time_and_memory(
-        min_micros: int = 1,
-        min_bytes: int = 1,
-        min_accelerator_micros: int = 0,
-        min_cpu_micros: int = 0,
-        min_peak_bytes: int = 0,
-        min_residual_bytes: int = 0,
-        min_output_bytes: int = 0,
-    ) -> dict[str, Any]:
-        """Options for times and sizes, which `profile` refuses: `RunOptions.trace_level` asks a step for them."""
-        limits = {"min_micros": min_micros, "min_bytes": min_bytes, "min_peak_bytes": min_peak_bytes}
-        limits |= {"min_accelerator_micros": min_accelerator_micros, "min_cpu_micros": min_cpu_micros}
-        limits |= {"min_residual_bytes": min_residual_bytes, "min_output_bytes": min_output_bytes}
-        return {**_options(["micros", "bytes"], "micros"), **limits}
+        Raises:
+            ValueError: the options select what there is not.
+        """
+        return _by_scope(*self._chosen(options))
 
-    def build(self) -> dict[str, Any]:
-        """The options."""
-        return copy.deepcopy(self._options)
+    def profile_graph(self, options: dict[str, Any]) -> GraphNodeProto:
+        """As `profile_name_scope`: each operation stands in its scope.
 
-    def _with(self, **values: PassedOn) -> Self:
-        self._options.update(values)
-        return self
+        Raises:
+            ValueError: the options select what there is not.
+        """
+        return self.profile_name_scope(options)
 
-    def with_max_depth(self, max_depth: int) -> Self:
-        """Shows so many levels of scopes."""
-        return self._with(max_depth=max_depth)
+    def profile_operations(self, options: dict[str, Any]) -> MultiGraphNodeProto:
+        """By operation type: each type has the next one among its children, and totals of itself and of what follows.
 
-    def with_min_memory(
-        self, min_bytes: int = 0, min_peak_bytes: int = 0, min_residual_bytes: int = 0, min_output_bytes: int = 0
-    ) -> Self:
-        """Sizes, which `profile` does not know."""
-        self._with(min_bytes=min_bytes, min_peak_bytes=min_peak_bytes)
-        return self._with(min_residual_bytes=min_residual_bytes, min_output_bytes=min_output_bytes)
+        Raises:
+            ValueError: the options select what there is not.
+        """
+        return _by_name(*self._chosen(options), lambda measure: measure.op.type, chained=True)
 
-    def with_min_execution_time(
-        self, min_micros: int = 0, min_accelerator_micros: int = 0, min_cpu_micros: int = 0
-    ) -> Self:
-        """Times, which `profile` does not know."""
-        self._with(min_micros=min_micros, min_cpu_micros=min_cpu_micros)
-        return self._with(min_accelerator_micros=min_accelerator_micros)
+    def profile_python(self, options: dict[str, Any]) -> MultiGraphNodeProto:
+        """By the line of the program that made an operation.
 
-    def with_min_parameters(self, min_params: int) -> Self:
-        """Counts only what has so many parameters."""
-        return self._with(min_params=min_params)
+        Raises:
+            ValueError: the options select what there is not.
+        """
+        return _by_name(*self._chosen(options), _line_of)
 
-    def with_min_occurrence(self, min_occurrence: int) -> Self:
-        """Kept; every type is counted."""
-        return self._with(min_occurrence=min_occurrence)
+    def _chosen(self, options: dict[str, Any]) -> tuple[list[OperationMeasure], dict[str, Any]]:
+        unknown = sorted(set(options["select"]) - {*_SELECTED, *_SILENT})
+        if unknown:
+            raise ValueError(
+                f"tf.profiler selects {', '.join(sorted({*_SELECTED, *_SILENT}))}, not {unknown[0]!r}; choose among "
+                "them with ProfileOptionBuilder.select"
+            )
+        return list(_accounted(measures(self._graph, self._op_log, self._steps), options)), options
 
-    def with_min_float_operations(self, min_float_ops: int) -> Self:
-        """Counts only operations that take so many."""
-        return self._with(min_float_ops=min_float_ops)
+    def advise(self, options: Mapping[str, Any] | None = None) -> AdviceProto:
+        """What is worth a look: the most expensive types and operations, and how busy accelerators are.
 
-    def with_accounted_types(self, account_type_regexes: Sequence[str]) -> Self:
-        """Counts only operations whose types match one of these regular expressions."""
-        return self._with(account_type_regexes=list(account_type_regexes))
+        Args:
+            options: by the name of a checker, its options; default: all checkers.
 
-    def with_node_names(
-        self,
-        start_name_regexes: Sequence[str] | None = None,
-        show_name_regexes: Sequence[str] | None = None,
-        hide_name_regexes: Sequence[str] | None = None,
-        trim_name_regexes: Sequence[str] | None = None,
-    ) -> Self:
-        """Counts only operations with names that match `show_name_regexes`, and none of `hide_name_regexes`."""
-        given = {"start": start_name_regexes, "show": show_name_regexes}
-        given |= {"hide": hide_name_regexes, "trim": trim_name_regexes}
-        return self._with(**{f"{k}_name_regexes": list(v) for k, v in given.items() if v is not None})
+        Raises:
+            ValueError: there is no such checker.
+        """
+        unknown = sorted(set(options or ()) - set(_CHECKERS))
+        if unknown:
+            raise ValueError(f"there is no checker {unknown[0]!r}; there are {', '.join(_CHECKERS)}")
+        advice = AdviceProto()
+        everything = list(measures(self._graph, self._op_log, self._steps))
+        for name in options or _CHECKERS:
+            reports = advice.checkers[name].reports
+            if name == "ExpensiveOperationChecker":
+                reports.extend(_expensive(everything))
+            elif name == "AcceleratorUtilizationChecker":
+                reports.extend(self._utilisation())
+        return advice
 
-    def account_displayed_op_only(self, is_true: bool) -> Self:
-        """Kept; what is not shown is not counted."""
-        return self._with(account_displayed_op_only=is_true)
+    def _utilisation(self) -> Iterable[str]:
+        """For each accelerator, the part of the time from its first operation to its last in which it computed."""
+        for device in sorted({d for step in self._steps.values() for m in step.values() for d in m.micros}):
+            of_device = [m for step in self._steps.values() for m in step.values() if device in m.micros]
+            length = max(m.end for m in of_device) - min(m.start for m in of_device)
+            if is_accelerator(device) and length > 0:
+                yield f"device: {device} utilization: {min(1.0, sum(m.micros[device] for m in of_device) / length):.2f}"
 
-    def with_empty_output(self) -> Self:
-        """Writes nothing."""
-        return self._with(output="none")
-
-    def with_stdout_output(self) -> Self:
-        """Writes to the standard output."""
-        return self._with(output="stdout")
-
-    def with_file_output(self, outfile: str) -> Self:
-        """Writes to a file."""
-        return self._with(output=f"file:outfile={outfile}")
-
-    def with_step(self, step: int) -> Self:
-        """Kept; no step is measured."""
-        return self._with(step=step)
-
-    def order_by(self, attribute: str) -> Self:
-        """Kept; scopes are ordered by name."""
-        return self._with(order_by=attribute)
-
-    def select(self, attributes: Sequence[str]) -> Self:
-        """Writes these: "params", "float_ops"."""
-        return self._with(select=list(attributes))
-
-
-def _options(select: list[str], order_by: str) -> dict[str, Any]:
-    limits = ("bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros", "cpu_micros")
-    return {
-        "max_depth": 10000,
-        **{f"min_{what}": 0 for what in (*limits, "params", "float_ops", "occurrence")},
-        "order_by": order_by,
-        "account_type_regexes": [".*"],
-        "start_name_regexes": [".*"],
-        "trim_name_regexes": [],
-        "show_name_regexes": [".*"],
-        "hide_name_regexes": [],
-        "account_displayed_op_only": False,
-        "select": select,
-        "step": -1,
-        "output": "stdout",
-    }
-
-
-# ---------------------------------------------------------------------- the profile
-@dataclass
-class GraphNodeProto:
-    """An operation or a name scope, with what it and all below it come to; a plain object with a message's names."""
-
-    name: str
-    float_ops: int = 0
-    parameters: int = 0
-    total_float_ops: int = 0
-    total_parameters: int = 0
-    children: list[GraphNodeProto] = field(default_factory=list)
-
-
-@dataclass
-class MultiGraphNodeProto:
-    """An operation type, with what all operations of it come to; a plain object with a message's names."""
-
-    name: str
-    float_ops: int = 0
-    parameters: int = 0
-    total_float_ops: int = 0
-    total_parameters: int = 0
-    children: list[MultiGraphNodeProto] = field(default_factory=list)
+    def serialize_to_string(self) -> bytes:
+        """All that is known, as a `ProfileProto` in bytes."""
+        proto = ProfileProto(has_trace=True, steps=sorted(self._steps))
+        texts: dict[str, int] = {}
+        ids = {op: number for number, op in enumerate(self._graph.get_operations())}
+        for measure in measures(self._graph, self._op_log, self._steps):
+            op = measure.op
+            node = proto.nodes[ids[op]]
+            node.name, node.op, node.id, node.float_ops = op.name, op.type, ids[op], measure.float_ops
+            node.canonical_device = op.device
+            node.op_types.extend(measure.kinds)
+            node.inputs.update({place: ids[t.op] for place, t in enumerate(op.inputs)})
+            _trace(node.trace, op.site, texts)
+            for step, ran in measure.steps.items():
+                execution = node.execs[step]
+                execution.run_count, execution.all_start_micros = ran.runs, ran.start
+                execution.latest_end_micros = ran.end
+                execution.devices.extend(sorted(ran.micros))
+                for device, micros in ran.micros.items():
+                    times = execution.accelerator_execs if is_accelerator(device) else execution.cpu_execs
+                    times[device].times.add(int64_values=[ran.start, micros])
+                execution.memory_execs.add(requested_bytes=ran.output_bytes, output_bytes=ran.output_bytes)
+        proto.id_to_string.update({number: text for text, number in texts.items()})
+        return proto.SerializeToString()
 
 
 def profile(
     graph: Graph | None = None,
-    run_meta: object = None,
-    op_log: object = None,
+    run_meta: RunMetadata | None = None,
+    op_log: OpLogProto | None = None,
     cmd: str = "scope",
     options: dict[str, Any] | None = None,
 ) -> GraphNodeProto | MultiGraphNodeProto:
-    """Counts the parameters and the floating-point operations of a graph.
+    """Counts the parameters and the floating-point operations of a graph, and adds up the times of a step.
 
     Args:
         graph: default: the default graph.
-        run_meta, op_log: not used: nothing is measured here.
-        cmd: "scope" or "graph" (by name scope), "op" (by operation type).
+        run_meta: what a step with `RunOptions(trace_level=RunOptions.FULL_TRACE)` left; default: no times.
+        op_log: further types of operations, and numbers of floating-point operations.
+        cmd: "scope" or "graph" (by name scope), "op" (by operation type), "code" (by line of the program).
         options: of `ProfileOptionBuilder`; default: the parameters of trainable variables.
 
     Returns:
-        The root, with `total_parameters`, `total_float_ops` and `children`; printed, too, unless the options say
-        `with_empty_output`.
+        The root, with `total_parameters`, `total_float_ops`, `total_exec_micros` and `children`; printed, too, unless
+        the options say `with_empty_output`.
 
     Raises:
-        ValueError: another `cmd`, or options that ask for times or sizes: `RunOptions(trace_level=...)` times a step.
+        ValueError: another `cmd`, or options that select what there is not.
 
     Example:
         >>> _ = tf.matmul(tf.ones([2, 3]), tf.ones([3, 4]))
@@ -264,76 +223,215 @@ def profile(
         >>> tf.profiler.profile(options=options).total_float_ops
         48
     """
-    graph = get_default_graph() if graph is None else graph
     options = ProfileOptionBuilder.trainable_variables_parameter() if options is None else options
-    unknown = sorted(set(options["select"]) - {"params", "float_ops", "occurrence"})
-    if unknown:
-        raise ValueError(
-            f"tf.profiler.profile counts params and float_ops, not {unknown[0]}; "
-            "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step"
-        )
-    if cmd not in ("scope", "graph", "op"):
-        raise ValueError(f"tf.profiler.profile knows the commands scope, graph and op, not {cmd!r}")
-    counted = _accounted(graph, options)
-    root = _by_type(counted) if cmd == "op" else _by_scope(counted)
+    profiler = Profiler(graph, op_log)
+    views: dict[str, Callable[[dict[str, Any]], GraphNodeProto | MultiGraphNodeProto]] = {
+        "scope": profiler.profile_name_scope,
+        "graph": profiler.profile_graph,
+        "op": profiler.profile_operations,
+        "code": profiler.profile_python,
+    }
+    if cmd not in views:
+        raise ValueError(f"tf.profiler.profile knows the commands {', '.join(views)}, not {cmd!r}")
+    if run_meta is not None:
+        profiler.add_step(0, run_meta)
+    return views[cmd](options)
+
+
+def advise(
+    graph: Graph | None = None, run_meta: RunMetadata | None = None, options: Mapping[str, Any] | None = None
+) -> AdviceProto:
+    """What is worth a look in a step: see `Profiler.advise`.
+
+    Args:
+        graph: default: the default graph.
+        run_meta: what a step with `RunOptions(trace_level=RunOptions.FULL_TRACE)` left.
+        options: by the name of a checker, its options; default: all checkers.
+
+    Raises:
+        ValueError: there is no such checker.
+    """
+    profiler = Profiler(graph)
+    if run_meta is not None:
+        profiler.add_step(0, run_meta)
+    return profiler.advise(options)
+
+
+def write_op_log(
+    graph: Graph,
+    log_dir: str,
+    op_log: OpLogProto | None = None,
+    run_meta: RunMetadata | None = None,
+    add_trace: bool = True,
+) -> None:
+    """Writes what is counted of a graph to the file `tfprof_log` in a folder, for TensorFlow's profiler.
+
+    Args:
+        log_dir: the folder, which is made if need be.
+        op_log: further entries.
+        run_meta: accepted; shapes are inferred from the graph.
+        add_trace: whether the lines of the program that made the operations are written, too.
+    """
+    del run_meta
+    log, texts = OpLogProto(), dict[str, int]()
+    for measure in measures(graph, op_log, {}):
+        types = measure.kinds[1:]
+        if measure.float_ops or types or add_trace:
+            entry = log.log_entries.add(name=measure.op.name, float_ops=measure.float_ops, types=types)
+            if add_trace:
+                _trace(entry.code_def, measure.op.site, texts)
+    log.id_to_string.update({number: text for text, number in texts.items()})
+    os.makedirs(log_dir, exist_ok=True)
+    Path(log_dir, "tfprof_log").write_bytes(log.SerializeToString())
+
+
+def _trace(code: CodeDef, site: CreationSite | None, texts: dict[str, int]) -> None:
+    """Notes the line that made an operation; texts are numbered from 1."""
+    if site is not None:
+        numbers = [texts.setdefault(text, len(texts) + 1) for text in (site.filename, site.function)]
+        code.traces.add(lineno=site.line, file_id=numbers[0], function_id=numbers[1])
+
+
+def _line_of(measure: OperationMeasure) -> str:
+    site = measure.op.site
+    return "(unknown)" if site is None else f"{os.path.basename(site.filename)}:{site.line}:{site.function}"
+
+
+# ---------------------------------------------------------------------- choosing
+def _accounted(everything: Iterable[OperationMeasure], options: dict[str, Any]) -> Iterable[OperationMeasure]:
+    """The operations that the options choose."""
+    wanted = [re.compile(regex) for regex in options["account_type_regexes"]]
+    hidden = [re.compile(regex) for regex in options["hide_name_regexes"]]
+    shown = [re.compile(regex) for regex in options["show_name_regexes"]]
+    for measure in everything:
+        name = measure.op.name
+        if any(r.match(name) for r in hidden) or not any(r.match(name) for r in shown):
+            continue
+        enough = measure.float_ops >= options["min_float_ops"] and measure.parameters >= options["min_params"]
+        if enough and any(r.fullmatch(kind) for r in wanted for kind in measure.kinds):
+            yield measure
+
+
+def _numbers(measure: OperationMeasure, step: int) -> tuple[dict[str, int], int]:
+    """An operation's numbers, and how often it ran: in a step, or in the mean of all that it ran in."""
+    chosen = [m for number, m in measure.steps.items() if step in (-1, number)]
+    count = max(1, len(chosen))
+    cpu = sum(m.micros_on(accelerator=False) for m in chosen) // count
+    accelerator = sum(m.micros_on(accelerator=True) for m in chosen) // count
+    size = sum(m.output_bytes for m in chosen) // count
+    values = (measure.float_ops, measure.parameters, cpu + accelerator, cpu, accelerator, size, size)
+    return dict(zip(_MEASURES, values, strict=True)), sum(m.runs for m in chosen)
+
+
+def _add(entry: _Entry, numbers: Mapping[str, int], prefix: str) -> None:
+    for what, number in numbers.items():
+        setattr(entry, prefix + what, getattr(entry, prefix + what) + number)
+
+
+# ---------------------------------------------------------------------- views
+def _by_scope(chosen: list[OperationMeasure], options: dict[str, Any]) -> GraphNodeProto:
+    entries = {"": GraphNodeProto(name=_ROOT)}
+    below: dict[str, list[str]] = {"": []}
+
+    def entry(name: str) -> GraphNodeProto:
+        if name not in entries:
+            entries[name], below[name] = GraphNodeProto(name=name), []
+            scope = name.rpartition("/")[0]
+            entry(scope)
+            below[scope].append(name)
+        return entries[name]
+
+    for measure in chosen:
+        numbers, runs = _numbers(measure, options["step"])
+        mine = entry(measure.op.name)
+        mine.run_count = runs
+        mine.devices.extend(sorted({d for m in measure.steps.values() for d in m.micros}))
+        for tensor in measure.op.outputs:
+            dims = tensor.shape.dims_tuple
+            shape = mine.shapes.add(unknown_rank=dims is None)
+            for size in dims or ():
+                shape.dim.add(size=-1 if size is None else size)
+        _add(mine, numbers, "")
+        scope = measure.op.name
+        while True:
+            _add(entries[scope], numbers, "total_")
+            entries[scope].total_run_count += runs
+            entries[scope].total_definition_count += 1
+            if not scope:
+                break
+            scope = scope.rpartition("/")[0]
+
+    def built(name: str, depth: int) -> GraphNodeProto:
+        shown = [
+            entries[child]
+            for child in below[name]
+            if depth < options["max_depth"] and _is_shown(entries[child], options)
+        ]
+        for child in _ordered(shown, options):
+            entries[name].children.append(built(child.name, depth + 1))
+        return entries[name]
+
+    root = built("", 0)
     _write(root, options)
     return root
 
 
-def _accounted(graph: Graph, options: dict[str, Any]) -> list[tuple[Operation, int, int]]:
-    """The operations that the options choose, each with its operations and its parameters."""
-    trainable = {v.op: v.shape.num_elements() or 0 for v in graph.get_collection("trainable_variables")}
-    wanted = [re.compile(regex) for regex in options["account_type_regexes"]]
-    hidden = [re.compile(regex) for regex in options["hide_name_regexes"]]
-    shown = [re.compile(regex) for regex in options["show_name_regexes"]]
-    chosen = []
-    for op in graph.get_operations():
-        kinds = [op.type, *(["_trainable_variables"] if op in trainable else [])]
-        if any(r.match(op.name) for r in hidden) or not any(r.match(op.name) for r in shown):
-            continue
-        if any(r.fullmatch(kind) for r in wanted for kind in kinds):
-            chosen.append((op, float_operations(op), trainable.get(op, 0)))
-    least = options["min_float_ops"], options["min_params"]
-    return [entry for entry in chosen if entry[1] >= least[0] and entry[2] >= least[1]]
-
-
-def _by_scope(counted: list[tuple[Operation, int, int]]) -> GraphNodeProto:
-    nodes = {"": GraphNodeProto(_ROOT)}
-
-    def node(name: str) -> GraphNodeProto:
-        if name not in nodes:
-            nodes[name] = GraphNodeProto(name)
-            node(name.rpartition("/")[0]).children.append(nodes[name])
-        return nodes[name]
-
-    for op, operations, parameters in counted:
-        mine = node(op.name)
-        mine.float_ops, mine.parameters = operations, parameters
-        scope = op.name
-        while True:
-            nodes[scope].total_float_ops += operations
-            nodes[scope].total_parameters += parameters
-            if not scope:
-                break
-            scope = scope.rpartition("/")[0]
-    return nodes[""]
-
-
-def _by_type(counted: list[tuple[Operation, int, int]]) -> MultiGraphNodeProto:
-    root, nodes = MultiGraphNodeProto(_ROOT), dict[str, MultiGraphNodeProto]()
-    for op, operations, parameters in counted:
-        if op.type not in nodes:
-            nodes[op.type] = MultiGraphNodeProto(op.type)
-            root.children.append(nodes[op.type])
-        nodes[op.type].float_ops += operations
-        nodes[op.type].parameters += parameters
-        for entry in (root, nodes[op.type]):
-            entry.total_float_ops += operations
-            entry.total_parameters += parameters
+def _by_name(
+    chosen: list[OperationMeasure],
+    options: dict[str, Any],
+    name_of: Callable[[OperationMeasure], str],
+    chained: bool = False,
+) -> MultiGraphNodeProto:
+    root, entries = MultiGraphNodeProto(name=_ROOT), dict[str, MultiGraphNodeProto]()
+    for measure in chosen:
+        numbers, runs = _numbers(measure, options["step"])
+        name = name_of(measure)
+        entry = entries.setdefault(name, MultiGraphNodeProto(name=name))
+        node = entry.graph_nodes.add(name=measure.op.name, run_count=runs, total_run_count=runs)
+        for prefix in ("", "total_"):
+            _add(node, numbers, prefix)
+            _add(entry, numbers, prefix)
+        _add(root, numbers, "total_")
+    shown = [e for e in entries.values() if len(e.graph_nodes) >= options["min_occurrence"] and _is_shown(e, options)]
+    ordered = _ordered(shown, options)
+    root.children.extend(_chained(ordered[: options["max_depth"]]) if chained else ordered)
+    _write(root, options)
     return root
 
 
-def _write(root: GraphNodeProto | MultiGraphNodeProto, options: dict[str, Any]) -> None:
+def _chained(entries: list[MultiGraphNodeProto]) -> list[MultiGraphNodeProto]:
+    """The first entry, with the second below it, and so on; totals add up from the last, as TensorFlow's do."""
+    below: list[MultiGraphNodeProto] = []
+    for entry in reversed(entries):
+        for last in below:
+            entry.children.append(last)
+            _add(entry, {what: getattr(last, f"total_{what}") for what in _MEASURES}, "total_")
+        below = [entry]
+    return below
+
+
+def _along(root: MultiGraphNodeProto) -> Iterator[MultiGraphNodeProto]:
+    """The entries of a chain, or of a flat list."""
+    for entry in root.children:
+        yield entry
+        yield from _along(entry)
+
+
+def _is_shown(entry: _Entry, options: dict[str, Any]) -> bool:
+    """Whether an entry has what the options ask for of times and sizes."""
+    times = all(getattr(entry, _SELECTED[what]) >= options[f"min_{what}"] for what in _TIMES)
+    sizes = all(getattr(entry, _SELECTED[what]) >= options[f"min_{what}"] for what in _SIZES)
+    # a kernel has a time, and the island around it the sizes: where a time is asked for, it decides
+    return times and (sizes or options["min_micros"] > 0)
+
+
+def _ordered(entries: list[Any], options: dict[str, Any]) -> list[Any]:
+    what = _SELECTED.get(options["order_by"])
+    by_name = sorted(entries, key=lambda entry: str(entry.name))
+    return by_name if what is None else sorted(by_name, key=lambda entry: -getattr(entry, what))
+
+
+def _write(root: _Entry, options: dict[str, Any]) -> None:
     output: str = options["output"]
     if output == "none":
         return
@@ -345,11 +443,45 @@ def _write(root: GraphNodeProto | MultiGraphNodeProto, options: dict[str, Any]) 
         sys.stdout.write(text)
 
 
-def _lines(node: GraphNodeProto | MultiGraphNodeProto, depth: int, options: dict[str, Any]) -> list[str]:
-    facts = {"params": node.total_parameters, "float_ops": node.total_float_ops}
-    counts = ", ".join(f"{facts[what]:,} {what}" for what in options["select"] if what in facts)
-    below: list[Any] = sorted(node.children, key=lambda n: n.name) if depth < options["max_depth"] else []
-    return [
-        f"{'  ' * depth}{node.name} ({counts})",
-        *(line for child in below for line in _lines(child, depth + 1, options)),
-    ]
+def _lines(root: _Entry, depth: int, options: dict[str, Any]) -> Iterator[str]:
+    yield f"{'  ' * depth}{root.name} ({_facts(root, options, 'total_')})"
+    if isinstance(root, MultiGraphNodeProto):
+        for entry in _along(root):
+            yield f"  {entry.name} ({_facts(entry, options, '')})"
+    elif depth < options["max_depth"]:
+        for child in root.children:
+            yield from _lines(child, depth + 1, options)
+
+
+def _facts(entry: _Entry, options: dict[str, Any], prefix: str) -> str:
+    """The numbers that options select: of an entry and all below it, or of itself."""
+    chosen = {what: prefix + _SELECTED[what].removeprefix("total_") for what in options["select"] if what in _SELECTED}
+    facts = [f"{getattr(entry, attribute):,} {what}" for what, attribute in chosen.items()]
+    if "occurrence" in options["select"] and isinstance(entry, MultiGraphNodeProto) and entry.graph_nodes:
+        facts.append(f"{len(entry.graph_nodes):,} occurrence")
+    return ", ".join(facts)
+
+
+# ---------------------------------------------------------------------- advice
+_MOST: Final = 3
+
+
+def _expensive(everything: list[OperationMeasure]) -> Iterable[str]:
+    """The types and the operations that take the most time."""
+    options = {**ProfileOptionBuilder.time_and_memory(0, 0), "output": "none"}
+    root = _by_name(everything, options, lambda measure: measure.op.type)
+    whole = root.total_exec_micros
+    if not whole:
+        return
+    for rank, entry in enumerate(root.children[:_MOST], 1):
+        yield f"top {rank} operation type: {_costs(entry, whole)}"
+    nodes = sorted((n for e in root.children for n in e.graph_nodes), key=lambda n: -n.total_exec_micros)
+    for rank, node in enumerate(nodes[:_MOST], 1):
+        yield f"top {rank} graph node: {_costs(node, whole)}"
+
+
+def _costs(entry: _Entry, whole: int) -> str:
+    return (
+        f"{entry.name}, cpu: {entry.total_cpu_exec_micros}us, accelerator: {entry.total_accelerator_exec_micros}us, "
+        f"total: {entry.total_exec_micros}us ({100 * entry.total_exec_micros / whole:.2f}%)"
+    )

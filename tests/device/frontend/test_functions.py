@@ -85,9 +85,11 @@ def test_a_signature_takes_only_what_it_allows() -> None:
             square(tf.constant([1]))
 
 
-def test_a_python_condition_on_a_tensor_is_refused() -> None:
-    with tf.Graph().as_default(), pytest.raises(TypeError, match=r"tf\.cond"):
-        tf.function(lambda x: x if x > 0 else -x)(tf.constant(1.0))
+def test_a_python_condition_on_a_tensor_is_converted_unless_that_is_not_wanted() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert session.run(tf.function(lambda x: x if x > 0 else -x)(tf.constant(-1.5))) == 1.5
+        with pytest.raises(TypeError, match=r"tf\.cond"):
+            tf.function(lambda x: x if x > 0 else -x, autograph=False)(tf.constant(1.0))
 
 
 def test_defuns_have_gradients_of_their_own(session: tf.Session) -> None:

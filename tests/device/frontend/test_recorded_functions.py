@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from tests.oracles.public_function_cases import CASES
+from tests.oracles import autograph_cases, public_function_cases
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "public_functions.json.gz"
-RECORDED: dict[str, list[dict[str, Any]]] = json.loads(gzip.decompress(FIXTURE.read_bytes()))
+FOLDER = Path(__file__).parents[2] / "fixtures" / "tensorflow"
+RECORDED: dict[str, list[dict[str, Any]]] = {
+    name: entry
+    for fixture in ("public_functions", "autograph")
+    for name, entry in json.loads(gzip.decompress((FOLDER / f"{fixture}.json.gz").read_bytes())).items()
+}
+CASES = {**public_function_cases.CASES, **autograph_cases.CASES}
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1e-9, "complex128": 1e-9}
 
 
