@@ -236,7 +236,7 @@ class _Backward:
             return None
         if len(terms) > 1:
             with self._beside(tensor, terms):
-                self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
+                self.arrived[tensor] = terms = [aggregate(terms, self.aggregation, tensor)]
         return terms[0]
 
     def _beside(self, tensor: Tensor, terms: list[Any]) -> contextlib.AbstractContextManager[object]:

@@ -17,6 +17,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.constants import ShapeContext
@@ -254,12 +255,25 @@ def _(handle: TensorList, indices: Array, values: Array, *, ctx: StepTracingCont
 
 
 @TensorListAddItems.host_kernel
-def _(handle: TensorList, indices: Array, values: Array) -> TensorList:
+def _(handle: TensorList, indices: Array, values: Array, *, ctx: OperationContext) -> TensorList:
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, values, strict=True):
-        old = elements[int(index)]
-        elements[int(index)] = row if old is None else old + row
+        elements[int(index)] = _with_added(elements[int(index)], row, int(index), ctx)
     return handle.replaced(elements)
+
+
+def _with_added(old: Array, row: Array, index: int, ctx: OperationContext) -> Any:
+    """An element with `row` added to it; one that was not written to is zero, of whatever shape."""
+    if old is None or (np.shape(old) != np.shape(row) and not np.any(old)):
+        return row
+    if np.shape(old) != np.shape(row):
+        raise InvalidArgumentError(
+            None,
+            ctx.op,
+            f"Could not aggregate to TensorArray index {index} because the existing shape is {list(np.shape(old))} but "
+            f"the new input shape is {list(np.shape(row))}",
+        )
+    return old + row
 
 
 @TensorListAddItems.gradient
