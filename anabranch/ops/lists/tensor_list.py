@@ -24,6 +24,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.known_shapes import tail_shape
 from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists, unwritten
 
 #: the attribute of operations that take the shape of elements
@@ -128,21 +129,6 @@ def _(op: Operation, grad: Gradient) -> Any:
     tensor = op.inputs[0]
     list_grad = as_list_gradient(grad, op.outputs[0])
     return raw.TensorListStack(list_grad, tail_shape(tensor), element_dtype=tensor.dtype), None
-
-
-def tail_shape(tensor: Tensor) -> Any:
-    """The shape of the rows of a tensor, as an int32 vector."""
-    rows = tensor.shape[1:]
-    if rows.is_fully_defined():
-        return np.array(rows.as_list(), np.int32)
-    return raw.StridedSlice(raw.Shape(tensor), [1], [0], [1], end_mask=1)
-
-
-def full_shape(tensor: Tensor) -> Any:
-    """The shape of a tensor, as an int32 vector."""
-    if tensor.shape.is_fully_defined():
-        return np.array(tensor.shape.as_list(), np.int32)
-    return raw.Shape(tensor)
 
 
 # ---------------------------------------------------------------------- size and shape

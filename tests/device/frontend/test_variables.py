@@ -16,7 +16,6 @@ from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.variables import functions as tf
 from anabranch.frontend.variables.policy import (
     VariableAggregation,
-    VariableSynchronization,
     variable_creator_scope,
 )
 from anabranch.frontend.variables.variables import SaveSliceInfo, Variable
@@ -132,11 +131,6 @@ def test_collections() -> None:
         ({"initial_value": "text", "dtype": "float32"}, TypeError, "float32"),
         ({"initial_value": 1.0, "synchronization": 1}, ValueError, "synchronization"),
         ({"initial_value": 1.0, "aggregation": "sum"}, ValueError, "aggregation"),
-        (
-            {"initial_value": 1.0, "trainable": True, "synchronization": VariableSynchronization.ON_READ},
-            ValueError,
-            "trainable=False",
-        ),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
