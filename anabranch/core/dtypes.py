@@ -124,6 +124,8 @@ class DType:
     is_bool: builtins.bool
     is_complex: builtins.bool
     is_quantized: builtins.bool
+    _hash: int
+    _is_ref_dtype: builtins.bool
 
     def __new__(cls, type_enum: int) -> DType:  # noqa: PYI034 - one object for each type, which exists
         return as_dtype(type_enum)

@@ -132,4 +132,4 @@ def test_what_has_no_value_in_the_function(session: tf.Session) -> None:
         session.run(tf.py_function(lambda: tf.Variable(0.0), [], tf.float32))
     for call in (tf.py_function, tf.py_func):
         with pytest.raises(ValueError, match="callable"):
-            call(outside, [outside], tf.float32)  # type: ignore[arg-type]
+            call(outside, [outside], tf.float32)  # type: ignore[call-overload]
