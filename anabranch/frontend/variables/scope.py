@@ -189,7 +189,8 @@ class VariableScope:
                 f"variable {name!r}: synchronization ON_READ is for variables that are not trainable; pass "
                 "trainable=False"
             )
-        full_name = "/".join(part for part in (self._name, name) if part is not None) if self._name else name or ""
+        within = f"{self._name}/" if self._name else ""
+        full_name = self._name if name is None else f"{within}{name}"
         # a variable's name follows from variable scopes alone, so name scopes are left for its creation
         with get_default_graph().name_scope(None):
             _check_initializer_dtype(full_name, dtype, initializer)
