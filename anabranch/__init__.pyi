@@ -444,6 +444,7 @@ from anabranch.frontend.control_flow.defined_functions import (
     recompute_grad as recompute_grad,
     vectorized_map as vectorized_map,
 )
+from anabranch.frontend.control_flow.eager_functions import py_function as py_function
 from anabranch.frontend.control_flow.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
 from anabranch.frontend.control_flow.functions import function as function
 from anabranch.frontend.control_flow.grouping import (
@@ -454,11 +455,7 @@ from anabranch.frontend.control_flow.grouping import (
     tuple as tuple,
 )
 from anabranch.frontend.control_flow.printing import Print as Print, print as print, timestamp as timestamp
-from anabranch.frontend.control_flow.script import (
-    numpy_function as numpy_function,
-    py_func as py_func,
-    py_function as py_function,
-)
+from anabranch.frontend.control_flow.script import numpy_function as numpy_function, py_func as py_func
 from anabranch.frontend.control_flow.tensor_array import TensorArray as TensorArray
 from anabranch.frontend.control_flow.tensor_array_spec import TensorArraySpec as TensorArraySpec
 from anabranch.frontend.control_flow.while_loop import while_loop as while_loop

@@ -23,6 +23,7 @@ from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graph_copy import name_operation
+from anabranch.graph.immediate import ImmediateGraph
 from anabranch.graph.operation import FeedDict, Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy
@@ -586,3 +587,4 @@ def _run_operation(op: Operation, feed_dict: FeedDict | None, session: BaseSessi
 
 Tensor.EVALUATE["eval"] = _evaluate
 Tensor.EVALUATE["run"] = _run_operation
+ImmediateGraph.SESSION["open"] = lambda graph: Session(graph=graph)

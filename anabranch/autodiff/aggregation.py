@@ -7,8 +7,9 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems
+from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros
 
 
 class AggregationMethod:
@@ -20,8 +21,13 @@ class AggregationMethod:
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
-def aggregate(terms: list[Any], method: int = AggregationMethod.DEFAULT) -> Any:
+def aggregate(terms: list[Any], method: int = AggregationMethod.DEFAULT, of: Tensor | None = None) -> Any:
     """The sum of gradients: IndexedSlices when all of them are, else a tensor.
+
+    Args:
+        method: accepted.
+        of: what they are gradients of, if that is at hand. Elements of a list of tensors may differ in shape, so that
+            they become no IndexedSlices.
 
     Raises:
         ValueError: `method` is not one of `AggregationMethod`'s values.
@@ -29,10 +35,18 @@ def aggregate(terms: list[Any], method: int = AggregationMethod.DEFAULT) -> Any:
     if method not in (0, 1, 2):
         raise ValueError(f"Invalid aggregation_method specified {method}.")
     if all(isinstance(t, IndexedSlices) for t in terms):
+        if of is not None and of.dtype is dtypes.variant and not _same_elements(terms):
+            return _sum_of_lists([TensorListZeros(of), *terms])
         return _concatenated(terms)
     if any(not isinstance(t, IndexedSlices) and t.dtype is dtypes.variant for t in terms):
         return _sum_of_lists(terms)
     return raw.AddN([convert_to_tensor(t) for t in terms])
+
+
+def _same_elements(slices: list[IndexedSlices]) -> bool:
+    """Whether the elements that gradients of a list stand for may have one shape."""
+    first, *others = (s.values.shape[1:] for s in slices)
+    return all(shape.is_compatible_with(first) for shape in others)
 
 
 def _sum_of_lists(terms: list[Any]) -> Any:

@@ -26,6 +26,7 @@ from anabranch.graph.inner_values import owner_of
 from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.known_shapes import full_shape
 
 
 class UnconnectedGradients(enum.Enum):
@@ -145,7 +146,7 @@ def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
                     "floating-point numbers"
                 )
             one = convert_to_tensor(1, y.dtype, name=f"grad_ys_{i}")
-            seeds.append(raw.Fill(raw.Shape(y), one))
+            seeds.append(raw.Fill(full_shape(y), one))
             continue
         if not isinstance(grad, IndexedSlices):
             grad = convert_to_tensor(grad, name=f"grad_ys_{i}")
@@ -236,7 +237,7 @@ class _Backward:
             return None
         if len(terms) > 1:
             with self._beside(tensor, terms):
-                self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
+                self.arrived[tensor] = terms = [aggregate(terms, self.aggregation, tensor)]
         return terms[0]
 
     def _beside(self, tensor: Tensor, terms: list[Any]) -> contextlib.AbstractContextManager[object]:

@@ -55,6 +55,8 @@ _ABSTRACT: Final = frozenset(
     (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating)
     + (np.complexfloating, np.flexible, np.character)
 )
+#: what `as_dtype` takes for a type although no type is equal to it
+_NO_TYPES: Final = (int, str, bytes)
 finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
 
 
@@ -67,7 +69,13 @@ Number: TypeAlias = "int | np.floating[Any]"
 class DType:
     """The element type of a tensor.
 
-    Not made by users: take a constant such as `tf.float32`, or `tf.as_dtype("float32")`.
+    Take a constant such as `tf.float32`, or `tf.as_dtype("float32")`; there is one object for each type.
+
+    Args:
+      type_enum: the number in a GraphDef.
+
+    Raises:
+      TypeError: no type has that number.
 
     Attributes:
       name: such as `"float32"`, or `"float32_ref"` for a ref type.
@@ -116,8 +124,15 @@ class DType:
     is_bool: builtins.bool
     is_complex: builtins.bool
     is_quantized: builtins.bool
+    _hash: int
+    _is_ref_dtype: builtins.bool
 
-    def __init__(self, name: str, enum: int, numpy_type: type[Any], is_ref: builtins.bool) -> None:
+    def __new__(cls, type_enum: int) -> DType:  # noqa: PYI034 - one object for each type, which exists
+        return as_dtype(type_enum)
+
+    @classmethod
+    def _make(cls, name: str, enum: int, numpy_type: type[Any], is_ref: builtins.bool) -> DType:
+        self = object.__new__(cls)
         base_name = name.removesuffix("_ref")
         self.name = name
         self.as_datatype_enum = enum
@@ -132,6 +147,7 @@ class DType:
         self.size = np.dtype(numpy_type).itemsize if self.is_numpy_compatible else 1
         self._is_ref_dtype = is_ref
         self._hash = hash(enum)
+        return self
 
     @property
     def _as_ref(self) -> DType:
@@ -196,7 +212,7 @@ class DType:
     def __eq__(self, other: object) -> builtins.bool:
         if type(other) is DType:
             return self is other
-        if other is None:
+        if other is None or (isinstance(other, type) and other in _NO_TYPES):
             return False
         try:
             return as_dtype(other) is self
@@ -225,8 +241,8 @@ class DType:
 def _make_dtypes() -> dict[str, DType]:
     dtypes: dict[str, DType] = {}
     for name, enum, numpy_type in _TABLE:
-        base = DType(name, enum, numpy_type, False)
-        ref = DType(name + "_ref", enum + _REF_OFFSET, numpy_type, True)
+        base = DType._make(name, enum, numpy_type, False)
+        ref = DType._make(name + "_ref", enum + _REF_OFFSET, numpy_type, True)
         for dtype in (base, ref):
             dtype.base_dtype, dtype.ref_dtype = base, ref
             dtypes[dtype.name] = dtype

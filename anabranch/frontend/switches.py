@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Iterator
 
 from anabranch.core.values import PassedOn
+from anabranch.graph.graph import get_default_graph
 
 
 def executing_eagerly() -> bool:
-    """False: operations are always nodes of a graph."""
-    return False
+    """Whether tensors have values: they do in the function of a `py_function` only."""
+    return get_default_graph().computes_at_once
 
 
 executing_eagerly_outside_functions = executing_eagerly

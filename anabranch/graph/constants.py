@@ -41,8 +41,9 @@ def _evaluate(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     if op.type == "Const":
         value: np.ndarray[Any, Any] = op.attrs["value"]
         return value
-    if isinstance(tensor, StepTensor) and isinstance(tensor.known, np.ndarray):
-        return tensor.known
+    known = tensor.known
+    if isinstance(known, np.ndarray):
+        return known
     if not op.op_def.portable or op.op_def.stateful or depth > _MAX_DEPTH:
         return None
     if tensor._constant is None:  # what is not known is asked for again: shapes may become known later (set_shape)

@@ -43,6 +43,10 @@ class Graph(GraphScopes):
     """
 
     building_function = False
+    #: whether its tensors have values while it is built
+    computes_at_once = False
+    #: what its tensors are
+    tensor_class: ClassVar[type[Tensor]] = Tensor
     #: a function graph's enclosing graph
     outer_graph: Graph | None = None
     #: functions behind `as_graph_def` and `graph_def_versions`, filled in by `graphdef`
@@ -105,7 +109,8 @@ class Graph(GraphScopes):
             controls = self._current_control_inputs(inputs) if control_inputs is None else control_inputs
             op = Operation(self, len(self._operations), op_def, full_name, inputs, controls, attrs, "", site)
             op._outputs = [
-                Tensor(op, i, dtype, shape) for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
+                self.tensor_class(op, i, dtype, shape)
+                for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
             ]
             if self._scopes.devices or self._scopes.colocation:
                 self._apply_device_functions(op)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
+import numpy as np
+
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group
 from anabranch.core.dtypes import DType
@@ -117,6 +119,11 @@ class Tensor:
     @property
     def device(self) -> str:
         return self._op.device
+
+    @property
+    def known(self) -> np.ndarray[Any, Any] | None:
+        """The value, in graphs whose tensors have values while they are built."""
+        return None
 
     @property
     def shape(self) -> TensorShape:

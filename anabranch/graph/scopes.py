@@ -200,7 +200,8 @@ class GraphScopes:
 
     def _control_operation(self, value: object) -> Operation:
         if isinstance(value, Tensor):
-            return value.op
+            update = value.get_attribute("updated_by")
+            return update if isinstance(update, Operation) else value.op
         if isinstance(value, Operation):
             return value
         element = getattr(value, "_as_graph_element", None)

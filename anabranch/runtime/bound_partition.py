@@ -223,11 +223,16 @@ class BoundPartition:
         self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
         values = self._values_of(feeds)
-        # nobody has to reach such a step from outside: no context is entered, which would take time in every step
-        if timeout is None and not self._has_transfers:
-            self._run_calls(number, StepFrame(values), record, None, None)
-        else:
-            self._run_calls_inside(number, StepFrame(values), record, timeout)
+        try:
+            # nobody has to reach such a step from outside: no context is entered, which would take time in every step
+            if timeout is None and not self._has_transfers:
+                self._run_calls(number, StepFrame(values), record, None, None)
+            else:
+                self._run_calls_inside(number, StepFrame(values), record, timeout)
+        except BaseException:
+            # whoever keeps the error keeps this frame: a lock that the step holds ends with the step
+            values[:] = [None] * len(values)
+            raise
         return self._fetches_in(values)
 
     def _values_of(self, feeds: Sequence[Any]) -> list[Any]:

@@ -185,12 +185,17 @@ def check_fits(graph: Graph, restore_op_name: str, reader: TensorReader) -> None
         return
     kind: type[errors.OpError] = errors.NotFoundError if report.missing else errors.InvalidArgumentError
     first = next(iter(report.missing), None)
-    problem = (
-        f"Key {first} not found in checkpoint"
-        if first is not None
-        else f"the shape or dtype of {next(iter(report.mismatched))} in the checkpoint is not that of the variable"
-    )
+    problem = f"Key {first} not found in checkpoint" if first is not None else _what_differs(report)
     raise kind(None, graph.get_operation_by_name(restore_op_name), f"{problem}\n{report}")
+
+
+def _what_differs(report: RestoreReport) -> str:
+    """How the first tensor of another shape or dtype differs from the variable."""
+    name, (wanted, stored) = next(iter(report.mismatched.items()))
+    dtype, original = wanted.partition(" ")[0], stored.partition(" ")[0]
+    if dtype != original:
+        return f"the variable of {name} has dtype {dtype}, which does not equal the original dtype {original}"
+    return f"Assign requires shapes of both tensors to match. {name}: wanted {wanted}, stored {stored}"
 
 
 def explained(error: errors.OpError, cause: str) -> errors.OpError:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import anabranch.frontend.control_flow.eager_functions  # the gradient of EagerPyFunc  # noqa: F401
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.registry import all_op_defs, find_op_def

@@ -14,13 +14,13 @@ def enabled() -> bool:
 
 
 def executing_eagerly() -> bool:
-    """False: operations are always nodes of a graph."""
-    return False
+    """Whether tensors have values: they do in the function of a `py_function` only."""
+    return tf.executing_eagerly()
 
 
 def in_eager_mode() -> bool:
-    """False: operations are always nodes of a graph."""
-    return False
+    """Whether tensors have values: they do in the function of a `py_function` only."""
+    return tf.executing_eagerly()
 
 
 @contextlib.contextmanager

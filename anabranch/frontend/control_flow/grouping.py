@@ -87,7 +87,8 @@ def _operation(item: Operation | TensorLike) -> Operation:
     element = getattr(item, "_as_graph_element", None)
     if element is not None:
         return _operation(element())
-    op = getattr(item, "op", None)
+    # to wait for a variable's value after an update is to wait for the update
+    op = item.get_attribute("updated_by", item.op) if isinstance(item, Tensor) else getattr(item, "op", None)
     if not isinstance(op, Operation):
         raise TypeError(f"Expected tf.group() to get operations or tensors, not {item!r} of type {type(item).__name__}")
     return op

@@ -1,16 +1,13 @@
-"""Python functions in graphs: tf.py_func, tf.py_function."""
+"""Python functions of arrays in graphs: tf.py_func, tf.numpy_function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-import numpy as np
-
 from anabranch.core import nest
-from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorLike, TensorValue, to_array
+from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import DTypes
 from anabranch.graph.building import OpFunction, apply_op
 from anabranch.graph.operation import Tensor
@@ -56,6 +53,7 @@ def py_func(
 
     Raises:
         TypeError: an input cannot be converted to a tensor.
+        ValueError: `func` cannot be called.
 
     Raises (in the step):
         InvalidArgumentError, OutOfRangeError, ...: what the function raised, with its traceback.
@@ -65,16 +63,23 @@ def py_func(
         >>> sess.run(y)
         array([1., 2., 3.], dtype=float32)
     """
-    return _called(raw.PyFunc if stateful else raw.PyFuncStateless, func, inp, Tout, name)
+    return call_of(raw.PyFunc if stateful else raw.PyFuncStateless, func, inp, Tout, name)
 
 
-def _called(
+def call_of(
     kind: OpFunction,
     func: Callable[..., Any],
     inp: TensorLike | Sequence[TensorLike],
     Tout: DTypes,
     name: str | None,
 ) -> nest.Structure:
+    """The results of a call of a Python function, by an operation of a kind.
+
+    Raises:
+        ValueError: it cannot be called.
+    """
+    if not callable(func):
+        raise ValueError(f"expected func to be callable, got func: {func!r}")
     many = isinstance(Tout, list | tuple)
     dtypes: list[Any] = list(Tout) if isinstance(Tout, list | tuple) else [Tout]
     inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
@@ -98,72 +103,3 @@ def numpy_function(
 ) -> nest.Structure:
     """The same as `py_func` with `stateful=True`."""
     return py_func(func, inp, Tout, True, name)
-
-
-class EagerArray(np.ndarray[Any, Any]):
-    """What a `py_function` is given for a tensor: a NumPy array that also answers to the names of an eager tensor."""
-
-    def numpy(self) -> Any:
-        """The value as NumPy has it: a number or `bytes` for a scalar."""
-        return np.asarray(self)[()]
-
-    def get_shape(self) -> TensorShape:
-        return TensorShape(list(self.shape))
-
-
-def py_function(
-    func: Callable[..., Any], inp: TensorLike | Sequence[TensorLike], Tout: DTypes, name: str | None = None
-) -> nest.Structure:
-    """Calls a Python function in every step that needs its result, with values that have the method `numpy`.
-
-    The function computes with NumPy: what it is given are arrays, and operations of a graph have no values in it. No
-    gradient flows through (docs/differences.md).
-
-    Args:
-        func: takes one array per input and returns arrays, or what can become arrays of the dtypes `Tout`.
-        inp: list of tensors.
-        Tout: a dtype, or a list of dtypes.
-        name: of the operation.
-
-    Returns:
-        As `py_func`.
-
-    Raises (in the step):
-        InvalidArgumentError, ...: what the function raised; or a result of another kind than `Tout`.
-
-    Example:
-        >>> y = tf.py_function(lambda x: x.numpy() + 1, [tf.constant([1.0, 2.0])], tf.float32)
-        >>> sess.run(y)
-        array([2., 3.], dtype=float32)
-    """
-    dtypes = [as_dtype(t) for t in Tout] if isinstance(Tout, list | tuple) else [as_dtype(Tout)]
-
-    def with_arrays(*values: TensorValue) -> Any:
-        result = func(*(_eager(value) for value in values))
-        items = list(result) if isinstance(result, list | tuple) else [result]
-        if len(items) != len(dtypes):
-            return result  # one tensor of a list of numbers, or a number of results that the operation refuses
-        return [_converted(item, dtype) for item, dtype in zip(items, dtypes, strict=True)]
-
-    return _called(raw.EagerPyFunc, with_arrays, inp, Tout, name)
-
-
-def _eager(value: TensorValue) -> EagerArray:
-    array = np.empty((), np.object_) if isinstance(value, bytes) else np.asarray(value)
-    if isinstance(value, bytes):
-        array[()] = value
-    return array.view(EagerArray)
-
-
-def _converted(value: TensorValue, dtype: DType) -> Any:
-    """A result as an array of its dtype: numbers lose precision, but do not change their kind."""
-    if isinstance(value, Tensor):
-        raise TypeError(
-            f"the function of a py_function returned {value}, a tensor of a graph, which has no value there; compute "
-            "with NumPy"
-        )
-    if isinstance(value, EagerArray):
-        value = np.asarray(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind == np.dtype(dtype.as_numpy_dtype).kind:
-        return np.asarray(value, dtype.as_numpy_dtype)
-    return value if isinstance(value, np.ndarray | np.generic) else to_array(value, dtype)

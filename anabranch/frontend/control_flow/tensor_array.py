@@ -74,6 +74,8 @@ class TensorArray:
         self._infer_shape = infer_shape
         self._element_shape = TensorShape(element_shape)
         self._size: int | None = None
+        #: whether writing adds to what is there
+        self._adds = False
         if flow is not None:
             self._flow = flow
             return
@@ -121,7 +123,7 @@ class TensorArray:
             infer_shape=self._infer_shape,
             element_shape=self._element_shape,
         )
-        made._size = self._size
+        made._size, made._adds = self._size, self._adds
         return made
 
     def identity(self) -> TensorArray:
@@ -129,12 +131,19 @@ class TensorArray:
         return self.with_flow(raw.Identity(self._flow))
 
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
-        """Raises an error: gradients of arrays are arrays that `tf.gradients` makes.
+        """An array of zeros as long as this one, in which what is written to a place, or scattered, is added up.
 
-        Raises:
-            NotImplementedError: always.
+        It is what gradients of this array are summed in by programs that do so themselves; `tf.gradients` needs none.
+        Each call gives a new array, for arrays are values: pass on what `write` returns.
+
+        Args:
+            source: accepted; it tells apart arrays that are shared.
+            flow: of an array like this one; default: of this one.
+            name: accepted.
         """
-        raise NotImplementedError("tensor arrays are values: use tf.gradients, which differentiates through them")
+        made = self.with_flow(raw._TensorListZeros(self._flow if flow is None else flow))
+        made._adds = True
+        return made
 
     # ------------------------------------------------------------------ one element
     def read(self, index: TensorLike, name: str | None = None) -> Tensor:
@@ -184,6 +193,8 @@ class TensorArray:
             array([1., 2.], dtype=float32)
         """
         item = _ensured(self._converted(value), self._element_shape)
+        if self._adds:
+            return self._with_sums(raw.Reshape(index, [1]), raw.ExpandDims(item, 0), name or "TensorArrayWriteV3")
         (flow,) = self._op(
             "TensorListSetItem",
             self._flow,
@@ -259,6 +270,8 @@ class TensorArray:
         """An array with the rows of `value` at `indices`."""
         tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape))
         positions = convert_to_tensor(indices, dtypes.int32)
+        if self._adds:
+            return self._with_sums(positions, tensor, name or "TensorArrayScatterV3")
         flow = self._flow
         if self._dynamic_size:
             longest = raw.AddV2(raw.Max(raw.ConcatV2([positions, [-1]], 0), 0), 1)
@@ -300,13 +313,18 @@ class TensorArray:
             bound["element_dtype"] = self._dtype
         return apply_op(op_def, bound, name).outputs
 
+    def _with_sums(self, positions: Tensor, items: Tensor, name: str) -> TensorArray:
+        (flow,) = self._op("_TensorListAddItems", self._flow, positions, items, name=name)
+        return self._changed(flow, items.shape[1:])
+
     def _changed(self, flow: Tensor, written: TensorShape) -> TensorArray:
         made = self.with_flow(flow)
+        if not self._element_shape.is_compatible_with(written):
+            raise ValueError(
+                f"Inconsistent shapes: saw {written} but expected {self._element_shape} (and infer_shape="
+                f"{self._infer_shape})"
+            )
         if self._infer_shape:
-            if not self._element_shape.is_compatible_with(written):
-                raise ValueError(
-                    f"Inconsistent shapes: saw {written} but expected {self._element_shape} (and infer_shape=True)"
-                )
             made._element_shape = self._element_shape.merge_with(written)
         return made
 

@@ -12,6 +12,7 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.control_flow.checks import assert_equal, assert_less_equal
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.constants import constant_value, constant_value_as_shape
@@ -205,16 +206,22 @@ def sparse_reset_shape(sp_input: SparseTensorLike, new_shape: TensorLike | None 
         ends = raw.AddV2(raw.Max(value.indices, [0]), np.int64(1))
         # the maximum over no elements at all is the smallest integer
         return SparseTensor(indices, values, raw.Maximum(np.int64(0), ends))
-    wanted = convert_to_tensor(new_shape, dtypes.int64)
+    wanted = convert_to_tensor(new_shape, preferred_dtype=dtypes.int64)
+    if wanted.dtype is not dtypes.int64:
+        wanted = raw.Cast(wanted, DstT=dtypes.int64)
     wanted.shape.with_rank(1).merge_with(value.dense_shape.shape)
     old, new = value.shape, TensorShape(constant_value(wanted))
     if old.ndims is not None and new.ndims is not None:
         for i, (a, b) in enumerate(zip(old.as_list(), new.as_list(), strict=True)):
             if a is not None and b is not None and b < a:
-                raise ValueError(f"the new shape {new} is smaller than the old shape {old} in dimension {i}")
-    fits = raw.All(raw.LessEqual(value.dense_shape, wanted), [0])
-    check = raw.Assert(fits, ["the new shape is smaller than the old one", value.dense_shape, wanted])
-    with wanted.graph.control_dependencies([check]):
+                raise ValueError(
+                    f"the new shape {new} should have dimension sizes >= those of the old shape {old}, but is smaller "
+                    f"in dimension {i}"
+                )
+    ranks = assert_equal(raw.Shape(value.dense_shape), raw.Shape(wanted), message="the new shape has another rank")
+    with wanted.graph.control_dependencies([ranks]):
+        sizes = assert_less_equal(value.dense_shape, wanted, message="the new shape is smaller than the old one")
+    with wanted.graph.control_dependencies([sizes]):
         return SparseTensor(indices, values, raw.Identity(wanted))
 
 

@@ -314,6 +314,7 @@ def decode_csv(
 
     Raises:
         ValueError: `select_cols` and `record_defaults` do not go together.
+        TypeError: `record_defaults` is no list.
         InvalidArgumentError (in the step): a record has another number of fields, or a field does not parse.
 
     Example:
@@ -328,6 +329,8 @@ def decode_csv(
         raise ValueError("select_cols contains negative values.")
     if columns and len(columns) != len(record_defaults):
         raise ValueError("Length of select_cols and record_defaults do not match.")
+    if not isinstance(record_defaults, list | tuple):
+        raise TypeError(f"Expected list for 'record_defaults' argument to 'DecodeCSV' Op, not {record_defaults!r}.")
     defaults = [d if hasattr(d, "dtype") else convert_to_tensor(d) for d in record_defaults]
     return list(
         raw.DecodeCSV(

@@ -10,7 +10,13 @@ from anabranch.core.dtypes import DTypeLike, float32
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
-from anabranch.frontend.variables.scope import Regularizer, VariableScope, get_variable, variable_scope
+from anabranch.frontend.variables.scope import (
+    Regularizer,
+    VariableScope,
+    default_variable_store,
+    get_variable_scope,
+    variable_scope,
+)
 from anabranch.frontend.variables.store import Reuse
 from anabranch.graph.conversion import convert_to_tensor
 
@@ -61,8 +67,9 @@ def create_partitioned_variables(
         initializer = convert_to_tensor(initializer)
         dtype = initializer.dtype.base_dtype
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
-        whole = get_variable(
-            name="part",
+        whole = get_variable_scope().get_variable(
+            default_variable_store(),
+            None,
             shape=shape,
             dtype=dtype,
             initializer=initializer,

@@ -95,7 +95,7 @@ def checked_policy(
     """The three settings with their defaults filled in.
 
     Raises:
-        ValueError: one is not of its enumeration, or a variable that is only brought together when read is trainable.
+        ValueError: one is not of its enumeration.
     """
     aggregation = VariableAggregation.NONE if aggregation is None else aggregation
     if not isinstance(aggregation, VariableAggregation):
@@ -106,8 +106,4 @@ def checked_policy(
             f"variable {name!r}: synchronization must be a tf.VariableSynchronization, got {synchronization!r}"
         )
     on_read = synchronization is VariableSynchronization.ON_READ
-    if trainable and on_read:
-        raise ValueError(
-            f"variable {name!r}: synchronization ON_READ is for variables that are not trainable; pass trainable=False"
-        )
     return synchronization, aggregation, (not on_read if trainable is None else bool(trainable))

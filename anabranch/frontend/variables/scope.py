@@ -160,7 +160,7 @@ class VariableScope:
     def get_variable(
         self,
         var_store: VariableStore,
-        name: str,
+        name: str | None,
         shape: ShapeLike | None = None,
         dtype: DTypeLike | None = None,
         initializer: InitializerLike | None = None,
@@ -177,12 +177,25 @@ class VariableScope:
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
     ) -> Variable:
-        """The variable `name` of this scope; the arguments are those of the function `get_variable`."""
+        """The variable `name` of this scope; the arguments are those of the function `get_variable`.
+
+        Where `name` is None, a partitioned variable has the name of the scope.
+
+        Raises:
+            ValueError: as the function; or a variable that is only brought together when it is read is to be trained.
+        """
+        if trainable and synchronization is VariableSynchronization.ON_READ:
+            raise ValueError(
+                f"variable {name!r}: synchronization ON_READ is for variables that are not trainable; pass "
+                "trainable=False"
+            )
+        within = f"{self._name}/" if self._name else ""
+        full_name = self._name if name is None else f"{within}{name}"
         # a variable's name follows from variable scopes alone, so name scopes are left for its creation
         with get_default_graph().name_scope(None):
-            _check_initializer_dtype(name, dtype, initializer)
+            _check_initializer_dtype(full_name, dtype, initializer)
             result: Variable = var_store.get_variable(
-                f"{self._name}/{name}" if self._name else name,
+                full_name,
                 shape=shape,
                 dtype=_first(dtype, self._dtype),
                 initializer=_first(initializer, self._initializer),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
@@ -13,7 +14,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import Graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import BINARY_OPERATORS, Operation, Tensor, TensorIndex
 from anabranch.ops import raw
 
@@ -153,7 +154,10 @@ class VariableUpdates:
         return counted
 
     def _fitting(self, value: TensorLike) -> Tensor:
-        tensor = convert_to_tensor(value, self.dtype)
+        graph = get_default_graph()
+        # a number belongs where the variable is, whatever graph is open
+        with contextlib.nullcontext() if graph.building_function else self.graph.as_default():
+            tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise ValueError(
                 f"Shapes must be equal: variable {self.name} of shape {self.shape} cannot be assigned a value of shape "
@@ -166,9 +170,11 @@ class VariableUpdates:
         return self._after(update) if read_value else update
 
     def _after(self, update: Operation) -> Tensor:
-        """The value after `update`."""
+        """The value after `update`; who only waits for it waits for the update, and not for the reading."""
         with update.graph.control_dependencies([update]):
-            return self._read()
+            value = self._read()
+        value.set_attribute("updated_by", update)
+        return value
 
     # ------------------------------------------------------------------ rows
     def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:

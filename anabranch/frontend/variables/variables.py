@@ -182,7 +182,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             raise ValueError(
                 f"variable {name or 'Variable'!r}: the initial value {initial_value.name} lies inside a function, or "
                 "inside a control-flow construct such as a loop or conditional, but variables are created outside; "
-                "pass a function that returns the initial value"
+                "pass an initializer, a function that returns the initial value"
             )
         self._constraint = constraint
         self._synchronization, self._aggregation, self._trainable = checked_policy(
@@ -517,7 +517,9 @@ def _variable_shape(value: Tensor, shape: ShapeLike, expected: ShapeLike, valida
     if shape is not None:
         given = TensorShape(shape)
         if not given.is_compatible_with(value.shape):
-            raise ValueError(f"variable {name!r}: the initial value has shape {value.shape}, the variable {given}")
+            raise ValueError(
+                f"variable {name!r}: the initial value's shape {value.shape} is not compatible with {given}"
+            )
         return given
     if not validate:
         return TensorShape(None)

@@ -434,7 +434,12 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
         grad: Array, indices: Array, segment_ids: Array, output_dim0: Array, *, xp: ArrayLibrary, ctx: OperationContext
     ) -> Any:
         rows, segments = int(output_dim0), grad.shape[0]
-        ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments 0")
+        if segment_ids.shape[0]:
+            ctx.check(
+                segment_ids[-1] < segments,
+                f"Invalid number of segments {segments} for the last id {{0}}",
+                segment_ids[-1],
+            )
         _check_range(xp, ctx, indices, rows, "Index {1}")
         _check_range(xp, ctx, segment_ids, segments, "Segment id {1}")
         ids = xp.clip(segment_ids, 0, max(segments - 1, 0))

@@ -44,6 +44,12 @@ def register_function(function: Callable[..., Any]) -> bytes:
     return token
 
 
+def registered_function(token: bytes) -> Callable[..., Any] | None:
+    """The function that a token stands for, where it is of this process and its graph is there."""
+    registered = _registered.get(token)
+    return None if registered is None else registered.function
+
+
 #: what a Python exception is to the client of a step
 _ERRORS: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
     (StopIteration, errors.OutOfRangeError),
@@ -122,7 +128,7 @@ PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True
 PyFuncStateless = define_op(
     "PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True, calls_user_code=True
 )
-#: of functions that take values with the method `numpy`; that of `py_function` gives them to it
+#: of functions that compute with tensors which have values; that of `py_function` gives them to it, and a gradient
 EagerPyFunc = define_op(
     "EagerPyFunc",
     "input: Tin -> output: Tout",
@@ -134,4 +140,5 @@ EagerPyFunc = define_op(
 for _op in (PyFunc, PyFuncStateless, EagerPyFunc):
     _op.shape(_shapes)
     _op.host_kernel(_call)
+for _op in (PyFunc, PyFuncStateless):
     _op.not_differentiable()

@@ -25,6 +25,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.known_shapes import full_shape
 from anabranch.ops.lists.tensor_list import (
     TensorListLength,
     TensorListResize,
@@ -32,7 +33,6 @@ from anabranch.ops.lists.tensor_list import (
     as_list_gradient,
     check_index,
     described_shape,
-    full_shape,
     list_shape,
     resized,
 )

@@ -17,6 +17,7 @@ from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops.known_shapes import tail_shape
 from anabranch.ops.lists.rows import (
     TensorListGather,
     TensorListSplit,
@@ -26,7 +27,7 @@ from anabranch.ops.lists.rows import (
     scattered_on_host,
     scattered_shape,
 )
-from anabranch.ops.lists.tensor_list import SHAPE_ATTR, as_list_gradient, list_shape, tail_shape
+from anabranch.ops.lists.tensor_list import SHAPE_ATTR, as_list_gradient, list_shape
 from anabranch.ops.lists.values import TensorList, common_declaration
 
 _AS_NEEDED = -1

@@ -23,6 +23,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.known_shapes import tail_shape
 from anabranch.ops.lists.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
@@ -32,7 +33,6 @@ from anabranch.ops.lists.tensor_list import (
     check_index,
     described_shape,
     list_shape,
-    tail_shape,
 )
 from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape, unwritten
 

@@ -17,12 +17,14 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.known_shapes import tail_shape
 from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists, unwritten
 
 #: the attribute of operations that take the shape of elements
@@ -127,21 +129,6 @@ def _(op: Operation, grad: Gradient) -> Any:
     tensor = op.inputs[0]
     list_grad = as_list_gradient(grad, op.outputs[0])
     return raw.TensorListStack(list_grad, tail_shape(tensor), element_dtype=tensor.dtype), None
-
-
-def tail_shape(tensor: Tensor) -> Any:
-    """The shape of the rows of a tensor, as an int32 vector."""
-    rows = tensor.shape[1:]
-    if rows.is_fully_defined():
-        return np.array(rows.as_list(), np.int32)
-    return raw.StridedSlice(raw.Shape(tensor), [1], [0], [1], end_mask=1)
-
-
-def full_shape(tensor: Tensor) -> Any:
-    """The shape of a tensor, as an int32 vector."""
-    if tensor.shape.is_fully_defined():
-        return np.array(tensor.shape.as_list(), np.int32)
-    return raw.Shape(tensor)
 
 
 # ---------------------------------------------------------------------- size and shape
@@ -254,12 +241,25 @@ def _(handle: TensorList, indices: Array, values: Array, *, ctx: StepTracingCont
 
 
 @TensorListAddItems.host_kernel
-def _(handle: TensorList, indices: Array, values: Array) -> TensorList:
+def _(handle: TensorList, indices: Array, values: Array, *, ctx: OperationContext) -> TensorList:
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, values, strict=True):
-        old = elements[int(index)]
-        elements[int(index)] = row if old is None else old + row
+        elements[int(index)] = _with_added(elements[int(index)], row, int(index), ctx)
     return handle.replaced(elements)
+
+
+def _with_added(old: Array, row: Array, index: int, ctx: OperationContext) -> Any:
+    """An element with `row` added to it; one that was not written to is zero, of whatever shape."""
+    if old is None or (np.shape(old) != np.shape(row) and not np.any(old)):
+        return row
+    if np.shape(old) != np.shape(row):
+        raise InvalidArgumentError(
+            None,
+            ctx.op,
+            f"Could not aggregate to TensorArray index {index} because the existing shape is {list(np.shape(old))} but "
+            f"the new input shape is {list(np.shape(row))}",
+        )
+    return old + row
 
 
 @TensorListAddItems.gradient

@@ -331,7 +331,10 @@ SoftmaxCrossEntropyWithLogits = define_op(
 
 @SoftmaxCrossEntropyWithLogits.shape
 def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorShape]:
-    both = shape_rules.with_rank(shape_rules.broadcast(features, labels), 2, "logits (with labels)")
+    both = shape_rules.broadcast(features, labels)
+    if both.ndims not in (None, 2):
+        raise ValueError(f"Shape must be broadcasted with rank 2, but is rank {both.ndims}: logits with labels, {both}")
+    both = both.with_rank(2)
     return both[:1], both
 
 

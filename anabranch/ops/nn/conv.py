@@ -23,7 +23,8 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import raw, shape_rules
+from anabranch.ops import shape_rules
+from anabranch.ops.known_shapes import full_shape
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import Window
 from anabranch.ops.nn.windows import Layout
@@ -349,19 +350,19 @@ def _attach_gradients(forward: OpFunction, to_input: OpFunction, to_filter: OpFu
     def _(op: Operation, grad: Tensor) -> Any:
         data, filter = op.inputs
         attrs = _window_attrs(op)
-        return to_input(raw.Shape(data), filter, grad, **attrs), to_filter(data, raw.Shape(filter), grad, **attrs)
+        return to_input(full_shape(data), filter, grad, **attrs), to_filter(data, full_shape(filter), grad, **attrs)
 
     @to_input.gradient
     def _(op: Operation, grad: Tensor) -> Any:
         _, filter, incoming = op.inputs
         attrs = _window_attrs(op)
-        return None, to_filter(grad, raw.Shape(filter), incoming, **attrs), forward(grad, filter, **attrs)
+        return None, to_filter(grad, full_shape(filter), incoming, **attrs), forward(grad, filter, **attrs)
 
     @to_filter.gradient
     def _(op: Operation, grad: Tensor) -> Any:
         data, _, incoming = op.inputs
         attrs = _window_attrs(op)
-        return to_input(raw.Shape(data), grad, incoming, **attrs), None, forward(data, grad, **attrs)
+        return to_input(full_shape(data), grad, incoming, **attrs), None, forward(data, grad, **attrs)
 
 
 def _window_attrs(op: Operation) -> Attrs:

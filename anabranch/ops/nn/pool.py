@@ -20,6 +20,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.known_shapes import full_shape
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
@@ -528,7 +529,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
 
     @forward.gradient
     def _(op: Operation, grad: Tensor) -> Any:
-        return backward(raw.Shape(op.inputs[0]), grad, **_attrs(op))
+        return backward(full_shape(op.inputs[0]), grad, **_attrs(op))
 
     @backward.shape
     def _(orig_input_shape: TensorShape, grad: TensorShape, *, data_format: bytes, ctx: ShapeContext) -> TensorShape:

@@ -48,14 +48,19 @@ def handle_shape(handle: AnyTensor) -> TensorShape:
     """The (partial) shape of the variable behind a handle, as its `VarHandleOp` states it."""
     if isinstance(handle, StepTensor):
         return handle.known.shape if isinstance(handle.known, ResourceHandle) else shape_rules.UNKNOWN
+    shape: TensorShape = _stated(handle, "shape", shape_rules.UNKNOWN)
+    return shape
+
+
+def _stated(handle: Tensor, attribute: str, default: TensorShape | None) -> Any:
+    """What the `VarHandleOp` behind a handle of a graph says of its variable."""
     op = handle.op
     while op.type == "Identity":
         op = op.inputs[0].op
     origin = handle.get_attribute("handle_of")
     if origin is not None:
-        return handle_shape(origin)
-    shape: TensorShape = op.attrs.get("shape", shape_rules.UNKNOWN) if op.type == "VarHandleOp" else shape_rules.UNKNOWN
-    return shape
+        return _stated(origin, attribute, default)
+    return op.attrs.get(attribute, default) if op.type == "VarHandleOp" else default
 
 
 ReadVariableOp = define_op(
@@ -101,7 +106,12 @@ AssignVariableOp.not_differentiable()
 
 @AssignVariableOp.shape
 def _(resource: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> tuple[()]:
-    handle_shape(ctx.tensor("resource")).assert_is_compatible_with(value)
+    handle = ctx.tensor("resource")
+    handle_shape(handle).assert_is_compatible_with(value)
+    dtype = _stated(handle, "dtype", None) if isinstance(handle, Tensor) else None
+    given = ctx.tensor("value").dtype.base_dtype
+    if dtype is not None and dtype is not given:
+        raise ValueError(f"Trying to assign variable with wrong dtype. Expected {dtype.name} got {given.name}")
     return ()
 
 
@@ -400,6 +410,15 @@ def _row_scatter(how: str) -> Any:
             )
         rows = xp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
+
+    if how == "Update":
+
+        @op.host_kernel
+        def _(resource: ResourceHandle, indices: Array, updates: Array, *, ctx: OperationContext) -> None:
+            table = np.array(ctx.read(resource))
+            check_indices(ctx, indices, table.shape[0], np)
+            table[indices] = updates
+            ctx.write(resource, table)
 
     return op.not_differentiable()
 

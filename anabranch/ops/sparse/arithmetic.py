@@ -187,7 +187,8 @@ def _at_elements(indices: Array, shape: Array, dense: Array, ctx: OperationConte
         raise ValueError(f"only the dense side broadcasts: it has rank {len(dims)}, the sparse side {rank}")
     tail = xp.asarray(shape)[rank - len(dims) :]
     fits = (np.array(dims, np.int64) == 1) | (tail == np.array(dims, np.int64))
-    ctx.check(fits, f"a dense tensor of shape {list(dims)} does not broadcast to the sparse shape {{0}}", shape)
+    message = f"{ctx.op.type} broadcasts dense to sparse only; got incompatible shapes: [{{0}}] vs. {list(dims)}"
+    ctx.check(fits, message, shape)
     _check_inside(ctx, indices, shape, "sp_indices", xp)
     columns = (indices[:, rank - len(dims) + i] if d != 1 else np.int64(0) for i, d in enumerate(dims))
     return xp.broadcast_to(xp.asarray(dense)[tuple(columns)], np.shape(indices)[:1])
@@ -257,7 +258,7 @@ SparseDenseCwiseDiv = _with_dense("SparseDenseCwiseDiv", _divide, _division_grad
 # ---------------------------------------------------------------------- two sparse tensors
 def _check_same_shape(ctx: OperationContext, a_shape: Array, b_shape: Array) -> None:
     same = a_shape.shape == b_shape.shape and np.array_equal(a_shape, b_shape)
-    ctx.check(same, f"operands must have the same shape, got {a_shape.tolist()} and {b_shape.tolist()}")
+    ctx.check(same, f"Operands' shapes do not match: got {a_shape.tolist()} and {b_shape.tolist()}")
 
 
 def _union(a_indices: Array, b_indices: Array) -> tuple[Array, Array, Array]:
@@ -274,7 +275,10 @@ def _union(a_indices: Array, b_indices: Array) -> tuple[Array, Array, Array]:
 
 def _two_sparse(a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, *rest: TensorShape) -> Any:
     _, rank = sparse_shapes(a_indices, a_values, a_shape)
-    rank = rank.merge_with(sparse_shapes(*rest[:3])[1])
+    other = sparse_shapes(*rest[:3])[1]
+    if not rank.is_compatible_with(other):
+        raise ValueError(f"Operands do not have the same ranks; got indices of {rank} and of {other} dimensions")
+    rank = rank.merge_with(other)
     return TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
 
 
@@ -384,7 +388,8 @@ def _groups(
     """The row-major position of each element in the result; the result's shape; its shape with reduced axes as 1."""
     rank = len(shape)
     check_sparse(ctx, indices, shape)
-    ctx.check(np.all((axes >= -rank) & (axes < rank)), f"reduction axes {axes.tolist()} are not in [{-rank}, {rank})")
+    for axis in axes.reshape(-1).tolist():
+        ctx.check(-rank <= axis < rank, f"Invalid reduction dimension {axis}, for input with {rank} dimensions.")
     reduced = {int(a) % rank for a in axes.reshape(-1)}
     kept = [i for i in range(rank) if i not in reduced]
     whole = [1 if i in reduced else int(shape[i]) for i in range(rank)]

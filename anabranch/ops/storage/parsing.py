@@ -301,7 +301,9 @@ DecodeCSV.not_differentiable()
 def _(records: TensorShape, record_defaults: list[TensorShape]) -> list[TensorShape]:
     for i, default in enumerate(record_defaults):
         if default.rank is not None and default.rank > 1:
-            raise ValueError(f"each record default is a scalar or a vector, got shape {default} for field {i}")
+            raise ValueError(
+                f"Shape must be at most rank 1 but is rank {default.rank}: the record default of field {i}, {default}"
+            )
         if (default.num_elements() or 0) > 1:
             raise ValueError(f"each record default has at most one element, got shape {default} for field {i}")
     return [records] * len(record_defaults)

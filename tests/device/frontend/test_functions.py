@@ -1,4 +1,4 @@
-"""tf.function, Defun, recompute_grad, py_function: what no recorded value can show."""
+"""tf.function, Defun, recompute_grad: what no recorded value can show."""
 
 from __future__ import annotations
 
@@ -134,18 +134,3 @@ def test_recomputed_gradients_reach_variables(session: tf.Session) -> None:
     assert len(tf.trainable_variables()) == 1
     session.run(tf.global_variables_initializer())
     assert [v.tolist() for v in session.run(gradients)] == [[4.0, 9.0], [4.0, 30.0]]
-
-
-def test_py_function_gives_arrays_and_refuses_tensors_of_graphs(session: tf.Session) -> None:
-    shapes = []
-
-    def half(x: Any) -> Any:
-        shapes.append(x.get_shape().as_list())
-        return x / 2
-
-    y = tf.py_function(half, [tf.constant([2.0, 4.0])], tf.float32)
-    assert session.run(y).tolist() == [1.0, 2.0]
-    assert shapes == [[2]]
-    assert tf.gradients(y, [y.op.inputs[0]]) == [None]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="compute with NumPy"):
-        session.run(tf.py_function(lambda x: tf.constant(1.0), [1.0], tf.float32))

@@ -145,5 +145,30 @@ def test_mistakes() -> None:
     i = placeholder(dtype="int32", name="i")
     with pytest.raises(errors.InvalidArgumentError, match="read from index 2 but array size is: 2"):
         run(array.read(i), {x: [1, 2], i: 2})
-    with pytest.raises(NotImplementedError, match=r"tf\.gradients"):
-        array.grad("source")
+    sums = TensorArray("float64", size=2, infer_shape=False).grad("grad").write(0, 1.0).write(0, [1.0])
+    with pytest.raises(errors.InvalidArgumentError, match=r"existing shape is \[\] but the new input shape is \[1\]"):
+        run(sums.read(0))
+
+
+def test_elements_of_different_shapes_that_are_read_several_times() -> None:
+    x, y = placeholder([1, 2]), placeholder([])
+    array = TensorArray("float64", size=2, infer_shape=False).write(0, x).write(1, y)
+    reads = [array.read(0), array.read(0), array.read(1)]
+    seeds = [np.array([[2.0, 3.0]]), np.array([[1.0, -1.0]]), np.float64(-2.0)]
+    got = run(gradients(reads, [x, y], seeds), {x: [[4, 5]], y: 3})
+    assert got[0].tolist() == [[3, 2]]
+    assert got[1] == -2
+
+
+def test_an_array_in_which_gradients_are_summed() -> None:
+    array = TensorArray("float64", size=3, infer_shape=False).write(0, [[4.0, 5.0]])
+    sums = array.grad("grad").write(0, [[5.0, 6.0]]).write(2, 3.0).write(2, 4.0)
+    rows = TensorArray("float64", size=3).unstack(X).grad("grad").scatter([0, 2, 0], X)
+    got = run([array.read(0), sums.read(0), sums.read(2), sums.size(), rows.stack()])
+    assert [np.asarray(v).tolist() for v in got] == [[[4, 5]], [[5, 6]], 7, 3, [[4, 6], [0, 0], [2, 3]]]
+
+
+def test_what_cannot_be_an_element_is_refused_without_inference_too() -> None:
+    array = TensorArray("float64", size=2, infer_shape=False, element_shape=[None, 2])
+    with pytest.raises(ValueError, match="Inconsistent shapes"):
+        array.write(0, np.ones([1, 3]))

@@ -384,7 +384,7 @@ def test_partition_info() -> None:
 
 def test_create_partitioned_variables() -> None:
     parts = create_partitioned_variables([4, 2], [2, 1], initializers.Ones(), name="big")
-    assert [v.name for v in parts] == ["big/part/part_0:0", "big/part/part_1:0"]
+    assert [v.name for v in parts] == ["big/part_0:0", "big/part_1:0"]
 
 
 def test_the_dtype_of_partitioned_variables_is_that_of_a_given_value() -> None:

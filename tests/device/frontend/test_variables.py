@@ -13,12 +13,14 @@ from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import operators as _  # noqa: F401 - gives tensors their operators
 from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.variables import functions as tf
 from anabranch.frontend.variables.policy import (
     VariableAggregation,
     VariableSynchronization,
     variable_creator_scope,
 )
+from anabranch.frontend.variables.scope import get_variable
 from anabranch.frontend.variables.variables import SaveSliceInfo, Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
@@ -132,11 +134,6 @@ def test_collections() -> None:
         ({"initial_value": "text", "dtype": "float32"}, TypeError, "float32"),
         ({"initial_value": 1.0, "synchronization": 1}, ValueError, "synchronization"),
         ({"initial_value": 1.0, "aggregation": "sum"}, ValueError, "aggregation"),
-        (
-            {"initial_value": 1.0, "trainable": True, "synchronization": VariableSynchronization.ON_READ},
-            ValueError,
-            "trainable=False",
-        ),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -480,3 +477,43 @@ def test_message_of_a_scope() -> None:
     assert message.variable_name == "w:0"
     assert v.to_proto("other") is None
     assert Variable.from_proto(message, import_scope="tower").handle is v.handle
+
+
+def test_rows_of_words_are_replaced() -> None:
+    v = Variable(np.array([["a"], ["b"], ["c"]]), dtype="string")
+    rows = raw.ResourceScatterUpdate(v.handle, [2, 0], np.array([["x"], ["y"]]))
+    one = raw.ResourceScatterUpdate(v.handle, 1, "z")
+    with Session() as session:
+        session.run(v.initializer)
+        session.run(rows)
+        session.run(one)
+        assert session.run(v).tolist() == [[b"y"], [b"z"], [b"x"]]
+        with pytest.raises(errors.InvalidArgumentError, match="3"):
+            session.run(raw.ResourceScatterUpdate(v.handle, 3, "z"))
+
+
+def test_a_variable_takes_numbers_while_another_graph_is_open() -> None:
+    v = Variable(1.0)
+    with Graph().as_default() as other:
+        update = v.assign_add(2.0)
+        assert other.get_operations() == []
+    with Session(graph=v.graph) as session:
+        session.run(v.initializer)
+        assert session.run(update) == 3
+
+
+def test_to_wait_for_a_value_after_an_update_is_to_wait_for_the_update() -> None:
+    v = Variable(1.0)
+    both = group(v.assign_add(1.0), v.assign(3.0))
+    with get_default_graph().control_dependencies([v.assign_sub(1.0)]):
+        last = raw.NoOp()
+    assert [op.type for op in both.control_inputs] == ["AssignAddVariableOp", "AssignVariableOp"]
+    assert [op.type for op in last.control_inputs] == ["AssignSubVariableOp"]
+
+
+def test_variables_that_are_brought_together_when_they_are_read() -> None:
+    on_read = VariableSynchronization.ON_READ
+    assert not Variable(1.0, synchronization=on_read).trainable
+    assert Variable(1.0, synchronization=on_read, trainable=True).trainable
+    with pytest.raises(ValueError, match="trainable=False"):
+        get_variable("v", [], synchronization=on_read, trainable=True)

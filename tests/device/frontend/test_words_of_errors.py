@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import anabranch as tf
@@ -33,6 +34,21 @@ def _reshaped(shape: list[int]) -> Any:
 def _cross_entropy(labels: Any) -> Any:
     given = tf.placeholder_with_default(labels, None)
     return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=tf.zeros([2, 4]), labels=given)[0]
+
+
+def _sparse(shape: list[int]) -> Any:
+    given = tf.placeholder_with_default(tf.constant(shape, tf.int64), None)
+    return tf.SparseTensor([[0] * len(shape)], [1.0], given)
+
+
+def _reset(shape: list[int]) -> Any:
+    wanted = tf.placeholder_with_default(tf.constant(shape), None)
+    return tf.sparse_reset_shape(tf.SparseTensor([[0, 0]], [1.0], [4, 2]), wanted)
+
+
+def _segment_gradient(segments: int, ids: list[int]) -> Any:
+    given = tf.placeholder_with_default(tf.ones([segments, 4]), [segments, 4])
+    return tf.raw_ops.SparseSegmentMeanGrad(grad=given, indices=[8, 3, 0, 9], segment_ids=ids, output_dim0=10)
 
 
 STEPS: list[tuple[Callable[[], Any], str]] = [
@@ -69,7 +85,25 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
     (lambda: _reshaped([4, -1]), "requested shape requires a multiple"),
     (lambda: _reshaped([4, -1, -1]), "only one output dimension may be -1"),
     (lambda: tf.raw_ops.DataFormatDimMap(x=[0], src_format="12345678"), "Source format must be of length 4 or 5"),
+    (lambda: _segment_gradient(3, [0, 1, 1, 4]), "Invalid number of segments"),
+    (lambda: _segment_gradient(1, [0, 1, 2, 0]), r"Segment id 1 out of range \[0, 1\)"),
+    (lambda: _segment_gradient(0, [0, 1, 2, -1]), r"Segment id 0 out of range \[0, 0\)"),
+    (
+        lambda: tf.sparse_reduce_sum(_sparse([2, 5]), tf.placeholder_with_default(2, [])),
+        "Invalid reduction dimension 2, for input with 2 dimensions",
+    ),
+    (lambda: (tf.ones([3, 4]) * _sparse([4, 2])).values, "broadcasts dense to sparse only; got incompatible shapes"),
+    (lambda: tf.sparse_maximum(_sparse([1, 2]), _sparse([2, 2])).values, "Operands' shapes do not match"),
+    (lambda: _reset([3, 7]).dense_shape, r"x <= y did not hold element-wise"),
+    (lambda: _reset([3, 4, 5]).dense_shape, r"x == y did not hold element-wise"),
 ]
+
+
+def _assigned_raw(value: Any) -> Any:
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[])
+    return tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value))
+
+
 BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: tf.reduce_join([["a"]], [0, -3]), ValueError, "Invalid reduction dimension -3"),
     (lambda: tf.split([0, 1, 2, 3], 3), ValueError, "should evenly divide"),
@@ -78,6 +112,21 @@ BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: tf.reshape(tf.zeros([23, 29, 31]), [17, -1]), ValueError, "must be evenly divisible by 17"),
     (lambda: tf.reshape(tf.zeros([32, 128]), [4095]), ValueError, "Cannot reshape a tensor with 4096 elements"),
     (lambda: tf.constant([1, 2])[1:, 1:], ValueError, "out of range"),
+    (lambda: tf.decode_csv(["1"], [[[0]]]), ValueError, "Shape must be at most rank 1 but is rank 2"),
+    (lambda: tf.decode_csv(["1"], np.zeros(5)), TypeError, "Expected list for 'record_defaults'"),
+    (
+        lambda: tf.sparse_reset_shape(tf.SparseTensor([[0, 0]], [1.0], [4, 2]), [3, 7]),
+        ValueError,
+        "should have dimension sizes",
+    ),
+    (
+        lambda: tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=tf.ones([2, 1, 4]), labels=tf.ones([2, 1, 4])),
+        ValueError,
+        "rank 2, but is rank 3",
+    ),
+    (lambda: _assigned_raw(0.0), ValueError, "wrong dtype. Expected int32 got float32"),
+    (lambda: _assigned_raw([0]), ValueError, "are incompatible"),
+    (lambda: tf.Variable([1, 2], shape=[3]), ValueError, "not compatible with"),
     (lambda: tf.fill([2, -1], 7), ValueError, "Fill dimensions must be >= 0"),
     (lambda: tf.nn.max_pool_v2(tf.zeros([1, 2]), 1, 1, "SAME"), ValueError, "Input tensor must be of rank 3, 4 or 5"),
     (lambda: tf.Variable([1, 2]).assign(1), ValueError, "(?i)shapes must be equal"),

@@ -30,7 +30,7 @@ def test_a_function_of_arrays(stateful: bool, kind: str) -> None:
 
 
 def test_values_with_the_method_numpy() -> None:
-    """EagerPyFunc: what `py_function` makes; its function gets the values as they are there."""
+    """EagerPyFunc: what `py_function` makes; its function gets tensors that have values."""
     x = tf.placeholder(tf.float32, [None])
     y = tf.py_function(lambda a: a.numpy() + 1, [x], tf.float32)
     assert y.op.type == "EagerPyFunc"
@@ -38,7 +38,8 @@ def test_values_with_the_method_numpy() -> None:
     assert run(y, {x: [1, 2]}).tolist() == [2, 3]
     (again,) = tf.raw_ops.EagerPyFunc(input=[x], token=y.op.get_attr("token"), Tout=[tf.float32], is_async=True)
     assert run(again, {x: [5]}).tolist() == [6]
-    assert tf.gradients(y, x) == [None]
+    (gradient,) = tf.gradients(tf.py_function(lambda a: a**2, [x], tf.float32), x)
+    assert run(gradient, {x: [1, 2]}).tolist() == [2, 4]
 
 
 def test_calls_that_have_effects_are_neither_merged_nor_folded() -> None:

@@ -190,3 +190,16 @@ def test_groups() -> None:
     assert set(dtypes.INTEGERS) == {d for d in BASES if d.is_integer}
     assert {d.base_dtype for d in dtypes.QUANTIZED_DTYPES} == set(dtypes.QUANTIZED)
     assert list(dtypes.INDEX) == [dtypes.int32, dtypes.int64]
+
+
+def test_the_number_of_a_type_gives_it() -> None:
+    assert dtypes.DType(1) is dtypes.float32
+    assert dtypes.DType(101) is dtypes.float32_ref
+    with pytest.raises(TypeError, match="77"):
+        dtypes.DType(77)
+
+
+def test_some_python_types_are_taken_for_a_type_but_equal_none() -> None:
+    assert dtypes.as_dtype(int) is dtypes.int32
+    assert all(dtypes.as_dtype(kind) != kind for kind in (int, str, bytes))
+    assert all(dtypes.as_dtype(kind) == kind for kind in (float, bool, object, np.int64))
