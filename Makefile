@@ -88,9 +88,9 @@ onnx: venv ## the onnx package's backend tests, a line for each operator (needs 
 libraries: venv ## libraries of TensorFlow 1's time, each installed alone, and a table: LIBRARIES='keras tflearn' SOURCES='keras=FOLDER'
 	$(BIN)/python -m tests.libraries $(LIBRARIES) $(foreach source,$(SOURCES),--sources $(source))
 
-unit-tests: venv ## TensorFlow 1.15's own unit tests, kept results without CHECKOUT=FOLDER HARNESS=FOLDER: FILES='ops/*' RUN=failed
+unit-tests: venv ## TensorFlow 1.15's own unit tests, kept results without CHECKOUT=FOLDER: FILES='ops/*' RUN=failed
 	$(BIN)/python -m tests.tensorflow_tests $(FILES) \
-		$(if $(CHECKOUT),--checkout $(CHECKOUT) --harness $(HARNESS) --run $(RUN),--run none) \
+		$(if $(CHECKOUT),--checkout $(CHECKOUT) --run $(RUN),--run none) \
 		$(foreach folder,$(PACKAGES),--packages $(folder)) $(UNIT_TEST_ARGS)
 
 protos: venv ## regenerate the protocol-buffer classes

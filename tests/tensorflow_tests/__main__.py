@@ -1,12 +1,13 @@
 """Runs TensorFlow 1.15's own unit tests on anabranch and prints a table beside the counts of genuine TensorFlow.
 
-The files are run unmodified, their imports led to the public interface by the modules of the harness; a test that needs
-a private name is skipped, there as here. Results are kept in build/tensorflow_tests, so that a run can be gone on with.
+The files are run unmodified, their imports led to the public interface (`led_modules`); a test that needs a private
+name is skipped, there as here. Results are kept in build/tensorflow_tests, so that a run can be gone on with.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tensorflow_tests", description=__doc__)
     parser.add_argument("files", nargs="*", help="patterns of paths below tensorflow/python; all of them by default")
     parser.add_argument("--checkout", type=Path, help="the folder that holds tensorflow/, of TensorFlow 1.15's sources")
-    parser.add_argument("--harness", type=Path, help="the folder of stubs.py and pubshim.py")
     parser.add_argument(
         "--packages", type=Path, action="append", default=[], help="a folder of packages that files import"
     )
@@ -45,14 +45,14 @@ def main(arguments: Sequence[str]) -> int:
     if not chosen:
         parser.error("no file has such a path")
     if options.run != "none":
-        if options.checkout is None or options.harness is None:
-            parser.error("--checkout and --harness are needed to run tests")
-        folders = (options.checkout, options.harness, options.results)
+        if options.checkout is None:
+            parser.error("--checkout is needed to run tests")
         packages = [folder.resolve() for folder in options.packages]
-        runner = Runner(*(folder.resolve() for folder in folders), options.seconds, packages)
-        for file in chosen:
-            if genuine[file]:
-                _run(runner, file, genuine[file], options)
+        runner = Runner(options.checkout.resolve(), options.results.resolve(), options.seconds, packages)
+        with contextlib.closing(runner):
+            for file in chosen:
+                if genuine[file]:
+                    _run(runner, file, genuine[file], options)
     results = {file: found for file in chosen if (found := read(file, options.results)) is not None}
     print("", *tables(results, {file: genuine[file] for file in chosen}), sep="\n")
     if options.why:

@@ -1,11 +1,8 @@
 """Runs one of TensorFlow 1.15's test files in this process, and appends what becomes of each test as it ends.
 
-    python one_file.py HARNESS FILE OUTCOMES [CHOSEN]
-
-HARNESS is the folder of the modules that lead the file's imports to the public interface (`stubs`, `pubshim`). Each
-line of OUTCOMES is a list of JSON: `["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["end"]`, or
-`["file", why]` where it cannot be imported. Tests are run in the order of the file; only those of CHOSEN, a file with a
-name in each line, where it is given.
+`prepare` makes a process ready, `run` runs a file in it. Each line of what `run` writes is a list of JSON:
+`["collected", [names]]`, `["begin", name]`, `[outcome, name, why]`, `["end"]`, or `["file", why]` where it cannot be
+imported. Tests are run in the order of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
-import os
 import re
 import sys
 import traceback
@@ -25,7 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-from tests.tensorflow_tests import registered_for_tests
+from anabranch.tools import old_names, tensorflow_alias
+from tests.tensorflow_tests import led_modules, old_calls, registered_for_tests
+from tests.tensorflow_tests.exported_names import cached_table
 
 #: the module that the file's classes say they are of, which their names in the outcomes leave out
 _MODULE: Final = "__main__"
@@ -36,7 +34,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     """Loads a test file with `tensorflow.python` replaced by the modules that lead to the public interface."""
 
     def get_data(self, path: str) -> bytes:
-        return re.sub(rb"\btensorflow\.python\b", b"tfpub.python", super().get_data(path))
+        return re.sub(rb"\btensorflow\.python\b", f"{led_modules.PREFIX}.python".encode(), super().get_data(path))
 
     def path_stats(self, path: object) -> dict[str, float]:
         raise OSError("bytecode is neither read nor written")
@@ -112,37 +110,40 @@ def tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield one
 
 
-def main(harness: str, file: str, outcomes: str, chosen: str = "") -> None:
-    sys.path.insert(0, harness)
-    stubs = importlib.import_module("stubs")
-    stubs.install_numpy()
-    tensorflow = stubs.install_tf("anabranch")
-    importlib.import_module("pubshim").install(tensorflow, stubs)
-    sys.argv = [file]
-    registered_for_tests.register(Path(file[: file.index("/python/")]))
-    sys.path.insert(0, str(Path(file).parent))
+def prepare(tensorflow: Path, table: Path) -> None:
+    """Makes this process ready for any test file.
+
+    Args:
+        tensorflow: the checkout's folder of that name.
+        table: the file in which the table of its exports is kept.
+    """
+    old_names.restore()
+    old_calls.restore()
+    tensorflow_alias.install()
+    led_modules.install(importlib.import_module("tensorflow"), cached_table(tensorflow, table))
+    registered_for_tests.register(tensorflow)
+
+
+def run(file: Path, outcomes: Path, chosen: Path | None = None) -> None:
+    """Runs a file as the main module, and appends to `outcomes`; of its tests those that `chosen` names a line each."""
+    sys.argv = [str(file)]
+    sys.path.insert(0, str(file.parent))
     with contextlib.suppress(ImportError):
         flags = importlib.import_module("absl.flags")
-        flags.FLAGS([file])
-    with Path(outcomes).open("a", encoding="utf-8") as lines:
+        flags.FLAGS([str(file)])
+    with outcomes.open("a", encoding="utf-8") as lines:
         result = _Outcomes(lines)
         try:
-            module = load(Path(file))
+            module = load(file)
         except BaseException as error:  # whatever a file does when it is imported, its line is written
             result.line("file", reason_of(error))
             return
         tests = {name_of(test): test for test in tests_of(unittest.defaultTestLoader.loadTestsFromModule(module))}
         result.line("collected", list(tests))
-        names = Path(chosen).read_text(encoding="utf-8").splitlines() if chosen else list(tests)
+        names = chosen.read_text(encoding="utf-8").splitlines() if chosen else list(tests)
         for name in names:
             try:
                 tests[name](result)
             except BaseException as error:  # unittest lets those through that end the process
                 result.line("error", name, reason_of(error))
         result.line("end")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(0)  # threads that tests leave behind are not waited for

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from tests import quick_compilation
+from tests.tensorflow_tests.forks import Forks, Request
 
 ROOT: Final = Path(__file__).parents[2]
 #: where results are kept, a file of JSON for each test file
 RESULTS: Final = ROOT / "build" / "tensorflow_tests"
 GENUINE: Final = Path(__file__).parent / "genuine.json"
-_CHILD: Final = Path(__file__).parent / "one_file.py"
 #: a process that ends of itself, this often for one file, before the rest of its tests is given up
 _PROCESSES: Final = 8
 
@@ -97,20 +96,18 @@ def read(file: str, folder: Path) -> FileResult | None:
     return FileResult(**fields)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Runner:
-    """Runs files.
+    """Runs files. `close` it in the end.
 
     Attributes:
         checkout: the folder that holds `tensorflow/`, of TensorFlow 1.15's sources.
-        harness: the folder of the modules that lead imports to the public interface.
         results: where results are kept.
         seconds: the limit for a file.
         packages: folders of packages that the files import besides, such as the package keras of that time.
     """
 
     checkout: Path
-    harness: Path
     results: Path = RESULTS
     seconds: float = 120.0
     packages: Sequence[Path] = ()
@@ -147,6 +144,21 @@ class Runner:
         result.write(self.results)
         return result
 
+    @property
+    def _tensorflow(self) -> Path:
+        return self.checkout / "tensorflow"
+
+    @functools.cached_property
+    def _forks(self) -> Forks:
+        work = self.results / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        return Forks(self._tensorflow, work / "exported_names", _environment(work, self.packages))
+
+    def close(self) -> None:
+        """Ends the process that forks."""
+        if "_forks" in vars(self):
+            self._forks.close()
+
     def _collect(self, file: str) -> FileResult:
         """The names of a file's tests, none of which is run."""
         result = FileResult(file)
@@ -158,30 +170,22 @@ class Runner:
         work = self.results / "work" / file.replace("/", "+").removesuffix(".py")
         shutil.rmtree(work, ignore_errors=True)  # what an earlier run left
         work.mkdir(parents=True)
-        outcomes = work / "outcomes.jsonl"
-        path = self.checkout / "tensorflow" / "python" / file
-        command = [sys.executable, str(_CHILD), str(self.harness), str(path), str(outcomes)]
+        outcomes, chosen = work / "outcomes.jsonl", work / "chosen.txt"
         if names is not None:
-            chosen = work / "chosen.txt"
             chosen.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-            command.append(str(chosen))
+        request = Request(
+            str(self._tensorflow / "python" / file),
+            str(work),
+            str(outcomes),
+            "" if names is None else str(chosen),
+            max(seconds, 1.0),
+        )
+        status = self._forks.run(request)
         over: list[object] | None = None
-        with (work / "output.txt").open("wb") as output:
-            try:
-                done = subprocess.run(
-                    command,
-                    check=False,
-                    cwd=work,
-                    env=_environment(work, self.checkout, self.packages),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    timeout=max(seconds, 1.0),
-                )
-                if done.returncode:
-                    over = ["over", "died", f"exit status {done.returncode}"]
-            except subprocess.TimeoutExpired:
-                over = ["over", "time", f"no end in {self.seconds:g} s"]
+        if status is None:
+            over = ["over", "time", f"no end in {self.seconds:g} s"]
+        elif status:
+            over = ["over", "died", f"exit status {status}"]
         lines = []
         if outcomes.is_file():
             lines = [json.loads(line) for line in outcomes.read_text(encoding="utf-8").splitlines() if line[-1:] == "]"]
@@ -217,15 +221,14 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
     return False
 
 
-def _environment(work: Path, checkout: Path, packages: Sequence[Path]) -> dict[str, str]:
+def _environment(work: Path, packages: Sequence[Path]) -> dict[str, str]:
     """Programs are compiled quickly, and kept for the next run; kernels are chosen alike on every machine."""
     return (os.environ | quick_compilation.environment()) | {
-        "ANABRANCH_CACHE_DIR": str(work.parent / "compiled"),
+        "ANABRANCH_CACHE_DIR": str(work / "compiled"),
         "ANABRANCH_KERNELS": "estimate",
         "ANABRANCH_NATIVE": "0",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *(str(folder) for folder in packages)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TEST_TMPDIR": str(work),
-        "PROGRAMS_HOME": str(checkout.parent.parent),
     }

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from anabranch.core.registry import all_op_defs
 from tests.tensorflow_tests.__main__ import main
+from tests.tensorflow_tests.forks import Forks
 from tests.tensorflow_tests.registered_for_tests import declarations, register
 from tests.tensorflow_tests.running import FileResult, Runner, _take, genuine_counts, read
 from tests.tensorflow_tests.table import reasons, share, tables
 
-#: What leads imports in the tests here: `tensorflow.python.helper` is a module of one name.
-PUBSHIM = """
-import sys, types
-def install(tf, stubs):
-    for name in ("tfpub", "tfpub.python", "tfpub.python.helper"):
-        sys.modules[name] = types.ModuleType(name)
-    sys.modules["tfpub.python.helper"].TWO = 2
-"""
-STUBS = """
-def install_numpy(): pass
-def install_tf(backend):
-    assert backend == "anabranch"
+#: A module of TensorFlow's of which the tests here use one name.
+MODULE = """
+@tf_export("math.add", "add")
+def add(x, y): ...
 """
 TESTS = """
 import os, unittest
-from tensorflow.python.helper import TWO
+from tensorflow.python.ops import helper
+
+TWO = helper.add(1, 1)
 
 class Some(unittest.TestCase):
-    def test_a_passes(self): self.assertEqual(TWO, 2)
+    def test_a_passes(self): self.assertEqual(TWO.shape, ())
     def test_b_ends(self): os._exit(3)
-    def test_c_fails(self): self.assertEqual(TWO, 3, "not three")
+    def test_c_fails(self): self.assertEqual(2, 3, "not three")
     def test_d_skips(self): self.skipTest("why not")
     def test_e_raises(self):
         for i in range(2):
@@ -52,21 +49,34 @@ class Slow(unittest.TestCase):
 """
 
 
-@pytest.fixture
-def runner(tmp_path: Path) -> Runner:
+def checkout(folder: Path) -> Path:
     files = {
-        "harness/stubs.py": STUBS,
-        "harness/pubshim.py": PUBSHIM,
-        "co/tensorflow/python/framework/test_ops.cc": 'REGISTER_OP("None");',
-        "co/tensorflow/python/ops/some_test.py": TESTS,
-        "co/tensorflow/python/ops/slow_test.py": WAITS,
-        "co/tensorflow/python/ops/broken_test.py": "import tensorflow.python.nowhere",
+        "python/ops/helper.py": MODULE,
+        "python/framework/test_ops.cc": 'REGISTER_OP("None");',
+        "python/ops/some_test.py": TESTS,
+        "python/ops/slow_test.py": WAITS,
+        "python/ops/broken_test.py": "import tensorflow.python.nowhere",
     }
     for name, text in files.items():
-        path = tmp_path / name
+        path = folder / "tensorflow" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return Runner(tmp_path / "co", tmp_path / "harness", tmp_path / "results", seconds=60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """The process that forks, which the tests share."""
+    folder = tmp_path_factory.mktemp("tensorflow_tests")
+    with contextlib.closing(Runner(checkout(folder / "co"), folder / "results")) as runner:
+        yield runner._forks
+
+
+@pytest.fixture
+def runner(tmp_path: Path, forks: Forks) -> Runner:
+    runner = Runner(checkout(tmp_path / "co"), tmp_path / "results", seconds=60)
+    vars(runner)["_forks"] = forks
+    return runner
 
 
 def test_a_file_is_counted_although_a_test_ends_the_process(runner: Runner) -> None:
@@ -80,20 +90,27 @@ def test_a_file_is_counted_although_a_test_ends_the_process(runner: Runner) -> N
         "f_made": "ok",
     }
     assert result.outcomes["Some.test_b_ends"][1] == "exit status 3"
-    assert result.outcomes["Some.test_c_fails"][1] == "AssertionError (line 8): 2 != 3 : not three"
+    assert result.outcomes["Some.test_c_fails"][1] == "AssertionError (line 10): 2 != 3 : not three"
     assert result.wanting == ["Some.test_b_ends"]
     assert read("ops/some_test.py", runner.results) == result
     # what failed is run again
     path = runner.checkout / "tensorflow/python/ops/some_test.py"
-    path.write_text(TESTS.replace("os._exit(3)", "pass").replace("TWO, 3", "TWO, 2"), encoding="utf-8")
+    path.write_text(TESTS.replace("os._exit(3)", "pass").replace("2, 3", "2, 2"), encoding="utf-8")
     again = runner.run("ops/some_test.py", names=result.failed)
     assert (again.passed, again.failed) == (4, ["Some.test_e_raises"])
 
 
 def test_the_limit_of_time(runner: Runner) -> None:
-    limited = Runner(runner.checkout, runner.harness, runner.results, seconds=1)
-    result = limited.run("ops/slow_test.py")  # which may come before the file is imported
+    runner.seconds = 1
+    result = runner.run("ops/slow_test.py")  # which may come before the file is imported
     assert "no end in 1 s" in (result.refused, *(why for _, why in result.outcomes.values()))
+
+
+def test_the_process_that_forks_ends(tmp_path: Path) -> None:
+    with contextlib.closing(Runner(checkout(tmp_path), tmp_path / "results")) as runner:
+        runner._forks._process.kill()
+        with pytest.raises(RuntimeError, match=r"no test file can be run: the process that forks ended with -9"):
+            runner.run("ops/some_test.py")
 
 
 def test_what_the_limit_of_time_leaves() -> None:

@@ -1,0 +1,113 @@
+"""The modules that test files find in place of `tensorflow.python`: each leads its names to the public interface.
+
+A name of such a module is, in this order, what `helpers` has for it, what the checkout exports it as
+(`exported_names`), what the public counterpart of the module has, a module inside it, and else a placeholder that
+skips the test which uses it (`private_names`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from tests.tensorflow_tests.exported_names import Table
+from tests.tensorflow_tests.helpers import HELPERS, PUBLIC_COUNTERPARTS
+from tests.tensorflow_tests.private_names import placeholder
+
+#: what test files import instead of `tensorflow`, once their text is changed so
+PREFIX: Final = "public_tensorflow"
+_MISSING: Final = object()
+
+
+class LedModule(ModuleType):
+    """One of them. Its names are looked up when they are asked for, and are then its own."""
+
+    def __init__(self, name: str, finder: LedModules) -> None:
+        super().__init__(name)
+        vars(self)["_finder"] = finder
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        finder: LedModules = vars(self)["_finder"]
+        value = vars(self)[name] = finder.value(self.__name__.removeprefix(f"{PREFIX}."), name)
+        return value
+
+
+class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules below `public_tensorflow`."""
+
+    def __init__(self, tensorflow: ModuleType, table: Table) -> None:
+        self._tensorflow = tensorflow
+        self._table = table
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module that the checkout has; None for every other."""
+        inside = fullname.removeprefix(PREFIX).removeprefix(".")
+        if not fullname.startswith(PREFIX) or (inside and inside not in self._table):
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return LedModule(spec.name, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+    def value(self, module: str, name: str) -> object:
+        """What a name of a module stands for.
+
+        Raises:
+            AttributeError: it is public, and not there.
+        """
+        helper = HELPERS.get(module, {}).get(name, _MISSING)
+        if helper is not _MISSING:
+            return helper
+        kind, _, target = self._table.get(module, {}).get(name, "").partition(" ")
+        if kind == "tf":
+            return self._public(target)
+        if kind == "raw":
+            return _by_position(self._public(f"raw_ops.{target}"))
+        if kind == "module":
+            return importlib.import_module(f"{PREFIX}.{target}")
+        if module in PUBLIC_COUNTERPARTS:
+            found = getattr(self._public(PUBLIC_COUNTERPARTS[module]), name, _MISSING)
+            if found is not _MISSING:
+                return found
+        inside = f"{module}.{name}"
+        return importlib.import_module(f"{PREFIX}.{inside}") if inside in self._table else placeholder(inside)
+
+    def _public(self, path: str) -> Any:
+        value: Any = self._tensorflow
+        for part in filter(None, path.split(".")):
+            value = getattr(value, part)
+        return value
+
+
+def _by_position(function: Callable[..., object]) -> Callable[..., object]:
+    """A function of `raw_ops`, which takes keywords only, as generated modules have it."""
+    names = list(inspect.signature(function).parameters)
+
+    def call(*args: object, **kwargs: object) -> object:
+        return function(**dict(zip(names, args, strict=False)), **kwargs)
+
+    return call
+
+
+def install(tensorflow: ModuleType, table: Table) -> None:
+    """Serves the modules in this process.
+
+    Args:
+        tensorflow: the public interface.
+        table: which public names the checkout exports.
+    """
+    sys.meta_path.insert(0, LedModules(tensorflow, table))
