@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.core.bounded import Table
 from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
+from anabranch.core.quantised_arrays import as_integers
 from anabranch.core.values import TensorLike
 from anabranch.frontend.resources.session_tensors import HANDLE_TYPES, TensorHandle
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
@@ -151,6 +152,8 @@ class FetchMapping:
         if isinstance(fetch, str | bytes):
             element = self._value_of(element)
         position = self._index.setdefault(element, len(self._index))
+        if element.dtype.is_quantized:  # programs get plain integers
+            return lambda values: as_integers(values[position])
         if element.op.type in HANDLE_TYPES:
             dtype = element.op.inputs[0].dtype
             return lambda values: self._handle(values[position], dtype)

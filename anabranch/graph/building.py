@@ -332,8 +332,8 @@ def _check_types(op_def: OpDef, attr: AttrDef, value: AttributeValue) -> None:
             parameter = next((a.name for a in op_def.inputs if attr.name in (a.type_attr, a.type_list_attr)), attr.name)
             names = ", ".join(sorted(d.name for d in attr.allowed or ()))
             raise TypeError(
-                f"Value passed to parameter {parameter!r} of {op_def.name} has DataType {dtype.name} not in list of "
-                f"allowed values: {names}"
+                f"Value passed to parameter {parameter!r} has DataType {dtype.name} not in list of allowed values: "
+                f"{names} (operation {op_def.name})"
             )
 
 
@@ -358,10 +358,13 @@ def attr_value(op_name: str, attr: AttrDef, value: AttributeValue) -> Any:
         for item in result if isinstance(result, list) else (result,):
             if item not in attr.allowed:
                 raise ValueError(
-                    f"Attr {attr.name!r} of {op_name!r} Op passed string {item.decode()!r} not in: "
-                    f"{sorted(a.decode() for a in attr.allowed)}."
+                    f"Attr {attr.name!r} of {op_name!r} Op passed string {item.decode()!r} not in: {_quoted(attr)}."
                 )
     return result
+
+
+def _quoted(attr: AttrDef) -> str:
+    return ", ".join(f'"{allowed}"' for allowed in sorted(a.decode() for a in attr.allowed or ()))
 
 
 def _scalar_attr(op_name: str, attr: AttrDef, kind: str, value: AttributeValue) -> Any:

@@ -14,7 +14,13 @@ from anabranch.state.components import Element
 
 
 class ElementStore(Protocol):
-    """Elements of a queue. What `take` gives and `put_back` returns is as if it had never been taken."""
+    """Elements of a queue. What `take` gives and `put_back` returns is as if it had never been taken.
+
+    Attributes:
+        is_ordered: whether an element that comes later may have to be taken before those that are there.
+    """
+
+    is_ordered: bool
 
     def __len__(self) -> int: ...
 
@@ -33,6 +39,8 @@ class ElementStore(Protocol):
 
 class FifoStore:
     """First in, first out."""
+
+    is_ordered = False
 
     def __init__(self) -> None:
         self._elements: deque[Element] = deque()
@@ -57,6 +65,8 @@ class ShuffleStore:
         min_after_dequeue: how many stay.
         seed: of the random numbers; None: from the system.
     """
+
+    is_ordered = False
 
     def __init__(self, min_after_dequeue: int, seed: Sequence[int] | None) -> None:
         self._elements: list[Element] = []
@@ -86,6 +96,8 @@ class ShuffleStore:
 
 class PriorityStore:
     """The smallest first component first; of equal ones the first that came."""
+
+    is_ordered = True
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Element]] = []

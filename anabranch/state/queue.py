@@ -232,7 +232,7 @@ class Queue(SharedObject):
         closed = self._closed_by is not None
         while dequeues:
             request = dequeues.first
-            count = min(self._store.available(closed), request.count - len(request.taken))
+            count = self._ready(request, closed)
             if count > 0:
                 # set aside as they come: more elements than the queue has places are never in it at once
                 request.taken.extend(self._store.take() for _ in range(count))
@@ -247,6 +247,15 @@ class Queue(SharedObject):
             else:
                 break
         return progress
+
+    def _ready(self, request: Dequeue, closed: bool) -> int:
+        """How many elements a dequeue takes now."""
+        wanted = request.count - len(request.taken)
+        there = self._store.available(closed)
+        # the first of all can only be told when as many are there; more than the queue has places never are
+        if self._store.is_ordered and there < wanted and request.count <= self.capacity and not closed:
+            return 0
+        return min(there, wanted)
 
     def _give_back(self, request: Request) -> None:
         # what an enqueue has put in stays in: others may have taken it already

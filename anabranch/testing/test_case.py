@@ -40,6 +40,11 @@ def _array(value: TensorValue) -> np.ndarray[Any, Any]:
     return array[array.dtype.names[0]] if array.dtype.names else array  # quantized numbers have one field
 
 
+def _default_config(force_gpu: bool) -> ConfigProto:
+    """As TensorFlow's: a GPU that is not there is given up, unless the test forces one."""
+    return ConfigProto(allow_soft_placement=not force_gpu)
+
+
 def _list(value: TensorValue) -> Any:
     """An array, a ragged tensor, or a list of them, as nested lists."""
     if isinstance(value, list | tuple):
@@ -111,7 +116,7 @@ class TestCase(unittest.TestCase):
         force_gpu: bool = False,
     ) -> Iterator[Session]:
         """A session of its own as the default session."""
-        with Session(graph=graph, config=config) as session:
+        with Session(graph=graph, config=config or _default_config(force_gpu)) as session:
             yield session
 
     @contextlib.contextmanager
@@ -135,7 +140,7 @@ class TestCase(unittest.TestCase):
             )
         self._cached_for = force_gpu
         if self._cached is None:
-            self._cached = Session(graph=wanted, config=config)
+            self._cached = Session(graph=wanted, config=config or _default_config(force_gpu))
         elif graph is not None and self._cached.graph is not graph:
             raise ValueError(
                 "The graph used to get the cached session is different than the one that was used to create it."

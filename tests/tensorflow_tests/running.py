@@ -223,7 +223,7 @@ def _take(result: FileResult, lines: list[list[object]]) -> bool:
 
 def _environment(work: Path, packages: Sequence[Path]) -> dict[str, str]:
     """Programs are compiled quickly, and kept for the next run; kernels are chosen alike on every machine."""
-    return (os.environ | quick_compilation.environment()) | {
+    return (os.environ | quick_compilation.environment(level=1)) | {
         "ANABRANCH_CACHE_DIR": str(work / "compiled"),
         "ANABRANCH_KERNELS": "estimate",
         "ANABRANCH_NATIVE": "0",

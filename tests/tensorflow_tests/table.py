@@ -16,7 +16,7 @@ REASONS: Final = (
     ("over the limit of time", r"^no end in"),
     ("NumPy 2", r"NumPy 2\.0 release|only integers, slices|structured or void"),
     ("NumPy 2", r"out of bounds for|truth value of an empty"),
-    ("a private name", r"has no attribute '_|private_names\.|'Private' object|Private found"),
+    ("a private name", r"has no attribute '_|private_names\.|'Placeholder' object|Placeholder found"),
     ("a private name", r"isinstance\(\) arg 2|functools\.partial|arg 1 must be an exception type"),
     ("eager tensors", r"py_function|Fetch argument None|runs graphs only|setup_eager|not executing eagerly"),
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
@@ -57,7 +58,8 @@ def _sorted(values: TensorLike, axis: TensorLike, direction: str, which: int) ->
         raise ValueError(f"axis = {int(at)} is not in [{-rank}, {rank})")
     order = np.arange(rank)
     order[[int(at) % rank, -1]] = order[[-1, int(at) % rank]]
-    result: Tensor = raw.Transpose(_along_last(raw.Transpose(x, order), direction, which), order)
+    transposition = convert_to_tensor(order, dtypes.int32, name="transposition")
+    result: Tensor = raw.Transpose(_along_last(raw.Transpose(x, transposition), direction, which), transposition)
     return result
 
 

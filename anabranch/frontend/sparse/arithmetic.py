@@ -100,7 +100,9 @@ def sparse_add(
         x, y = as_sparse_tensor(a), as_sparse_tensor(b)
         real = x.dtype.real_dtype.base_dtype
         smallest = convert_to_tensor(0 if limit is None else limit, real, name="thresh")
-        return SparseTensor(*raw.SparseAdd(*_parts(x), *_parts(y), smallest))
+        indices, values, shape = raw.SparseAdd(*_parts(x), *_parts(y), smallest)
+        known = x.shape.merge_with(y.shape)
+        return SparseTensor(indices, values, known.as_list() if known.is_fully_defined() else shape)
     sparse, dense = (a, b) if _is_sparse(a) else (b, a)
     x = as_sparse_tensor(sparse)
     result: Tensor | SparseTensor = raw.SparseTensorDenseAdd(*_parts(x), convert_to_tensor(dense, x.dtype.base_dtype))

@@ -294,8 +294,9 @@ def sparse_split(
     if keyword_required is not None:
         raise ValueError("Keyword arguments are required for this function.")
     at = one_of("axis", axis, "split_dim", split_dim)
-    if sp_input is None or num_split is None or at is None:
-        raise ValueError("sp_input, num_split and axis are required")
+    for needed, value in (("sp_input", sp_input), ("num_split", num_split), ("axis", at)):
+        if value is None:
+            raise ValueError(f"{needed} is required")
     parts = raw.SparseSplit(
         convert_to_tensor(at, dtypes.int64), *_parts(as_sparse_tensor(sp_input)), num_split=num_split, name=name
     )

@@ -560,6 +560,9 @@ def _(input: TensorShape, seq_lengths: TensorShape, *, seq_dim: int, batch_dim: 
     dims = input.dims_tuple
     if dims is None:
         return input
+    for name, axis in (("batch_dim", batch_dim), ("seq_dim", seq_dim)):
+        if axis >= len(dims):
+            raise ValueError(f"{name} must be < input rank, got {axis} for rank {len(dims)}")
     batch, steps = normal_axis(batch_dim, len(dims), "batch_dim"), normal_axis(seq_dim, len(dims), "seq_dim")
     if batch == steps:
         raise ValueError(f"seq_dim and batch_dim must differ, both are {batch}")

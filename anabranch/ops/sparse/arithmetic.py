@@ -28,7 +28,8 @@ def _check_inside(ctx: OperationContext, indices: Array, shape: Array, what: str
         return
     inside = xp.all((indices >= 0) & (indices < shape), axis=1)
     at = xp.argmin(inside)
-    ctx.check(inside, f"{what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}", at, indices[at], shape)
+    words = f"invalid index: {what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}"
+    ctx.check(inside, words, at, indices[at], shape)
 
 
 def _all_inside(indices: Array, shape: Array) -> bool:

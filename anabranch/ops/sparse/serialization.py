@@ -90,7 +90,7 @@ def _part(value: Array, ctx: OperationContext) -> np.ndarray[Any, Any]:
         return make_ndarray(TensorProto.FromString(value))
     except Exception as error:  # the message parser raises what it likes
         raise InvalidArgumentError(
-            None, ctx.op, f"Could not parse a part of a serialized sparse tensor: {error}"
+            None, ctx.op, f"Could not parse serialized proto, a part of a sparse tensor: {error}"
         ) from (error)
 
 
@@ -103,12 +103,19 @@ def _unpacked(serialized: Array, dtype: DType, ctx: OperationContext) -> list[An
     triples = [[_part(v, ctx) for v in triple] for triple in serialized.reshape(-1, 3)]
     if not triples:
         raise InvalidArgumentError(None, ctx.op, "Must have at least 1 serialized SparseTensor, but input has none")
-    for indices, values, _ in triples:
+    ranks = [indices.shape[1] for indices, _, _ in triples]
+    for i, (_, values, _) in enumerate(triples):
         if values.dtype != dtype.as_numpy_dtype:
-            message = f"Requested SparseTensor of type {dtype.name} but the serialized one is of type {values.dtype}"
+            message = (
+                f"Requested SparseTensor of type {dtype.name} but SparseTensor[{i}].values.dtype() == {values.dtype}"
+            )
             raise InvalidArgumentError(None, ctx.op, message)
-        if indices.shape[1] != triples[0][0].shape[1]:
-            raise InvalidArgumentError(None, ctx.op, "Inconsistent rank across SparseTensors")
+        if ranks[i] != ranks[0]:
+            message = (
+                f"Inconsistent shape across SparseTensors: rank prior to SparseTensor[{i}] was: {ranks[0]} but rank of "
+                f"SparseTensor[{i}] is: {ranks[i]}"
+            )
+            raise InvalidArgumentError(None, ctx.op, message)
     if not outer:
         return triples[0]
     places = list(np.ndindex(outer))

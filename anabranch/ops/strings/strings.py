@@ -490,6 +490,6 @@ StringToHashBucketStrong.not_differentiable()
 @StringToHashBucketStrong.host_kernel
 def _(input: Array, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
-        raise ValueError(f"key must have 2 elements, got {key}")
+        raise ValueError(f"Key must have 2 elements, got {key}")
     secret = key[0] % 2**64, key[1] % 2**64
     return elementwise(lambda s: siphash(s, secret) % num_buckets, input, dtype=np.int64)

@@ -24,6 +24,12 @@ def test_sort(dtype: str, axis: int, direction: str) -> None:
     assert np.array_equal(np.take_along_axis(values, order, axis), found)
 
 
+def test_the_order_of_axes_is_a_constant_with_a_name() -> None:
+    tf.sort(tf.zeros([2, 3, 4]), axis=0, name="sorted")
+    order = tf.get_default_graph().get_tensor_by_name("sorted/transposition:0")
+    assert tf.get_static_value(order).tolist() == [2, 1, 0]
+
+
 def test_sort_names_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="direction"):
         tf.sort([1, 2], direction="up")

@@ -236,6 +236,7 @@ def test_products_with_dense_matrices(adjoint_a: bool, adjoint_b: bool, dense_fi
 
 def test_sums() -> None:
     assert_sparse(sparse_math.sparse_add(sparse_of(DENSE), sparse_of(OTHER)), DENSE + OTHER)
+    assert sparse_math.sparse_add(sparse_of(DENSE), sparse_of(OTHER)).shape == DENSE.shape
     close = sparse_math.sparse_add(sparse_of(DENSE), sparse_of(OTHER), threshold=2.6)
     assert_sparse(close, np.where(abs(DENSE + OTHER) >= 2.6, DENSE + OTHER, 0))
     for a, b in ((sparse_of(DENSE), OTHER), (DENSE, sparse_of(OTHER))):

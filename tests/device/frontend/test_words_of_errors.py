@@ -51,7 +51,36 @@ def _segment_gradient(segments: int, ids: list[int]) -> Any:
     return tf.raw_ops.SparseSegmentMeanGrad(grad=given, indices=[8, 3, 0, 9], segment_ids=ids, output_dim0=10)
 
 
+SPARSE = tf.SparseTensorValue([[0]], [1.0], [2])
+
+
+def _deserialized(dtype: tf.DType) -> Any:
+    of_one, of_two = (tf.SparseTensor([[0] * rank], [1.0], [2] * rank) for rank in (1, 2))
+    rows = tf.stack([tf.serialize_sparse(of_one), tf.serialize_sparse(of_two)])
+    return tf.deserialize_many_sparse(rows, dtype).values
+
+
 STEPS: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: _deserialized(tf.float32),
+        r"Inconsistent shape across SparseTensors: rank prior to SparseTensor\[1\] was: 1 but rank of .* is: 2",
+    ),
+    (
+        lambda: _deserialized(tf.int32),
+        r"Requested SparseTensor of type int32 but SparseTensor\[0\]\.values\.dtype\(\) == float32",
+    ),
+    (
+        lambda: tf.deserialize_many_sparse([["a", "b", "c"]], tf.float32).values,
+        "Could not parse serialized proto",
+    ),
+    (
+        lambda: tf.raw_ops.StringToHashBucketStrong(input=["a"], num_buckets=2, key=[1]),
+        "Key must have 2 elements",
+    ),
+    (
+        lambda: tf.sparse_add(tf.SparseTensor([[1, 3]], [0.0], [2, 2]), tf.zeros([2, 2])),
+        r"invalid index: a_indices\[0\] = \[1 3\]",
+    ),
     (lambda: _indexed(3), "Tried to read from index 3 but array size is: 3"),
     (lambda: _indexed(-1), "index -1"),
     (_concatenated, "Concat saw a scalar shape at index 0 but requires at least vectors"),
@@ -105,6 +134,25 @@ def _assigned_raw(value: Any) -> Any:
 
 
 BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (
+        lambda: tf.reverse_sequence(tf.zeros([2, 3]), [1, 1], seq_axis=2),
+        ValueError,
+        "seq_dim must be < input rank, got 2 for rank 2",
+    ),
+    (
+        lambda: tf.reverse_sequence(tf.zeros([2, 3]), [1, 1], seq_axis=1, batch_axis=3),
+        ValueError,
+        "batch_dim must be < input rank, got 3 for rank 2",
+    ),
+    (lambda: tf.sparse_split(num_split=2, axis=0), ValueError, "sp_input is required"),
+    (lambda: tf.sparse_split(sp_input=SPARSE, axis=0), ValueError, "num_split is required"),
+    (lambda: tf.sparse_split(sp_input=SPARSE, num_split=2), ValueError, "axis is required"),
+    (lambda: tf.nn.softsign(1), TypeError, "'features' has DataType int32 not in list of allowed values"),
+    (
+        lambda: tf.strings.length("a", unit="XYZ"),
+        ValueError,
+        "Attr 'unit' of 'StringLength' Op passed string 'XYZ' not in: \"BYTE\", \"UTF8_CHAR\"",
+    ),
     (lambda: tf.reduce_join([["a"]], [0, -3]), ValueError, "Invalid reduction dimension -3"),
     (lambda: tf.split([0, 1, 2, 3], 3), ValueError, "should evenly divide"),
     (lambda: tf.split([1, 2, 3], [-1, -2]), ValueError, "Split size at index 1 must be >= 0. Got: -2"),

@@ -24,17 +24,9 @@ ONE_STEP = {*FUSED, "normalized_instances"} - {"matrix_products_with_bias"}
 Array = np.ndarray[Any, Any]
 
 
-def integers(array: Any) -> Array:
-    array = np.asarray(array)
-    if array.dtype.fields:
-        (field,) = array.dtype.fields
-        return np.asarray(array[field])
-    return array
-
-
 def run(fetched: Any, feeds: dict[Any, Any] | None = None) -> list[Array]:
     with tf.Session() as session:
-        return [integers(value) for value in session.run(list(fetched), feeds)]
+        return [np.asarray(value) for value in session.run(list(fetched), feeds)]
 
 
 def test_each_case_is_recorded() -> None:
@@ -248,3 +240,18 @@ def test_what_is_refused() -> None:
     given = {"input": wide, "input_min": -1.0, "input_max": 1.0, "out_type": tf.quint8}
     with pytest.raises(tf.errors.InvalidArgumentError, match="requested_output_min must be <= 0"):
         run(tf.raw_ops.Requantize(requested_output_min=0.5, requested_output_max=1.0, **given))
+
+
+def test_what_is_fetched_are_plain_integers() -> None:
+    values = tf.quantize([1.0, 255.0], 0.0, 255.0, tf.quint8)
+    with tf.Session() as session:
+        fetched = session.run({"of each": values, "one": tf.cast(values.output[0], tf.int32)})
+        assert type(fetched["of each"]).__name__ == type(values).__name__
+        assert fetched["of each"].output.dtype == np.uint8
+        assert fetched["of each"].output.tolist() == [1, 255]
+        assert fetched["one"] == 1
+        # which may be fed again
+        widened = tf.cast(values.output, tf.int32)
+        assert session.run(widened, {values.output: fetched["of each"].output + np.uint8(1)}).tolist() == [2, 0]
+        narrow = session.make_callable(tf.constant(np.array([-3], np.int8), tf.qint8))()
+        assert (narrow.dtype, narrow.tolist()) == (np.int8, [-3])

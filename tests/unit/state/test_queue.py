@@ -311,6 +311,26 @@ def test_priorities_and_equals_in_order() -> None:
     assert taken.values[1].tolist() == [b"a", b"A", b"b", b"c"]
 
 
+def test_a_batch_by_priority_waits_for_all_its_elements() -> None:
+    queue = queue_of(4, PriorityStore())
+    batch = queue.dequeue_many(4)
+    for values in ([7, 5], [6]):
+        queue.enqueue_many([np.array(values)])
+        assert not batch.is_settled
+    queue.enqueue(number(1))
+    assert values_of(batch) == [1, 5, 6, 7]
+    # a closed queue gives what it has, and one that is too small gives as they come
+    queue.enqueue_many([np.array([3, 2])])
+    rest = queue.dequeue_many(3, up_to=True)
+    assert not rest.is_settled
+    queue.request_close()
+    assert values_of(rest) == [2, 3]
+    small = queue_of(2, PriorityStore())
+    large = small.dequeue_many(3)
+    small.enqueue_many([np.array([3, 2, 1])])
+    assert values_of(large) == [2, 3, 1]
+
+
 def test_padding() -> None:
     components = Components((dtypes.float32, dtypes.string), (TensorShape([None, 2]), TensorShape([None])), "Padding")
     queue = Queue("p", "PaddingFIFOQueue", components, 10, FifoStore())

@@ -26,6 +26,10 @@ class Case(tf.test.TestCase):
         with self.session() as session:
             assert session.run(tf.constant(1) + 1) == 2
         self.assertAllClose(self.evaluate(tf.constant(2.0)), 2.0)
+        with tf.device("/gpu:7"):  # which is given up, as in TensorFlow's
+            on_gpu = tf.constant(3) + 1
+        with self.session() as session:
+            assert session.run(on_gpu) == 4
 
     def leaves_its_graph(self) -> None:
         left.append(graph := tf.Graph().as_default())
