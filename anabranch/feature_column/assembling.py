@@ -182,10 +182,11 @@ def linear_model(
 
 
 def _sum_of_numbers(column: DenseColumn, transformed: Transformed, units: int, trainable: bool) -> tf.Tensor:
-    tensor = column.get_dense_tensor(transformed, trainable)
     elements = column.variable_shape.num_elements()
     assert elements is not None
+    # before those of an embedding: `cols_to_vars` has them in this order
     weights = tf.get_variable("weights", (elements, units), initializer=tf.zeros_initializer(), trainable=trainable)
+    tensor = column.get_dense_tensor(transformed, trainable)
     return tf.matmul(tf.reshape(tensor, [-1, elements]), weights, name="weighted_sum")
 
 

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
@@ -72,7 +73,13 @@ def _of_numpy() -> dict[str, object]:
     numbers = {"Inf": np.inf, "Infinity": np.inf, "infty": np.inf, "NaN": np.nan, "NAN": np.nan}
     functions = {"product": np.prod, "cumproduct": np.cumprod, "sometrue": np.any, "alltrue": np.all}
     others = {"string_": np.bytes_, "row_stack": np.vstack, "asscalar": lambda array: np.asarray(array).item()}
-    return {**kinds, **scalars, **numbers, **functions, **others}
+    arrays = {"asfarray": _asfarray, "mat": np.asmatrix, "round_": np.round}
+    return {**kinds, **scalars, **numbers, **functions, **others, **arrays}
+
+
+def _asfarray(a: ArrayLike, dtype: DTypeLike = np.float64) -> np.ndarray[Any, Any]:
+    """An array of floating-point numbers, of float64 where another kind is asked for."""
+    return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
 
 
 def _of_pillow(image: ModuleType) -> dict[str, object]:

@@ -294,9 +294,12 @@ def sparse_split(
     if keyword_required is not None:
         raise ValueError("Keyword arguments are required for this function.")
     at = one_of("axis", axis, "split_dim", split_dim)
-    for needed, value in (("sp_input", sp_input), ("num_split", num_split), ("axis", at)):
-        if value is None:
-            raise ValueError(f"{needed} is required")
+    if sp_input is None:
+        raise ValueError("sp_input is required")
+    if num_split is None:
+        raise ValueError("num_split is required")
+    if at is None:
+        raise ValueError("axis is required")
     parts = raw.SparseSplit(
         convert_to_tensor(at, dtypes.int64), *_parts(as_sparse_tensor(sp_input)), num_split=num_split, name=name
     )

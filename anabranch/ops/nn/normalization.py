@@ -65,6 +65,8 @@ def _fused_forward(
     if attrs["is_training"]:
         own_mean = per.mean(x)
         own_variance = per.mean(xp.square(x - per.spread(own_mean)))
+        if not per.count:  # an empty batch has neither, as TensorFlow says
+            own_mean, own_variance = own_mean * np.nan, own_variance * np.nan
         running = _running(own_mean, own_variance, running, per.count, attrs["exponential_avg_factor"])
     else:
         own_mean, own_variance = running

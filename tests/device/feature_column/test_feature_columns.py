@@ -67,6 +67,11 @@ def test_variables_of_columns_are_handed_out_and_join_collections() -> None:
     assert held[age] == []
     assert tf.get_collection("mine") == held[embedding]
     held = {}
+    fc.linear_model(features(tf), [embedding], cols_to_vars=held)
+    names = ["linear_model/number_embedding/weights", "linear_model/number_embedding/embedding_weights"]
+    assert [v.op.name for v in held[embedding]] == names  # in this order, as warm starts of TensorFlow's time expect
+    tf.reset_default_graph()
+    held = {}
     fc.linear_model(features(tf), [age], cols_to_vars=held, trainable=False)
     assert [v.op.name for v in held["bias"]] == ["linear_model/bias_weights"]
     assert [v.op.name for v in held[age]] == ["linear_model/age/weights"]

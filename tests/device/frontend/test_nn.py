@@ -318,6 +318,15 @@ def test_fused_batch_norm_has_the_derivatives_of_its_parts(one: Any, other: Any)
         close(a, b, 2e-3)
 
 
+def test_an_empty_batch_has_no_moments() -> None:
+    ones = np.ones(2, np.float32)
+    y, mean, variance = nn_normalization.fused_batch_norm(np.zeros([0, 3, 3, 2], np.float32), ones, ones)
+    with Session() as session:
+        found = session.run([y, mean, variance])
+    assert found[0].shape == (0, 3, 3, 2)
+    assert all(np.isnan(vector).tolist() == [True, True] for vector in found[1:])
+
+
 def test_fused_batch_norm_checks_its_moments() -> None:
     ones = np.ones(3, np.float32)
     with pytest.raises(ValueError, match="must be None"):

@@ -56,6 +56,17 @@ def test_a_program_finds_them_and_is_told_once(
 
 
 @pytest.mark.usefixtures("restored")
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_arrays_of_floats() -> None:
+    old: Any = np
+    assert old.asfarray([1, 2]).dtype == np.float64
+    assert old.asfarray([1, 2], np.float32).dtype == np.float32
+    assert old.asfarray([1, 2], np.int8).dtype == np.float64
+    assert old.mat([1, 2]).shape == (1, 2)
+    assert old.round_(1.26, 1) == 1.3
+
+
+@pytest.mark.usefixtures("restored")
 def test_what_is_missing_still_is() -> None:
     modules: list[Any] = [np, collections, inspect, time]
     for module in modules:
