@@ -6,6 +6,7 @@ eager tensors, version 2 or a GPU skips it, and what switches a compiler or chec
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import functools
 import unittest
@@ -215,6 +216,7 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "EagerTensor": type("EagerTensor", (), {}),
         "colocate_with": tf.colocate_with,
     },
+    "python.util.compat": {"collections_abc": collections.abc},
     "python.ops.array_ops": {"constant": tf.constant},
     "python.ops.variables": {
         "Variable": tf.Variable,
