@@ -80,7 +80,8 @@ def dense_to_one_hot(labels_dense: np.ndarray[Any, Any], num_classes: int) -> np
     """
     if labels_dense.size and int(labels_dense.max()) >= num_classes:
         raise ValueError(f"the label {labels_dense.max()} is none of {num_classes} classes")
-    return np.eye(num_classes)[labels_dense]
+    rows: np.ndarray[Any, Any] = np.eye(num_classes)[labels_dense]
+    return rows
 
 
 def _name_of(file: PassedOn) -> str:
@@ -329,7 +330,7 @@ def read_data_sets(
     kept = slice(validation_size), slice(validation_size, None)
     validation, train = ((images[part], labels[part]) for part in kept)
     parts = (train, validation, arrays["test"])
-    return Datasets(*(DataSet(*part, dtype=dtype, reshape=reshape, seed=seed) for part in parts))
+    return Datasets(*(DataSet(*part, False, one_hot, dtype, reshape, seed) for part in parts))
 
 
 def load_mnist(train_dir: str | os.PathLike[str] = "MNIST-data") -> Datasets:

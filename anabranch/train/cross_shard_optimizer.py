@@ -120,7 +120,8 @@ def cross_replica_sum(
         array([1., 2.], dtype=float32)
     """
     _check_one_replica(group_assignment)
-    return raw.Identity(convert_to_tensor(x), name=name)
+    summed: Tensor = raw.Identity(convert_to_tensor(x), name=name)
+    return summed
 
 
 @contextlib.contextmanager

@@ -63,7 +63,7 @@ _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "or
 
 
 #: operations whose gradients are computed from their outputs, in other ways here and there
-_OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky"}
+_OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky", "COND"}
 
 
 class _NoKernelError(Exception):
@@ -511,7 +511,8 @@ class Examination:
             return ""
         behind = [self.nodes[name] for name in needed(self.program, set(node["ys"]))]
         kinds = {one["kind"] for one in behind}
-        made = self.nodes[producer(node["xs"][int(ref.rpartition(":")[2])])].get("op")
+        source = self.nodes[producer(node["xs"][int(ref.rpartition(":")[2])])]
+        made = source.get("op") or source["kind"].upper()
         if "gradients" in kinds and made in _OF_THEIR_OUTPUTS:
             return f"; order 2, with respect to {made}"
         untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if any(one.get("op") == op for one in behind)]

@@ -64,6 +64,8 @@ NO_FACTOR = "InvalidArgumentError: Cholesky decomposition was not successful. Th
     [
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero, with respect to COND", 1),
         ("no gradient", "GRADIENTS", "n3:0: None here, not zero, with respect to COND", 0),
+        ("value", "GRADIENTS", "n3:0 in step 0: 1, expected 2; order 2, with respect to COND", 1),
+        ("value", "GRADIENTS", "n3:0 in step 0: 1, expected 2; order 1, with respect to COND", 0),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.constant_values", 1),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.input", 0),
         ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 2, first, with respect to RGBToHSV", 1),

@@ -1,4 +1,4 @@
-"""`tf.contrib.learn`: of all that it was, how documents become numbers."""
+"""`tf.contrib.learn`: of all that it was, how documents become numbers, and the modes of models."""
 
 from __future__ import annotations
 

@@ -115,3 +115,8 @@ def test_bytes_and_columns() -> None:
         [1, 2],
         [2, 3],
     ]
+
+
+def test_modes_are_those_of_estimators() -> None:
+    modes, estimators = tf.contrib.learn.ModeKeys, tf.estimator.ModeKeys
+    assert (modes.TRAIN, modes.EVAL, modes.INFER) == (estimators.TRAIN, estimators.EVAL, estimators.PREDICT)
