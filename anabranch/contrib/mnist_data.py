@@ -327,10 +327,9 @@ def read_data_sets(
     images, labels = arrays["train"]
     if not 0 <= validation_size <= len(images):
         raise ValueError(f"Validation size should be between 0 and {len(images)}. Received: {validation_size}.")
-    kept = slice(validation_size), slice(validation_size, None)
-    validation, train = ((images[part], labels[part]) for part in kept)
-    parts = (train, validation, arrays["test"])
-    return Datasets(*(DataSet(*part, False, one_hot, dtype, reshape, seed) for part in parts))
+    validation, train = slice(validation_size), slice(validation_size, None)
+    parts = ((images[train], labels[train]), (images[validation], labels[validation]), arrays["test"])
+    return Datasets(*(DataSet(x, y, False, one_hot, dtype, reshape, seed) for x, y in parts))
 
 
 def load_mnist(train_dir: str | os.PathLike[str] = "MNIST-data") -> Datasets:

@@ -135,7 +135,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.platform.resource_loader": "tf.resource_loader",
     "python.platform.test": "tf.test",
     "python.platform.tf_logging": "tf.logging",
-    "python.pywrap_tensorflow": "anabranch.compat.private.event_writer tf.train",
+    "python.pywrap_tensorflow": "anabranch.compat.private.event_writer tf.train EventsWriter=PrefixedEventsWriter",
     "python.saved_model.builder": "tf.saved_model.builder tf.saved_model",
     "python.saved_model.builder_impl": "tf.saved_model.builder",
     "python.saved_model.constants": "anabranch.serving.constants",

@@ -9,6 +9,7 @@ exit status, or null where it was stopped at its limit of time.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -73,8 +74,10 @@ class Forks:
         return status
 
     def close(self) -> None:
-        with self._process:  # which closes its pipes and waits for it
+        # which closes its pipes and waits for it; what it was not told any more is lost if it has ended
+        with contextlib.suppress(BrokenPipeError), self._process:
             pass
+        self._process.wait()
 
 
 def serve(tensorflow: str, table: str) -> None:

@@ -120,7 +120,7 @@ def prepare(tensorflow: Path, table: Path) -> None:
     old_names.restore()
     old_calls.restore()
     tensorflow_alias.install()
-    led_modules.install(importlib.import_module("tensorflow"), cached_table(tensorflow, table))
+    led_modules.install(importlib.import_module(tensorflow_alias.ROOT), cached_table(tensorflow, table))
     registered_for_tests.register(tensorflow)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from anabranch.core.compat import as_text
-from anabranch.io.event_files import EventsWriter as _EventsWriter
+from anabranch.io.event_files import EventsWriter
 from anabranch.proto.summary_pb2 import Event
 
 
-class EventsWriter:
+class PrefixedEventsWriter:
     """Writes events to ``<file_prefix>.out.tfevents.<time>.<host>``; the file is made when it is first needed.
 
     Args:
@@ -23,11 +23,11 @@ class EventsWriter:
         folder, self._prefix = os.path.split(as_text(file_prefix))
         self._folder = folder or "."
         self._suffix = ""
-        self._writer: _EventsWriter | None = None
+        self._writer: EventsWriter | None = None
 
-    def _opened(self) -> _EventsWriter:
+    def _opened(self) -> EventsWriter:
         if self._writer is None:
-            self._writer = _EventsWriter(self._folder, self._suffix, self._prefix)
+            self._writer = EventsWriter(self._folder, self._suffix, self._prefix)
         return self._writer
 
     def Init(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, SupportsIndex, TypeAlias, TypeVar, overl
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import PassedOn
 from anabranch.frontend.arrays.constants import placeholder
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph
@@ -113,7 +114,7 @@ def get_unique_graph(
     return graph
 
 
-def check_graphs(*args: Any) -> None:
+def check_graphs(*args: PassedOn) -> None:
     """Checks that tensors, operations or views are of one graph; a view without operations is of any.
 
     Raises:

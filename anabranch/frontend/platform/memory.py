@@ -17,17 +17,17 @@ def BytesInUse() -> Tensor:
         >>> sess.run(tf.contrib.memory_stats.BytesInUse()) > 0
         np.True_
     """
-    return _asked(raw.BytesInUse())
+    return _asked(raw._BytesInUse())
 
 
 def MaxBytesInUse() -> Tensor:
     """The most bytes that a device has used since the process began; see `BytesInUse`."""
-    return _asked(raw.MaxBytesInUse())
+    return _asked(raw._MaxBytesInUse())
 
 
 def BytesLimit() -> Tensor:
     """The bytes that may be used of a device, on a processor those that the machine has; see `BytesInUse`."""
-    return _asked(raw.BytesLimit())
+    return _asked(raw._BytesLimit())
 
 
 def _asked(tensor: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ from anabranch.ops import shape_rules
 #: an annotation: the device whose memory is meant. The operation itself runs on the host
 MEMORY_OF: Final = "_memory_of"
 
-BytesInUse = define_op("BytesInUse", "-> out: int64", stateful=True)
-MaxBytesInUse = define_op("MaxBytesInUse", "-> out: int64", stateful=True)
-BytesLimit = define_op("BytesLimit", "-> out: int64", stateful=True)
+BytesInUse = define_op("_BytesInUse", "-> out: int64", stateful=True)
+MaxBytesInUse = define_op("_MaxBytesInUse", "-> out: int64", stateful=True)
+BytesLimit = define_op("_BytesLimit", "-> out: int64", stateful=True)
 
 for _op in (BytesInUse, MaxBytesInUse, BytesLimit):
     _op.shape(shape_rules.scalar)

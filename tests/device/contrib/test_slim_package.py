@@ -48,7 +48,7 @@ def test_without_the_package_its_names_say_what_to_install(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
-        ("contrib.tpu.TPUEstimator", "tf.train.MonitoredTrainingSession"),
+        ("contrib.tpu.rewrite", "tf.train.MonitoredTrainingSession"),
         ("contrib.tensorrt.create_inference_graph", "compiled by XLA already"),
         ("contrib.layers.real_valued_column", "tf.feature_column has the columns"),
         ("contrib.distribute.MirroredStrategy", "tf.train.replica_device_setter"),

@@ -168,7 +168,7 @@ def test_an_evaluation_of_a_number_of_steps() -> None:
 
 def test_event_files_by_the_writer_of_the_wrapped_library(tmp_path: Path) -> None:
     prefix = tmp_path / "logs" / "events"
-    writer = event_writer.EventsWriter(str(prefix).encode())
+    writer = event_writer.PrefixedEventsWriter(str(prefix).encode())
     assert not prefix.parent.exists()
     writer.WriteEvent(Event(step=1, summary=Summary(value=[Summary.Value(tag="x", simple_value=2.5)])))
     writer._WriteSerializedEvent(Event(step=2).SerializeToString())

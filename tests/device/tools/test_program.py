@@ -96,7 +96,7 @@ def test_explain_tells_the_placement_when_asked(folder: Path) -> None:
     done = anabranch("explain", "--placement", folder / "train.py", COLUMNS="200")
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")] for line in done.stderr.splitlines() if "│" in line]
-    assert ["", "loss", "Square", "-", "CPU:0", "the only device", ""] in rows
+    assert ["", "GradientDescent", "NoOp", "-", "CPU:0", "the only device", ""] in rows
 
 
 @pytest.mark.parametrize(
