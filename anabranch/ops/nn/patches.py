@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn.windows import pad_amounts, positions
+
+#: Patches of more places are taken by index: a slice for each is as many operations.
+_MOST_SLICES: Final = 1 << 10
+#: places of a patch whose gradient is still built
+_MOST_SLICES_BACK: Final = 1 << 14
 
 ExtractImagePatches = define_op(
     "ExtractImagePatches",
@@ -65,14 +70,34 @@ def _offsets(attrs: dict[str, Any]) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(0, ksize * rate, rate) for ksize, rate in inner)))
 
 
+def _elements(attrs: dict[str, Any]) -> int:
+    """How many places a patch has."""
+    return math.prod(attrs["ksizes"][1:-1])
+
+
 def _extracted(images: Array, attrs: dict[str, Any], xp: ArrayLibrary) -> Any:
     windows = _PatchGrid(np.shape(images), attrs)
     padded = xp.pad(images, windows.pads)
+    if _elements(attrs) > _MOST_SLICES:
+        return _taken(padded, windows, attrs, xp)
     parts = [
         padded[(slice(None), *(slice(*windows.bounds(axis, at)) for axis, at in enumerate(offset, 1)))]
         for offset in _offsets(attrs)
     ]
     return xp.concatenate(parts, axis=-1)
+
+
+def _taken(padded: Array, windows: _PatchGrid, attrs: dict[str, Any], xp: ArrayLibrary) -> Any:
+    """The patches by index, one axis after the other, however many places they have."""
+    axes = range(1, len(attrs["ksizes"]) - 1)
+    for axis in reversed(axes):  # an axis becomes two, behind those that are still to come
+        starts = np.arange(windows.counts[axis]) * windows.strides[axis]
+        places = starts[:, None] + np.arange(attrs["ksizes"][axis]) * _rates(attrs)[axis]
+        padded = xp.take(padded, places, axis=axis, mode="clip")
+    grid, within = [2 * axis - 1 for axis in axes], [2 * axis for axis in axes]
+    shape = np.shape(padded)
+    patches = xp.transpose(padded, (0, *grid, *within, len(shape) - 1))
+    return xp.reshape(patches, (shape[0], *(shape[axis] for axis in grid), _elements(attrs) * shape[-1]))
 
 
 @ExtractImagePatches.kernel
@@ -99,6 +124,11 @@ def _(op: Operation, grad: Tensor) -> Any:
 def _put_back(op: Operation, grad: Tensor) -> Any:
     """The gradient: each element gets what the patches that hold it got."""
     images, rank = op.inputs[0], len(op.attrs["ksizes"])
+    if _elements(op.attrs) > _MOST_SLICES_BACK:
+        raise NotImplementedError(
+            f"the gradient of {op.type} adds up a slice for each place of a patch, of which {_elements(op.attrs)} are "
+            f"too many; use ksizes of at most {_MOST_SLICES_BACK} places"
+        )
     if images.shape[1 : rank - 1].is_fully_defined():
         windows = _PatchGrid([size or 0 for size in images.shape.as_list()], op.attrs)
         paddings = np.array(windows.pads, np.int32)
