@@ -1,10 +1,11 @@
 """Other processes, as one process sees them: what waits for their answers, and what is sent to them.
 
-A `Peer` is the lock and the tables around a `distributed.links.Link`; it carries out what the link says, by connections
-that its place makes for it. `distributed.transport` has the place whose connections are sockets.
+A `Peer` is the lock and the tables around a `distributed.links.Link`; it carries out what the link says, by
+`distributed.lanes.Lanes` whose connections its place makes. `distributed.transport` has the place whose connections are
+sockets.
 
 #: No lock is held while what others gave is called: a handler, the receiver of a reply, who wants to know of a loss.
-#: A peer's connections are made, used and closed under its lock.
+#: A peer's lanes are written to and closed under its lock.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from anabranch.distributed import wire
-from anabranch.distributed.flows import is_large, pieces_of, without_large
+from anabranch.distributed.lanes import Lanes, Outgoing
 from anabranch.distributed.links import (
     DELIVER,
     Attach,
@@ -31,9 +33,8 @@ from anabranch.distributed.links import (
     Ready,
     Say,
 )
-from anabranch.distributed.place import Connection, OnReply, Place
-from anabranch.distributed.segments import LentFrames, Pool, encode_offer, encode_shared
-from anabranch.distributed.wire import Header, Hello, Lane, MessageKind
+from anabranch.distributed.place import OnReply, Place
+from anabranch.distributed.wire import Hello, Lane, MessageKind
 from anabranch.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -49,17 +50,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 _BULK_ABOVE: Final = 1 << 16
 
 
-class _Outgoing(NamedTuple):
-    """A message that waits for its link."""
-
-    kind: MessageKind
-    lane: Lane
-    request: int
-    frames: Sequence[Buffer]
-    size: int
-    lent: LentFrames | None = None
-
-
 # ---------------------------------------------------------------------- one other process
 class Peer:
     """Another process, as this one sees it. Thread-safe; nothing but `call` and `wait_until_up` blocks.
@@ -70,19 +60,16 @@ class Peer:
 
     def __init__(self, place: Place, address: str) -> None:
         self._place = place
-        self._link = Link(place.hello, place.incarnation, address, place.channels.__next__)
+        self._link, self._lanes = self._new_link(address)
         # guards the link and all tables of the peer; notified when the link is up, has failed, or another peer
         # took over
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._connections: dict[Lane, Connection] = {}
         self._waiting: dict[int, OnReply] = {}
-        self._pending: deque[_Outgoing] = deque()
+        self._pending: deque[Outgoing] = deque()
         self._pending_bytes = 0
         #: with the peer that each was given to: this one, or one of `_aliases`
         self._callbacks: dict[int, tuple[Peer, Callable[[OpError], None]]] = {}
-        self._is_offered = False
-        self._pool: Pool | None = None
         self._was_up = False
         self._same: Peer | None = None
         #: those that this one stands for, as long as its link stands by which they proved to be the same process
@@ -91,7 +78,6 @@ class Peer:
         self.is_wanted = False
         #: counted by the thread that takes messages
         self.received_shared_bytes = 0
-        self._sent_shared_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Peer {self._link}, {self.state.value}>"
@@ -159,7 +145,7 @@ class Peer:
             self.name or "",
             self.announced,
             self.state.value,
-            sent + self._sent_shared_bytes,
+            sent + self._lanes.shared_bytes,
             received + self.received_shared_bytes,
         )
 
@@ -276,6 +262,11 @@ class Peer:
 
         return withdraw
 
+    def _new_link(self, address: str) -> tuple[Link, Lanes]:
+        place = self._place
+        link = Link(place.hello, place.incarnation, address, place.channels.__next__)
+        return link, Lanes(place, link, partial(place.connect, self))
+
     # ------------------------------------------------------------------ sending
     def _told_state(self) -> str:
         link = self.merged._link
@@ -288,8 +279,8 @@ class Peer:
         flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
-        lent = self.merged._lend(flat) if lane is Lane.BULK else None
-        message = _Outgoing(kind, lane, request, flat, size, lent)
+        lent = self.merged._lanes.lend(flat) if lane is Lane.BULK else None
+        message = Outgoing(kind, lane, request, flat, size, lent)
         try:
             # a peer may prove to be the same as another at any time before its lock is held
             while not self.merged._enqueue(message, on_reply):
@@ -299,7 +290,7 @@ class Peer:
                 lent.give_back()
             raise
 
-    def _enqueue(self, message: _Outgoing, on_reply: OnReply | None) -> bool:
+    def _enqueue(self, message: Outgoing, on_reply: OnReply | None) -> bool:
         """Sends a message, or keeps it until the link is up; False if another peer is the one to do that."""
         # the condition's lock, without its Python functions: so wherever each message comes along
         with self._lock:
@@ -309,7 +300,7 @@ class Peer:
             # before it is sent or kept: a message that is refused has changed nothing
             self._check_room(message.size)
             if self._link.is_up:
-                self._transmit(message)
+                self._lanes.write(message)
             else:
                 self._open()
                 self._pending.append(message)
@@ -358,7 +349,7 @@ class Peer:
     def come_apart(self, callbacks: Mapping[int, tuple[Peer, Callable[[OpError], None]]]) -> None:
         """Is a peer of its own again, which may be the same process still: that shows when it is asked."""
         with self._changed:
-            self._link = Link(self._place.hello, self._place.incarnation, self.address, self._place.channels.__next__)
+            self._link, self._lanes = self._new_link(self.address)
             self._callbacks.update(callbacks)
             self._same = None
         self._place.came_apart(self)
@@ -375,7 +366,7 @@ class Peer:
         flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
-        lent = self._lend(flat) if size > _BULK_ABOVE else None
+        lent = self._lanes.lend(flat) if size > _BULK_ABOVE else None
         try:
             with self._lock:
                 # this side's channel: another one means that whoever asked was told that its request failed
@@ -383,7 +374,7 @@ class Peer:
                     if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
                         self._check_room(size)
                     lane = Lane.BULK if size > _BULK_ABOVE else lane
-                    self._transmit(_Outgoing(kind, lane, request, flat, size, lent))
+                    self._lanes.write(Outgoing(kind, lane, request, flat, size, lent))
                     lent = None
         finally:
             if lent is not None:
@@ -411,71 +402,15 @@ class Peer:
                 f"{self._place.limits.waiting_bytes}; wait until it has taken some",
             )
 
-    def _transmit(self, message: _Outgoing) -> None:
-        kind, lane, request, frames, _, shared = message
-        if lane is Lane.BULK and any(map(is_large, frames)):
-            self._offer_memory()
-            # what was lent for another opening of the link is lost with that one's pool
-            lent = shared.lent if shared is not None and shared.pool is self._pool else {}
-            for position, frame in enumerate(frames):
-                if position in lent and self._pool is not None:
-                    where = encode_shared(self._pool.described(lent[position]))
-                    self._number(MessageKind.SHARED, lane, len(frame), [where])
-                    self._sent_shared_bytes += len(frame)
-                elif is_large(frame):
-                    for piece in pieces_of(frame):
-                        self._number(MessageKind.PIECE, lane, len(frame), [piece])
-            frames = without_large(frames)
-        self._number(kind, lane, request, frames)
-
-    def _lend(self, frames: Sequence[Buffer]) -> LentFrames | None:
-        """Copies large frames to shared memory, where the peer can read that; under no lock of the peer's."""
-        pool = self._pool
-        return None if pool is None else pool.lend_large(frames)
-
-    def _offer_memory(self) -> None:
-        """Offers to share memory, once for each opening of the link; what is sent first does not wait for that."""
-        memory = self._place.memory
-        if memory is not None and not self._is_offered:
-            self._is_offered = True
-            self._number(MessageKind.OFFER, Lane.CONTROL, 0, [encode_offer(memory.offer())])
-
     def answer_offer(self, secret: bytes) -> None:
         """Tells that the peer's memory can be read here."""
         with self._changed:
-            if self._link.is_up:
-                self._number(MessageKind.TOKEN, Lane.CONTROL, 0, [secret])
+            self._lanes.answer_offer(secret)
 
     def share_memory(self, token: bytes) -> None:
         """The peer has answered the offer; it can map this process's memory if the token is the secret."""
-        memory = self._place.memory
         with self._changed:
-            if memory is not None and self._is_offered and self._pool is None and memory.is_secret(token):
-                self._pool = Pool(memory)
-
-    def _number(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer]) -> None:
-        """Writes a message as the next of its lane."""
-        link, place = self._link, self._place
-        size = sum(map(len, frames))
-        # under the lock, as is what follows: numbers are given in the order in which messages are written
-        sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
-        channel = link.channel
-        packed = wire.packed_header(
-            kind, lane, place.incarnation, link.incarnation or 0, channel, sequence, request, len(frames), size
-        )
-        parts = wire.joined(packed, frames)
-        connection = self._connections.get(lane)
-        (self._connected(lane, channel) if connection is None else connection).send(parts)
-
-    def _connected(self, lane: Lane, channel: int) -> Connection:
-        """A lane's connection, which is made when something is to be sent by it."""
-        # not before: the port of the bulk lane is known only from the peer's hello
-        connection = self._connections[lane] = self._place.connect(self, lane, channel)
-        return connection
-
-    def _write(self, header: Header, parts: Sequence[Buffer]) -> None:
-        connection = self._connections.get(header.lane)
-        (self._connected(header.lane, header.channel) if connection is None else connection).send(parts)
+            self._lanes.share_memory(token)
 
     # ------------------------------------------------------------------ what the link says
     def open(self) -> None:
@@ -521,13 +456,13 @@ class Peer:
             case HangUp(channel, is_farewell):
                 self._hang_up(channel, is_farewell)
             case Say():
-                self._say(instruction)
+                self._lanes.say(instruction)
             case Attach(incarnation, channel):
                 self._was_up = True
                 self._place.attach(self, incarnation, channel)
             case Ready():
                 while self._pending:
-                    self._transmit(self._pending.popleft())
+                    self._lanes.write(self._pending.popleft())
                 self._pending_bytes = 0
                 self._changed.notify_all()
             case FailAll(error, was):
@@ -537,37 +472,7 @@ class Peer:
 
     def _hang_up(self, channel: int, is_farewell: bool) -> None:
         self._place.hung_up(channel)
-        self._is_offered = False
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-        while self._connections:
-            self._connections.popitem()[1].close(is_farewell=is_farewell)
-
-    def _say(self, said: Say) -> None:
-        link, place = self._link, self._place
-        match said.kind:
-            case MessageKind.HELLO | MessageKind.WELCOME:
-                body = wire.encode_hello(place.hello._replace(answers=said.answers))
-            case MessageKind.REFUSAL:
-                body = wire.encode_refusal(wire.Refusal(said.answers, said.reason))
-            case MessageKind.BEAT:
-                body = wire.encode_beat(link.next_beat(place.handed_over, place.now()))
-            case _:
-                body = b""
-        header = Header(
-            said.kind,
-            Lane.CONTROL,
-            place.incarnation,
-            link.incarnation or 0,
-            said.channel or link.channel,
-            # the link's own messages count no bytes: nobody would say that they were taken
-            link.next_sequence(Lane.CONTROL, 0, place.now()),
-            0,
-            1,
-            len(body),
-        )
-        self._write(header, [wire.encode_header(header), body])
+        self._lanes.hang_up(is_farewell=is_farewell)
 
     def _failing(self, error: OpError, was: Hello) -> Callable[[], None]:
         """Takes out all that wait; returns what tells them."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tests.fuzz.undefined import has_other_maxima
 from tests.fuzz.wire import Array
 
@@ -22,6 +24,14 @@ def _has_zero(inputs: Sequence[Array]) -> bool:
 
 def _picks_nothing(inputs: Sequence[Array]) -> bool:
     return inputs[1].size == 0
+
+
+def _has_nan(inputs: Sequence[Array]) -> bool:
+    return bool(np.isnan(inputs[0]).any())
+
+
+def _has_open_maxima(inputs: Sequence[Array]) -> bool:
+    return _has_nan(inputs) or has_other_maxima(inputs)
 
 
 @dataclass(frozen=True)
@@ -45,10 +55,14 @@ class Corner:
 
 CORNERS = {
     # the maxima that these are told may be others than those of their data
-    "MaxPoolGrad": Corner(has_other_maxima, order=2),
-    "MaxPoolGradV2": Corner(has_other_maxima, order=2),
-    "MaxPoolGradGrad": Corner(has_other_maxima),
-    "MaxPoolGradGradV2": Corner(has_other_maxima),
+    "MaxPoolGrad": Corner(_has_open_maxima, order=2),
+    "MaxPoolGradV2": Corner(_has_open_maxima, order=2),
+    "MaxPoolGradGrad": Corner(_has_open_maxima),
+    "MaxPoolGradGradV2": Corner(_has_open_maxima),
+    # which of the numbers beside NaN is the largest, each library has as it happens
+    **{name: Corner(_has_nan) for name in ("MaxPool", "MaxPoolV2", "MaxPool3D", "MaxPoolWithArgmax")},
+    "MaxPool3DGrad": Corner(_has_nan),
+    "MaxPool3DGradGrad": Corner(_has_nan),
     "BesselI1e": Corner(_has_zero, order=2, nan=True),
     "Pow": Corner(_has_zero, nan=True),
     "SegmentProd": Corner(_has_zero, order=2),

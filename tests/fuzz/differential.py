@@ -34,6 +34,8 @@ from tests.fuzz.sides import ROOT, Side
 
 #: disagreements of one signature that are made small and written down; the others are counted
 _WRITTEN_OF_EACH = 1
+#: in a program of one operation type
+_OPERATIONS_OF_EACH = 4
 #: kinds of disagreements that follow from a wrong static shape
 _FOLLOWING = {"static shape", "refused there only", "graph not read"}
 
@@ -135,13 +137,7 @@ def unexplained(
     known = [d for d in found if is_known(d)]
     shapes = {d.node for d in known if d.kind == "static shape"}
     return [
-        d
-        for d in found
-        if d not in known
-        and not (
-            d.kind in {"static shape", "refused there only", "graph not read"}
-            and shapes & needed(program, {f"{d.node}:0"})
-        )
+        d for d in found if d not in known and not (d.kind in _FOLLOWING and shapes & needed(program, {f"{d.node}:0"}))
     ]
 
 
@@ -156,12 +152,12 @@ def _programs(options: argparse.Namespace, kernels: Kernels, until: float) -> It
     if options.program is not None:
         yield json.loads(options.program.read_text())
         return
-    if options.index is not None:
-        yield make_program(options.seed, options.index, kernels, options.operations, options.loops)
-        return
-    index = options.start
+    count = options.operations or (_OPERATIONS_OF_EACH if options.each else None)
+    index = options.start if options.index is None else options.index
     while time.monotonic() < until:
-        yield make_program(options.seed, index, kernels, options.operations, options.loops)
+        yield make_program(options.seed, index, kernels, count, options.loops, options.each)
+        if options.index is not None:
+            return
         index += 1
 
 
@@ -174,6 +170,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--program", type=Path, help="run the program in this file and stop")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "fuzz", help="where disagreements are written")
     parser.add_argument("--loops", action="store_true", help="programs of control flow and gradients above all")
+    parser.add_argument("--each", action="store_true", help="small programs of one operation type after the other")
     parser.add_argument("--operations", type=int, help="how many in each program, or a few more (default: 20 to 60)")
     parser.add_argument("--quiet", action="store_true", help="no progress display")
     return parser.parse_args()

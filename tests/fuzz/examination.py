@@ -62,6 +62,15 @@ _ROUNDED_AS_ONE = {"Elu": 1, "Erfinv": 1, "Selu": 1, "MatrixLogarithm": 8}
 _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
 
 
+#: operations that TensorFlow lets write beyond their memory (docs/differences.md)
+_OVERRUNNING = {"AvgPoolGrad", "CropAndResizeGradBoxes", "CropAndResizeGradImage", "RaggedTensorToTensor"}
+
+#: operations whose gradients TensorFlow takes from a tape, which sees nothing in loops of its first control flow
+_TAPED = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"}
+
+#: operations whose gradients TensorFlow computes from their outputs, which are computed from their inputs here
+_OF_THE_OUTPUT_THERE = {"RGBToHSV", "UnsortedSegmentProd"}
+
 #: operations whose gradients are computed from their outputs, in other ways here and there
 _OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky", "COND"}
 
@@ -98,8 +107,13 @@ class Examination:
         return self.result
 
     def _deadly_node(self) -> str:
-        """The first node with which a worker dies."""
+        """The first node with which a worker dies, unless one is at fault that writes beyond its memory: when a process
+        dies of that is chance.
+        """
         nodes = self.program["nodes"]
+        for node in nodes:
+            if self._operations(node["id"]) & _OVERRUNNING and not self._dies(self._without({node["id"]})):
+                return str(node["id"])
         lives, dies = 0, len(nodes)
         while dies - lives > 1:
             middle = (lives + dies) // 2
@@ -174,12 +188,16 @@ class Examination:
 
     def _go_on_without(self, names: set[str]) -> None:
         """Examines the program without some nodes and what depends on them."""
-        left = [n for n in self.program["nodes"] if not names & needed(self.program, {f"{n['id']}:0"})]
+        left = self._without(names)
         if not left:
             return
         rest = Examination({**self.program, "nodes": left}, self.ours, self.genuine).run()
         self.result.disagreements += rest.disagreements
         self.result.counts += rest.counts
+
+    def _without(self, names: set[str]) -> list[Node]:
+        """The nodes that depend on none of these."""
+        return [n for n in self.program["nodes"] if not names & needed(self.program, {f"{n['id']}:0"})]
 
     def _refused_late(self, graph: Graph, nodes: set[str]) -> dict[str, str]:
         """What running says of nodes that the other side refused to build."""
@@ -277,10 +295,12 @@ class Examination:
         node, _, output = ref.rpartition(":")
         source = self.nodes[node]["xs"][int(output)]
         made = self.nodes[producer(source)]
-        if made["kind"] in {"cond", "while"} or made.get("op") == "RGBToHSV":
+        if not self.program["control_flow_v2"] and (op := self._taped(node)):
+            return f", through {op} in a loop"
+        if made["kind"] in {"cond", "while"} or made.get("op") in _OF_THE_OUTPUT_THERE:
             return f", with respect to {made.get('op') or made['kind'].upper()}"
         for op, names in _UNTOLD:
-            nodes = [_without(n, names) if n.get("op") == op else n for n in self.program["nodes"]]
+            nodes = [_without_inputs(n, names) if n.get("op") == op else n for n in self.program["nodes"]]
             if nodes != self.program["nodes"] and producer(source) not in needed(
                 {"nodes": nodes}, set(self.nodes[node]["ys"])
             ):
@@ -290,6 +310,12 @@ class Examination:
             return ""
         taken = [name for name, given in uses[0]["inputs"].items() if source == given]
         return f", used as {uses[0]['op']}.{taken[0]}" if len(taken) == 1 else ""
+
+    def _taped(self, gradients: str) -> str | None:
+        """An operation in a loop, on the way of these gradients, whose own gradient TensorFlow takes from a tape."""
+        behind = (self.nodes[name] for name in needed(self.program, set(self.nodes[gradients]["ys"])))
+        types = (n.get("op", "") for loop in behind if loop["kind"] in _LOOPS for n in within(loop))
+        return next(filter(_TAPED.__contains__, types), None)
 
     def _flow(self) -> str:
         return f"{'second' if self.program['control_flow_v2'] else 'first'} control flow"
@@ -515,7 +541,10 @@ class Examination:
         made = source.get("op") or source["kind"].upper()
         if "gradients" in kinds and made in _OF_THEIR_OUTPUTS:
             return f"; order 2, with respect to {made}"
-        untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if any(one.get("op") == op for one in behind)]
+        types = {one.get("op", "") for one in behind}
+        if "gradients" in kinds:
+            types |= {f"{name}Grad" for name in types}
+        untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if op in types]
         if "gradients" in kinds and kinds & _LOOPS and not self.program["control_flow_v2"]:
             lacking = "; order 2, first control flow, through a loop"
         elif untold:
@@ -619,7 +648,7 @@ class Examination:
         return ours.get(ref)
 
 
-def _without(node: Node, names: tuple[str, ...]) -> Node:
+def _without_inputs(node: Node, names: tuple[str, ...]) -> Node:
     return {**node, "inputs": {key: value for key, value in node["inputs"].items() if key not in names}}
 
 

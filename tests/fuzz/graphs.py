@@ -24,6 +24,8 @@ from tests.fuzz.wire import Array, encode_array, numpy_dtype
 
 _FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 _OTHERS = ("int32", "int64", "bool", "complex64", "uint8", "int8", "int16", "string", "complex128")
+#: steps of the generator for each operation that is wanted
+_STEPS_OF_EACH = 50
 _DIMENSIONS = ((2, 3, 4), (3, 2, 5), (4, 4, 4), (2, 2, 2), (3, 3, 3), (1, 1, 1), (1, 3, 2), (2, 1, 0), (5, 0, 2))
 _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-30, 1e30)
 #: inputs that are given as the op tables have them: TensorFlow does not return from others (docs/differences.md)
@@ -66,14 +68,18 @@ class Generator:
     Args:
         kernels: of the other side, by operation type: the values that attributes may have.
         loops: whether to make much control flow and always gradients, of plain operations that have gradients.
+        one_type: whether all operations are of one type, the one whose turn it is by the index, with gradients always.
     """
 
-    def __init__(self, seed: int, index: int, kernels: Kernels, loops: bool = False) -> None:
+    def __init__(self, seed: int, index: int, kernels: Kernels, loops: bool = False, one_type: bool = False) -> None:
         self.random = np.random.default_rng([seed, index])
         self.loops = loops
         self.operations = sorted(name for name in rows_by_operation() if kernels.get(name))
         if loops:
             self.operations = [name for name in self.operations if _is_plain(name)]
+        if one_type:
+            self.operations = [self.operations[index % len(self.operations)]]
+        self.one_type = one_type
         self.shadows = Shadows(kernels)
         self.program: dict[str, Any] = {
             "seed": seed,
@@ -97,8 +103,11 @@ class Generator:
         for _ in range(self.random.integers(3)):
             self._variable()
         wanted = int(self.random.integers(20, 61)) if operations is None else operations
-        self._with_gradients = self.loops or self.random.random() < 0.5
-        while self.operation_count < wanted:
+        self._with_gradients = self.loops or self.one_type or self.random.random() < 0.5
+        # more steps than operations: of some types few rows suit what there is
+        for _ in range(_STEPS_OF_EACH * wanted):
+            if self.operation_count >= wanted:
+                break
             self._step(self.top)
         if self._with_gradients:
             self._gradients()
@@ -581,7 +590,14 @@ def _is_plain(name: str) -> bool:
 
 
 def make_program(
-    seed: int, index: int, kernels: Kernels, operations: int | None = None, loops: bool = False
+    seed: int,
+    index: int,
+    kernels: Kernels,
+    operations: int | None = None,
+    loops: bool = False,
+    one_type: bool = False,
 ) -> dict[str, Any]:
-    """The program of that seed and index; with `loops`, one of control flow and gradients."""
-    return Generator(seed, index, kernels, loops).make(operations)
+    """The program of that seed and index; with `loops`, one of control flow and gradients; with `one_type`, one of the
+    operation type whose turn it is.
+    """
+    return Generator(seed, index, kernels, loops, one_type).make(operations)

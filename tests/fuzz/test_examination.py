@@ -68,6 +68,10 @@ NO_FACTOR = "InvalidArgumentError: Cholesky decomposition was not successful. Th
         ("value", "GRADIENTS", "n3:0 in step 0: 1, expected 2; order 1, with respect to COND", 0),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.constant_values", 1),
         ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.input", 0),
+        ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, through FusedBatchNormGradV3 in a loop", 1),
+        ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 1, through FusedBatchNormGradV3 in a loop", 0),
+        ("value", "LRN", "n1:0 in step 0: at [0] np.float32(0.6), expected np.float32(nan)", 1),
+        ("value", "LRN", "n1:0 in step 0: at [0] np.float32(nan), expected np.float32(0.6)", 0),
         ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 2, first, with respect to RGBToHSV", 1),
         ("no gradient", "GRADIENTS", "n3:0: None here, not zero; order 1, first, with respect to RGBToHSV", 0),
         ("refused there only", "Einsum", "InvalidArgumentError: Expecting 1 or 2 input subscripts in equation", 1),
@@ -118,6 +122,31 @@ def test_a_node_counts_as_refused_there_only_if_it_is_not_refused_here_when_fetc
         ours = graph(found, RefusingSide(refused), "n1", "n2")
         found._compare_refusals({}, {}, *outcomes, "program", ours, there)
         assert len(found.result.disagreements) == disagreements
+
+
+@pytest.mark.parametrize(("dies_without", "deadly"), [(False, "n1"), (True, "n2")])
+def test_what_writes_beyond_its_memory_is_at_fault_wherever_the_process_dies(
+    monkeypatch: pytest.MonkeyPatch, dies_without: bool, deadly: str
+) -> None:
+    found = examination(operation("n1", "AvgPoolGrad", grad="x:0"), operation("n2", "Neg", x="x:0"))
+    monkeypatch.setattr(found, "_dies", lambda nodes: len(nodes) == 3 or (dies_without and nodes[-1]["id"] == "n2"))
+    assert found._deadly_node() == deadly
+
+
+@pytest.mark.parametrize(("second_flow", "said"), [(False, ", through FusedBatchNormGradV3 in a loop"), (True, "")])
+def test_a_missing_gradient_names_what_tensorflow_takes_from_a_tape(second_flow: bool, said: str) -> None:
+    loop = {
+        "id": "n2",
+        "kind": "map",
+        "elements": "x:0",
+        "dtype": "float32",
+        "body": {
+            "parameters": ["n4"],
+            "nodes": [operation("n5", "FusedBatchNormGradV3", x="n4:0")],
+            "outputs": ["n5:0"],
+        },
+    }
+    assert examination(loop, GRADIENTS, second_flow=second_flow)._of("n3:0") == said
 
 
 def test_a_missing_gradient_names_the_use_of_what_it_is_for() -> None:

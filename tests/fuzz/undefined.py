@@ -40,7 +40,7 @@ def _rules(names: str, wild: Callable[[Array], Array], axes: int | None) -> dict
 _RULES = {
     **_rules(
         "Qr Svd SelfAdjointEigV2 Lu Cholesky MatrixInverse MatrixSolve MatrixSolveLs MatrixTriangularSolve "
-        "MatrixDeterminant LogMatrixDeterminant",
+        "MatrixDeterminant LogMatrixDeterminant CholeskyGrad",
         _not_finite,
         2,
     ),

@@ -314,19 +314,35 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
 def _(op: Operation, grad: Tensor) -> Any:
     a, b, regularizer = op.inputs
     x = op.outputs[0]
+    penalty = raw.Cast(regularizer, DstT=a.dtype) if op.attrs["fast"] else raw.Cast(0.0, DstT=a.dtype)
     shape = a.shape.with_rank_at_least(2)
     if shape.ndims is None or shape[-1].value is None or shape[-2].value is None:
-        raise ValueError(f"the gradient of {op.name} needs to know the number of rows and columns of {a.name}")
-    penalty = raw.Cast(regularizer, DstT=a.dtype) if op.attrs["fast"] else raw.Cast(0.0, DstT=a.dtype)
-    if shape[-2].value >= shape[-1].value:
-        z = MatrixSolve(_regular(product(a, a, adj_a=True), penalty), grad)
-        residual = raw.Sub(b, product(a, x))
-        grad_a = raw.Sub(product(residual, z, adj_b=True), product(product(a, z), x, adj_b=True))
-        return grad_a, product(a, z), None
+        # only the step knows which side is longer: the other side's system, which has no inverse, gets one and counts
+        # nothing
+        tall = raw.LessEqual(raw.Size(product(a, a, adj_a=True)), raw.Size(product(a, a, adj_b=True)))
+        is_tall, is_wide = raw.Cast(tall, DstT=a.dtype), raw.Cast(raw.LogicalNot(tall), DstT=a.dtype)
+        of_tall = _by_tall_system(a, b, x, grad, raw.AddV2(penalty, is_wide))
+        of_wide = _by_wide_system(a, b, x, grad, raw.AddV2(penalty, is_tall))
+        parts = zip(of_tall, of_wide, strict=True)
+        return *(raw.AddV2(raw.Mul(is_tall, one), raw.Mul(is_wide, other)) for one, other in parts), None
+    by_system = _by_tall_system if shape[-2].value >= shape[-1].value else _by_wide_system
+    return *by_system(a, b, x, grad, penalty), None
+
+
+def _by_tall_system(a: Tensor, b: Tensor, x: Tensor, grad: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients with respect to the matrix, of at least as many rows as columns, and to the right-hand side."""
+    z = MatrixSolve(_regular(product(a, a, adj_a=True), penalty), grad)
+    grad_b = product(a, z)
+    residual = raw.Sub(b, product(a, x))
+    return raw.Sub(product(residual, z, adj_b=True), product(grad_b, x, adj_b=True)), grad_b
+
+
+def _by_wide_system(a: Tensor, b: Tensor, x: Tensor, grad: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of a matrix of more columns than rows."""
     normal = _regular(product(a, a, adj_b=True), penalty)
-    w, y = MatrixSolve(normal, b), MatrixSolve(normal, product(a, grad))
-    outside = raw.Sub(grad, product(a, y, adj_a=True))
-    return raw.Sub(product(w, outside, adj_b=True), product(y, x, adj_b=True)), y, None
+    w, grad_b = MatrixSolve(normal, b), MatrixSolve(normal, product(a, grad))
+    outside = raw.Sub(grad, product(a, grad_b, adj_a=True))
+    return raw.Sub(product(w, outside, adj_b=True), product(grad_b, x, adj_b=True)), grad_b
 
 
 def _regular(normal: Tensor, penalty: Tensor) -> Tensor:

@@ -119,11 +119,13 @@ def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: ShapeCo
 
 @Bincount.kernel
 def _(arr: Array, size: Array, weights: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    """Values from `size` on are not counted; without weights each value counts 1."""
+    """Values from `size` on are not counted; without weights each value counts 1. Weights are taken in their order, as
+    TensorFlow does, whatever their shape.
+    """
     count = int(size)
     ctx.check(count >= 0, f"size {count} must be non-negative")
     ctx.check(xp.all(arr >= 0), "Input arr must be non-negative, but the smallest value is {0}", xp.min(arr, initial=0))
-    fits = weights.size == 0 or weights.shape == arr.shape
+    fits = weights.size in (0, arr.size)
     ctx.check(fits, f"weights of shape {tuple(weights.shape)} do not match values of shape {tuple(arr.shape)}")
     flat = xp.reshape(arr, (-1,))
     each = xp.reshape(weights, (-1,)) if weights.size else xp.ones(flat.shape, weights.dtype)

@@ -88,9 +88,13 @@ def _to_first_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
 
 
 def _to_every_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
-    """The gradient of `_maxima` that TensorFlow has for volumes: all equal maxima of a window get what comes in."""
-    zero = np.zeros((), grad.dtype)
-    parts = [wide(jnp.where(part == maxima, grad, zero)) for part in shifted(x, window, _lowest(x.dtype))]
+    """The gradient of `_maxima` that TensorFlow has for volumes: all that is as good as equal to the maximum of a
+    window gets what comes in, and nothing does where that is infinite.
+    """
+    zero, close = np.zeros((), grad.dtype), np.array(1e-5, x.dtype)
+    parts = [
+        wide(jnp.where(jnp.abs(part - maxima) < close, grad, zero)) for part in shifted(x, window, _lowest(x.dtype))
+    ]
     return unshifted(parts, window).astype(grad.dtype)
 
 

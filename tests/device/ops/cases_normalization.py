@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 
 RNG = np.random.default_rng(2015)
 X = RNG.normal(size=(3, 2, 4, 3)).astype(np.float32) * 2 + 1
+#: channels that are no neighbours of what is infinite or NaN
+FAR = np.float32([[[[np.inf, 1, 2, 3], [1, 2, 3, -np.inf], [np.nan, 1, 2, 3]]]])
 VOLUME = RNG.normal(size=(2, 2, 3, 2, 3)).astype(np.float32)
 G = RNG.normal(size=X.shape).astype(np.float32)
 SCALE, OFFSET, MEAN = (RNG.normal(size=3).astype(np.float32) for _ in range(3))
@@ -195,6 +197,7 @@ CASES = [
     ),
     OpCase("LRN", (X,), oracle=local),
     OpCase("LRN", (X,), LOCAL, lambda x: local(x, 1, 1.5, 0.7, 0.6), label="narrow"),
+    OpCase("LRN", (FAR,), LOCAL, lambda x: local(x, 1, 1.5, 0.7, 0.6), gradient=False, label="infinite and NaN"),
     OpCase("LRN", (X.astype(ml_dtypes.bfloat16),), oracle=local, gradient=False, label="bfloat16"),
     OpCase("LRNGrad", (G, X, local(X, 1, 1.5, 0.7, 0.6)), LOCAL, local_grad(1, 1.5, 0.7, 0.6), tolerance=1e-4),
     *(

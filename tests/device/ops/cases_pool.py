@@ -234,6 +234,18 @@ CASES = [
         gradient=False,
         label="ties",
     ),
+    OpCase(
+        "MaxPool3DGrad",
+        (
+            np.float32([[[[[1], [1 + 5e-6], [np.inf]]]]]),
+            np.float32([[[[[1 + 5e-6], [np.inf]]]]]),
+            np.float32([[[[[2], [5]]]]]),
+        ),
+        {"ksize": [1, 1, 1, 2, 1], "strides": [1, 1, 1, 1, 1], "padding": "VALID"},
+        expected=np.float32([[[[[2], [2], [0]]]]]),
+        gradient=False,
+        label="close to each other, infinite",
+    ),
     OpCase("MaxPool3DGradGrad", (VOLUME, CUBES_Y, VOLUME), CUBES, max_grad_grad(CUBES), gradient=False),
     OpCase("AvgPool3D", (VOLUME,), CUBES, average(CUBES), order=2),
     OpCase("AvgPool3DGrad", (np.array(VOLUME.shape, np.int32), CUBES_Y), CUBES, average_grad(CUBES), order=2),

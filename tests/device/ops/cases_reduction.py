@@ -205,6 +205,9 @@ SEQUENCES = [
     OpCase("LinSpace", (3.0, 9.0, 0), error=errors.InvalidArgumentError, label="none"),
     OpCase("Bincount", (VALUES, 10, NONE), oracle=lambda v, n, _: count(v, 10)),
     OpCase("Bincount", (VALUES, 5, WEIGHTS), oracle=lambda v, n, w: count(v, 5, w.reshape(-1)), label="weights, cut"),
+    OpCase(
+        "Bincount", (VALUES, 10, WEIGHTS[None]), oracle=lambda v, n, w: count(v, 10, w.reshape(-1)), label="as many"
+    ),
     OpCase("Bincount", (-VALUES, 5, NONE), error=errors.InvalidArgumentError, label="negative"),
     OpCase("Bincount", (VALUES, 5, WEIGHTS[:1]), error=errors.InvalidArgumentError, label="too few weights"),
     OpCase("Bucketize", (np.float32([-5, 10, 150, 100, 1e9]),), {"boundaries": [0, 10, 100]}, expected=[0, 2, 3, 3, 3]),
