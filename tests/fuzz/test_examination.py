@@ -205,7 +205,7 @@ def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
     assert found._least("n2:0", large, "float32") == 0
     logarithm = examination(operation("n1", "MatrixLogarithm", input="x:0"))
     assert logarithm._least("n1:0", large, "complex64") == 8 * 2.0**-24
-    assert found._least("n3:0", large, "float32") == 8 * 2**0.5
+    assert found._least("n3:0", large, "float32") == 32 * 2**0.5
     assert found._tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
     assert found._tolerance("n2:0", [np.float16([1])], "float32", {}) is None
     assert found._tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
