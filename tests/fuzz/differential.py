@@ -130,14 +130,20 @@ class Fuzzer:
 def unexplained(
     program: dict[str, Any], found: list[Disagreement], is_known: Callable[[Disagreement], bool]
 ) -> list[Disagreement]:
-    """Those that are not known, nor follow from a shape that is known to be another one when the graph is built.
+    """Those that are not known, nor follow from a shape or a value that is known to be another one.
 
     Where TensorFlow infers a shape that the value will not have, it infers wrong ones behind it, and refuses values.
+    Where it computes another value, gradients are another's.
     """
     known = [d for d in found if is_known(d)]
     shapes = {d.node for d in known if d.kind == "static shape"}
+    values = {d.node for d in known if d.kind == "value" and d.operation != "GRADIENTS"}
     return [
-        d for d in found if d not in known and not (d.kind in _FOLLOWING and shapes & needed(program, {f"{d.node}:0"}))
+        d
+        for d in found
+        if d not in known
+        and not (d.kind in _FOLLOWING and shapes & needed(program, {f"{d.node}:0"}))
+        and not (d.operation == "GRADIENTS" and values & needed(program, {f"{d.node}:0"}))
     ]
 
 

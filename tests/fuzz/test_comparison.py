@@ -214,3 +214,14 @@ def test_what_follows_from_a_known_shape_is_explained() -> None:
     found = [shape, follows, other, refused, value]
     assert unexplained({"nodes": nodes}, found, lambda d: d is shape) == [other, value]
     assert unexplained({"nodes": nodes}, found, lambda d: False) == found
+
+
+def test_gradients_of_what_has_a_known_other_value_are_explained() -> None:
+    nodes = [{"id": "x", "kind": "placeholder"}]
+    nodes += [{"id": f"n{i}", "kind": "op", "inputs": {"x": "x:0"}} for i in (1, 2)]  # type: ignore[dict-item]
+    nodes += [{"id": f"n{i}", "kind": "gradients", "ys": [y], "xs": ["x:0"]} for i, y in ((3, "n1:0"), (4, "n2:0"))]  # type: ignore[dict-item]
+    value = Disagreement("value", "n1", "MatrixSquareRoot", "float32", "", "program")
+    follows, other = (Disagreement("refused there only", n, "GRADIENTS", "-", "", "program") for n in ("n3", "n4"))
+    found = [value, follows, other]
+    assert unexplained({"nodes": nodes}, found, lambda d: d is value) == [other]
+    assert unexplained({"nodes": nodes}, found, lambda d: False) == found
