@@ -24,13 +24,15 @@ help: ## list the targets
 
 venv: $(STAMP) ## create .venv with the locked dependencies and this package
 
+# Modules are compiled by all processors, which pip does with one; one that cannot be would not be imported either.
 $(STAMP): requirements/lock.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "anabranch needs Python 3.11 or later; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "creating $(VENV): about a minute, or more where packages must be fetched first"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python requirements/install.py --require-hashes -r requirements/lock.txt
+	@$(BIN)/python requirements/install.py --no-compile --require-hashes -r requirements/lock.txt
 	@$(BIN)/python requirements/install.py --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@echo "$(VENV) is ready"
 	@touch $@
 
