@@ -16,7 +16,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
 from anabranch.ops.arrays.array import Reshape
-from anabranch.ops.arrays.layout import concat_shape
+from anabranch.ops.arrays.joining import concat_shape
 from anabranch.ops.images.resize import coordinates
 from anabranch.ops.quantized import steps
 
