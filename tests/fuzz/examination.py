@@ -398,27 +398,30 @@ class Examination:
                 or self._spoiled(node, there)
                 or self._finds_nothing(f"{node}:0", {}, 0)
                 or self._refused_when_fetched(genuine, node)
+                or self._of_refused(node, ours, genuine, "refused here only", where)
             ):
                 said = message + self._without_factor(ours, genuine, node)
                 self._disagree("refused here only", node, said, where, self._dtype_of(node))
         for node, message in there.items():
             if node in here or self._spoiled(node, here) or self._refused_when_fetched(ours, node):
                 continue
-            if self._of_refused(node, ours, genuine, where) or self._refused_if_needed(node, message):
+            if self._of_refused(node, genuine, ours, "refused there only", where):
+                continue
+            if self._refused_if_needed(node, message):
                 continue
             if self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
 
-    def _of_refused(self, node: str, ours: Graph, genuine: Graph, where: str) -> bool:
-        """Whether it is a gradient of what TensorFlow refuses as well: that is compared instead."""
+    def _of_refused(self, node: str, refusing: Graph, other: Graph, kind: str, where: str) -> bool:
+        """Whether it is a gradient of what its side refuses as well: that is compared instead."""
         if self.nodes[node]["kind"] != "gradients":
             return False
         behind = needed(self.program, set(self.nodes[node]["ys"]))
-        refused = self._steps(genuine, [r for r in genuine.names if producer(r) in behind and not self._is_fed(r)])
+        refused = self._steps(refusing, [r for r in refusing.names if producer(r) in behind and not self._is_fed(r)])
         for name, message in refused.refusals.items():
-            if not self._refused_when_fetched(ours, name):
-                self._disagree("refused there only", name, message, where, self._dtype_of(name))
+            if not self._refused_when_fetched(other, name):
+                self._disagree(kind, name, message, where, self._dtype_of(name))
         return bool(refused.refusals)
 
     def _refused_if_needed(self, node: str, message: str) -> bool:
