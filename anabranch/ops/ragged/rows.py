@@ -52,7 +52,7 @@ def _(starts: Array, limits: Array, deltas: Array, *, Tsplits: DType, ctx: Opera
     total = sum(lengths)
     ctx.check(
         all(length >= 0 for length in lengths) and total <= np.iinfo(Tsplits.as_numpy_dtype).max,
-        f"the ranges have {total} numbers, which {Tsplits.name} cannot count: look at their limits and deltas",
+        f"the ranges have more numbers than {Tsplits.name} can count: look at their starts, limits and deltas",
     )
     check_storable([total], starts.dtype, ctx.op, "the ranges")
     counts = np.array(lengths, np.int64)
@@ -63,14 +63,14 @@ def _(starts: Array, limits: Array, deltas: Array, *, Tsplits: DType, ctx: Opera
 
 
 def _range_lengths(first: Array, last: Array, step: Array) -> list[int]:
-    """How many numbers each range has; in Python's integers, which do not overflow."""
+    """How many numbers each range has, -1 where that is no number; in Python's integers, which do not overflow."""
     if first.dtype.kind in "iu":
         triples = zip(first.tolist(), last.tolist(), step.tolist(), strict=True)
         return [len(range(*triple)) for triple in triples]
     wide = np.float64
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))
-    return [-1 if not np.isfinite(n) else max(int(n), 0) for n in lengths]
+    return [0 if n < 0 else int(n) if np.isfinite(n) else -1 for n in lengths]
 
 
 RaggedGather = define_op(
