@@ -234,9 +234,7 @@ MENDED = [
         gradient=False,
         label="too small a determinant",
     ),
-    OpCase(
-        "EuclideanNorm", (floats(-2, 3, 3e38), ints()), expected=[floats(2, 3, np.inf)], gradient=False, label="no axes"
-    ),
+    OpCase("EuclideanNorm", (floats(-2, 3), ints()), expected=[floats(2, 3)], label="no axes"),
     OpCase(
         "SoftmaxCrossEntropyWithLogits",
         (floats([1], [2]), floats([0.25, 0.75])),
