@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections
-from tests.fuzz.corners import CORNERS
+from tests.fuzz.allowances import Allowances
+from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.given_values import GivenValues, precisions
 from tests.fuzz.outcomes import Examined, Graph, Outcome, compatible, names_of, refused_type
 from tests.fuzz.programs import Node, names_within, needed, producer, used, within
 from tests.fuzz.sides import Side, SideDiedError
 from tests.fuzz.slopes import is_nearer
-from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, repeated, two_zeros, undefined
+from tests.fuzz.undefined import MAY_LACK_FACTOR, lacks_factor, two_zeros
 from tests.fuzz.unneeded import needing, refused_within
 from tests.fuzz.wire import Array, decode_array, encode_array
 
@@ -48,16 +47,8 @@ _PROPER = {
     "DataLossError",
 }
 
-
-#: outputs that hold eigenvectors or singular vectors
-_VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
-
-
 #: kinds of nodes that turn
 _LOOPS = {"while", "map", "scan", "fold", "array_loop"}
-#: operations whose results are rounded as numbers near 1, however small they are (docs/differences.md), how often
-_ROUNDED_AS_ONE = {"Elu": 1, "Erfinv": 1, "Selu": 1, "MatrixLogarithm": 8}
-
 #: inputs to which TensorFlow passes nothing back (docs/differences.md), and with them those of which it takes the shape
 _UNTOLD = (("PadV2", ("constant_values",)), ("ResizeBilinearGrad", ("grads", "original_image")))
 
@@ -91,6 +82,7 @@ class Examination:
         self.parents = {inner: node["id"] for node in program["nodes"] for inner in names_within(node)}
         self.random = np.random.default_rng(program["index"])
         self.given = GivenValues(program, self.random)
+        self.allowed = Allowances(program)
 
     # ------------------------------------------------------------------ the whole
     def run(self) -> Examined:
@@ -112,7 +104,7 @@ class Examination:
         """
         nodes = self.program["nodes"]
         for node in nodes:
-            if self._operations(node["id"]) & _OVERRUNNING and not self._dies(self._without({node["id"]})):
+            if self.allowed.operations(node["id"]) & _OVERRUNNING and not self._dies(self._without({node["id"]})):
                 return str(node["id"])
         lives, dies = 0, len(nodes)
         while dies - lives > 1:
@@ -396,7 +388,7 @@ class Examination:
             elif not (
                 node in there
                 or self._spoiled(node, there)
-                or self._finds_nothing(f"{node}:0", {}, 0)
+                or self.allowed.finds_nothing(f"{node}:0", {}, 0)
                 or self._refused_when_fetched(genuine, node)
                 or self._of_refused(node, ours, genuine, "refused here only", where)
             ):
@@ -511,16 +503,16 @@ class Examination:
                 self._disagree("refused there only", producer(ref), answer, where, "-")
                 continue
             got = full.values[step][ref]
-            if self._finds_nothing(ref, full.values[step], step):
+            if self.allowed.finds_nothing(ref, full.values[step], step):
                 self.result.counts["records parsed with a key that stands twice"] += 1
                 continue
-            comparable, *answers = (self._comparable(ref, value, full.values[step]) for value in (got, *answer))
-            inputs = self._inputs(ref, full.values[step], step)
-            ignored = self._undefined(ref, inputs, comparable, answers[0])
-            ignored = ignored | self._open(ref, full.values[step], step, answers[0])
-            floor = self._least(ref, inputs, comparable.dtype.name)
+            comparable, *answers = (self.allowed.comparable(ref, value, full.values[step]) for value in (got, *answer))
+            inputs = self.allowed.inputs(ref, full.values[step], step)
+            ignored = self.allowed.undefined(ref, inputs, comparable, answers[0])
+            ignored = ignored | self.allowed.open(ref, full.values[step], step, answers[0])
+            floor = self.allowed.least(ref, inputs, comparable.dtype.name)
             cast = precisions(self.program, full.values[step], step)
-            tolerance = self._tolerance(ref, inputs, comparable.dtype.name, cast)
+            tolerance = self.allowed.tolerance(ref, inputs, comparable.dtype.name, cast)
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
                 said += self._numerically(here, full.values[step], ref, step, (got, answer[0]))
@@ -555,7 +547,7 @@ class Examination:
         else:
             return ""
         x = node["xs"][int(ref.rpartition(":")[2])]
-        value = self._value_of(x, ours, step)
+        value = self.allowed.value_of(x, ours, step)
         if value is None or x not in here.names:
             return ""
         fed = {here.names[f"{name}:0"]: given for name, given in self.program["feeds"][step].items()}
@@ -565,97 +557,6 @@ class Examination:
             return ""
         return f"{lacking}, as numeric differences have it here"
 
-    def _comparable(self, ref: str, value: Array, ours: dict[str, Array]) -> Array:
-        """The value, or of eigenvectors what must be the same, given our eigenvalues; of messages what they say."""
-        name, _, output = ref.rpartition(":")
-        if self.nodes[name].get("op") == "DecodeJSONExample":
-            return np.vectorize(_example, otypes=[np.object_])(value)
-        if output not in _VECTORS.get(self.nodes[name].get("op", ""), ()) or f"{name}:0" not in ours:
-            return value
-        values = ours[f"{name}:0"]
-        return projections(value, values) if value.ndim == values.ndim + 1 else value
-
-    def _inputs(self, ref: str, ours: dict[str, Array], step: int) -> list[Array]:
-        """The values here of what the node uses; of an operation in the order of its inputs."""
-        node = self.nodes[producer(ref)]
-        given = node["inputs"].values() if node["kind"] == "op" else sorted(used(node))
-        sources = (source for refs in given for source in (refs if isinstance(refs, list) else [refs]))
-        found = (self._value_of(source, ours, step) for source in sources)
-        return [value for value in found if value is not None]
-
-    def _finds_nothing(self, ref: str, ours: dict[str, Array], step: int) -> bool:
-        """Whether TensorFlow finds no feature in any record, since a key stands twice (docs/differences.md)."""
-        node = self.nodes[producer(ref)]
-        if node.get("op") == "ParseExample":
-            refs = [*node["inputs"]["sparse_keys"], *node["inputs"]["dense_keys"]]
-            found = [self._value_of(key, ours, step) for key in refs]
-            return repeated([value.item() for value in found if value is not None])
-        if node.get("op") == "ParseSingleExample":
-            return repeated([key["bytes"] for name in ("sparse_keys", "dense_keys") for key in node["attrs"][name]])
-        return False
-
-    def _undefined(self, ref: str, inputs: list[Array], result: Array, there: Array) -> Array:
-        """The elements of which the operation says nothing (docs/differences.md)."""
-        node, output = self.nodes[producer(ref)], int(ref.rpartition(":")[2])
-        return undefined(node.get("op", ""), node.get("attrs", {}), output, inputs, result, there)
-
-    def _open(self, ref: str, ours: dict[str, Array], step: int, answer: Array) -> Array:
-        """The elements of a gradient that TensorFlow leaves open, or has another opinion of (`CORNERS`)."""
-        node, _, output = ref.rpartition(":")
-        found = np.array(False)
-        if self.nodes[node]["kind"] != "gradients":
-            return found
-        behind = needed(self.program, set(self.nodes[node]["ys"]))
-        x = producer(self.nodes[node]["xs"][int(output)])
-        second = any(self.nodes[name]["kind"] == "gradients" for name in behind)
-        taken = set(self.nodes[node]["ys"]).union(*(used(self.nodes[name]) for name in behind))
-        for name in behind:
-            corner = CORNERS.get(self.nodes[name].get("op", ""))
-            if corner is None or (corner.order > 1 and not second and f"{name}:{corner.through}" not in taken):
-                continue
-            by = f"{name}:0" if corner.by is None else self.nodes[name]["inputs"][corner.by]
-            if x in needed(self.program, {by}) and corner.holds(self._inputs(f"{name}:0", ours, step)):
-                found = found | (np.isnan(answer) if corner.nan else True)
-        return np.asarray(found)
-
-    def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
-        """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
-        if dtype in ROUNDING and (found := self._operations(producer(ref)) & set(_ROUNDED_AS_ONE)):
-            times = max(map(_ROUNDED_AS_ONE.__getitem__, found)) if self.nodes[producer(ref)]["kind"] == "op" else 8
-            return times * ROUNDING[dtype]
-        if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
-            return 0.0
-        numbers = [value[np.isfinite(value)] for value in inputs if value.dtype.name in ROUNDING]
-        size = max((np.abs(value).max(initial=0.0) for value in numbers), default=0.0)
-        terms = max((value.size for value in numbers), default=0)
-        # errors of a sum of them grow as a random walk; terms that cancel may be larger than what they are made of
-        return 32 * ROUNDING[dtype] * float(size) * max(1.0, terms**0.5)
-
-    def _operations(self, name: str) -> set[str]:
-        """The operation types of a node, those within its blocks included."""
-        return {inner["op"] for inner in within(self.nodes[name]) if inner["kind"] == "op"}
-
-    def _tolerance(self, ref: str, inputs: list[Array], dtype: str, cast: dict[str, str]) -> float | None:
-        """Of a gradient that of the lowest precision among what it is of, with respect to and on the way; else none."""
-        node = self.nodes[producer(ref)]
-        if node["kind"] != "gradients" or dtype not in TOLERANCE:
-            return None
-        between = (cast.get(name, dtype) for name in needed(self.program, set(node["ys"])))
-        return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs), *between))
-
-    def _value_of(self, ref: str, ours: dict[str, Array], step: int) -> Array | None:
-        source = self.nodes[producer(ref)]
-        if source["kind"] == "const":
-            return decode_array(source["value"])
-        if source["kind"] == "placeholder":
-            return decode_array(self.program["feeds"][step][source["id"]])
-        return ours.get(ref)
-
 
 def _without_inputs(node: Node, names: tuple[str, ...]) -> Node:
     return {**node, "inputs": {key: value for key, value in node["inputs"].items() if key not in names}}
-
-
-def _example(serialized: bytes) -> bytes:
-    """An example with its lists packed and its features in order, however it was written."""
-    return bytes(Example.FromString(serialized).SerializeToString(deterministic=True))

@@ -201,14 +201,14 @@ def test_what_two_nodes_are_refused_for_is_said_of_each() -> None:
 def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
     found = examination(operation("n1", "Erfinv", x="x:0"), operation("n2", "Neg", x="x:0"), GRADIENTS)
     large = [np.full(2, 2.0**24, np.float32)]
-    assert found._least("n1:0", large, "float32") == 2.0**-24
-    assert found._least("n2:0", large, "float32") == 0
+    assert found.allowed.least("n1:0", large, "float32") == 2.0**-24
+    assert found.allowed.least("n2:0", large, "float32") == 0
     logarithm = examination(operation("n1", "MatrixLogarithm", input="x:0"))
-    assert logarithm._least("n1:0", large, "complex64") == 8 * 2.0**-24
-    assert found._least("n3:0", large, "float32") == 32 * 2**0.5
-    assert found._tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
-    assert found._tolerance("n2:0", [np.float16([1])], "float32", {}) is None
-    assert found._tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
+    assert logarithm.allowed.least("n1:0", large, "complex64") == 8 * 2.0**-24
+    assert found.allowed.least("n3:0", large, "float32") == 32 * 2**0.5
+    assert found.allowed.tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
+    assert found.allowed.tolerance("n2:0", [np.float16([1])], "float32", {}) is None
+    assert found.allowed.tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
 
 
 def test_a_node_is_asked_again_with_our_values_for_what_changes_the_state() -> None:
@@ -285,8 +285,8 @@ def test_what_no_output_of_a_branch_needs_is_asked_for() -> None:
 def test_numbers_near_0_are_compared_to_the_rounding_of_1_where_tensorflow_adds_1_to_them() -> None:
     branch = {"parameters": [], "nodes": [operation("n5", "Selu", features="x:0")], "outputs": ["n5:0"]}
     found = examination({"id": "n1", "kind": "cond", "predicate": "x:0", "then": branch, "else": branch})
-    assert found._least("n1:0", [], "float32") == 8 * 2.0**-24
-    assert found._least("n1:0", [], "int32") == 0
+    assert found.allowed.least("n1:0", [], "float32") == 8 * 2.0**-24
+    assert found.allowed.least("n1:0", [], "int32") == 0
 
 
 def test_what_was_cast_is_as_precise_as_what_it_was_cast_from() -> None:
