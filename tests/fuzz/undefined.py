@@ -32,6 +32,11 @@ def _not_finite(value: Array) -> Array:
     return ~np.isfinite(value)
 
 
+def _not_finite_or_huge(value: Array) -> Array:
+    """Elements whose squares leave nothing of numbers near 1."""
+    return ~(np.abs(value.astype(np.float64)) < 1e8)
+
+
 def _rules(names: str, wild: Callable[[Array], Array], axes: int | None) -> dict[str, _Rule]:
     return dict.fromkeys(names.split(), _Rule(wild, axes))
 
@@ -40,10 +45,11 @@ def _rules(names: str, wild: Callable[[Array], Array], axes: int | None) -> dict
 _RULES = {
     **_rules(
         "Qr Svd SelfAdjointEigV2 Lu Cholesky MatrixInverse MatrixSolve MatrixSolveLs MatrixTriangularSolve "
-        "MatrixDeterminant LogMatrixDeterminant CholeskyGrad",
+        "MatrixDeterminant LogMatrixDeterminant",
         _not_finite,
         2,
     ),
+    **_rules("CholeskyGrad", _not_finite_or_huge, 2),
     **_rules("TopK TopKV2 NthElement", np.isnan, 1),
     **_rules("RGBToHSV AdjustHue AdjustSaturation", _not_finite, 1),
     **_rules(
