@@ -482,9 +482,10 @@ CropAndResizeGradBoxes.not_differentiable()
 
 @CropAndResizeGradBoxes.late_shape
 def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
-    boxes = _boxes_shape(boxes, box_ind)
+    """The boxes' shape, whatever the number of indices says of it: TensorFlow's rule says no more."""
+    indexed = _boxes_shape(boxes, box_ind)
     grads, image = shape_rules.with_rank(grads, 4, "grads"), shape_rules.with_rank(image, 4, "image")
-    shape_rules.merged(grads[:1], boxes[:1])
+    shape_rules.merged(grads[:1], indexed[:1])
     shape_rules.merged(grads[3:], image[3:])
     return boxes
 
