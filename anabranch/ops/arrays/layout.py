@@ -122,6 +122,7 @@ Tile = define_op(
     "T: any, Tmultiples: {int32, int64} = int32",
     static=("multiples",),
     ranks={"multiples": 1},
+    rank_words={"multiples": "Expected multiples to be 1-D"},
 )
 
 
