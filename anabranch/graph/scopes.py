@@ -278,6 +278,11 @@ class GraphScopes:
             self._scopes.container = old
 
     @property
+    def _container(self) -> str:
+        """TensorFlow's name for `current_container`."""
+        return self.current_container
+
+    @property
     def current_container(self) -> str:
         return self._scopes.container
 
