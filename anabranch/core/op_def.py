@@ -105,12 +105,15 @@ class ArgDef:
 
 @dataclass(frozen=True, slots=True)
 class AttrDef:
-    """One attribute: `kind` is a scalar kind or `list(<kind>)`; `allowed` and `minimum` restrict its value."""
+    """One attribute: `kind` is a scalar kind or `list(<kind>)`; `allowed` and `minimum` restrict its value.
+
+    Strings that are allowed stand in the order of the signature, in which TensorFlow's errors list them.
+    """
 
     name: str
     kind: str
     default: Any = MISSING
-    allowed: frozenset[Any] | None = None
+    allowed: frozenset[Any] | tuple[Any, ...] | None = None
     minimum: int | None = None
 
     @property
@@ -180,8 +183,8 @@ class OpDef:
         ranks: the rank that an input (each one of a list) must have, by its name: checked when an operation is built,
             and where that was not known, when it runs.
         late_ranks: the same, but refused only when it runs.
-        rank_words: what TensorFlow's kernel says of an input whose rank is another, where that is not "x must be a scalar"
-            or "x must be a vector".
+        rank_words: what TensorFlow's kernel says of an input whose rank is another, where that is not "x must be a
+            scalar" or "x must be a vector".
         refuses_late: so is whatever the shape rule refuses (`late_shape`).
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
@@ -404,8 +407,8 @@ class OpDef:
                 if rank is not None and rank != wanted:
                     words = self.rank_words.get(arg.name, f"{arg.name} must be {_RANK_NAMES.get(wanted, 'another')}")
                     raise refusal(
-                        f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}: {words}; tf.reshape "
-                        f"gives it another one"
+                        f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}: {words}; "
+                        f"tf.reshape gives it another one"
                     )
 
     def input_arg(self, name: str) -> ArgDef:
@@ -531,7 +534,7 @@ def _parse_attr(op: str, text: str) -> AttrDef:
     )
 
 
-def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | None]:
+def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | tuple[Any, ...] | None]:
     if spec.startswith("list(") and spec.endswith(")"):
         kind, allowed = _parse_kind(op, spec[5:-1].strip())
         return f"list({kind})", allowed
@@ -543,7 +546,7 @@ def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | None]:
     if spec.startswith("{") and spec.endswith("}"):
         items = list(_split(spec[1:-1]))
         if items and items[0][0] in "'\"":
-            return "string", frozenset(ast.literal_eval(item).encode() for item in items)
+            return "string", tuple(ast.literal_eval(item).encode() for item in items)
         return "type", frozenset(_group_or_dtype(op, items))
     raise ValueError(f"operation {op}: {spec!r} is not an attribute kind")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, SupportsIndex, TypeAlias, cast, overload
+from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, cast, overload
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 #: what a program may give for a shape: None is an unknown rank, a number a vector's length
@@ -259,6 +259,9 @@ class TensorShape:
     """
 
     __slots__ = ("__dict__", "dims_tuple")
+
+    #: whether indexing gives numbers in place of `Dimension`s, as in TensorFlow 2
+    _v2_behavior: ClassVar[bool] = False
 
     dims_tuple: Dims
 

@@ -100,7 +100,7 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _is_of_messages(module: str) -> bool:
-    """Whether it is one that is generated from a file of messages, which the checkout has and no Python source of it."""
+    """Whether it is one of generated classes of messages, of which the checkout has no Python source."""
     return module.endswith("_pb2")
 
 

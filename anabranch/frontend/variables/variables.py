@@ -236,7 +236,11 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             self._initial_value = value
             with graph.name_scope("IsInitialized"):
                 self._is_initialized_op: Tensor = raw.VarIsInitializedOp(self._handle)
-            with graph.colocate_with(None, ignore_existing=True), graph.device(self._handle.device or None):
+            with (
+                graph.colocate_with(None, ignore_existing=True),
+                graph.device(None),
+                graph.device(self._handle.device or None),
+            ):
                 self._initializer_op = raw.AssignVariableOp(
                     self._handle, with_initialized_inputs(op_name, value), validate_shape=validate_shape, name="Assign"
                 )
@@ -511,7 +515,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
     def __deepcopy__(self, memo: dict[int, object]) -> NoReturn:
         raise NotImplementedError(
-            f"variable {self.name} cannot be copied: it is a part of its graph; make another one with its initialized_value()"
+            f"variable {self.name} cannot be copied: it is a part of its graph; make another one of its "
+            "initialized_value()"
         )
 
     def __repr__(self) -> str:
