@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.tools import tensorflow_alias
 from tests.tensorflow_tests.exported_names import Table
 from tests.tensorflow_tests.helpers import HELPERS, PUBLIC_COUNTERPARTS
 from tests.tensorflow_tests.private_names import placeholder
@@ -56,13 +57,13 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         inside = fullname.removeprefix(PREFIX).removeprefix(".")
         if not fullname.startswith(PREFIX):
             return None
-        if inside and inside not in self._table and not (_is_of_messages(inside) and _serves(f"tensorflow.{inside}")):
+        if inside and inside not in self._table and not (_is_of_messages(inside) and _is_served(inside)):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         if _is_of_messages(spec.name):
-            return importlib.import_module(f"tensorflow.{spec.name.removeprefix(f'{PREFIX}.')}")
+            return importlib.import_module(f"{tensorflow_alias.ROOT}.{spec.name.removeprefix(f'{PREFIX}.')}")
         return LedModule(spec.name, self)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -104,10 +105,10 @@ def _is_of_messages(module: str) -> bool:
     return module.endswith("_pb2")
 
 
-def _serves(module: str) -> bool:
+def _is_served(module: str) -> bool:
     """Whether programs that import this module of TensorFlow's find one."""
     try:
-        return importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(f"{tensorflow_alias.ROOT}.{module}") is not None
     except ImportError:
         return False
 

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.proto.training_pb2 import CheckpointState
+from anabranch.tools import tensorflow_alias
 from tests.tensorflow_tests import exported_names, led_modules, old_calls
 from tests.tensorflow_tests.exported_names import Table, cached_table, read_table
 from tests.tensorflow_tests.helpers import HELPERS
@@ -92,6 +94,7 @@ def tree(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    (tmp_path / "python" / "training").mkdir()
     return tmp_path
 
 
@@ -186,6 +189,20 @@ def test_names_lead_to_the_public_interface(python: Any) -> None:
         absent()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{led_modules.PREFIX}.python.nowhere")
+
+
+def test_modules_of_messages_are_those_of_the_house(python: Any) -> None:
+    known = set(sys.modules)
+    tensorflow_alias.install()
+    try:
+        messages = importlib.import_module(f"{led_modules.PREFIX}.python.training.checkpoint_state_pb2")
+        assert messages.CheckpointState is CheckpointState
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"{led_modules.PREFIX}.python.training.nowhere_pb2")
+    finally:
+        for name in set(sys.modules) - known:
+            if name.partition(".")[0] == tensorflow_alias.ROOT:
+                del sys.modules[name]
 
 
 def test_private_names_skip_the_test_that_uses_them(python: Any) -> None:
