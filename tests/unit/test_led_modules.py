@@ -94,7 +94,6 @@ def tree(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    (tmp_path / "python" / "training").mkdir()
     return tmp_path
 
 
@@ -191,14 +190,18 @@ def test_names_lead_to_the_public_interface(python: Any) -> None:
         importlib.import_module(f"{led_modules.PREFIX}.python.nowhere")
 
 
-def test_modules_of_messages_are_those_of_the_house(python: Any) -> None:
+def test_modules_of_messages_are_those_of_the_house(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     known = set(sys.modules)
     tensorflow_alias.install()
     try:
-        messages = importlib.import_module(f"{led_modules.PREFIX}.python.training.checkpoint_state_pb2")
+        finder = led_modules.LedModules(tf, table)
+        spec = finder.find_spec(f"{led_modules.PREFIX}.python.training.checkpoint_state_pb2")
+        assert spec is not None
+        messages: Any = finder.create_module(spec)
         assert messages.CheckpointState is CheckpointState
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module(f"{led_modules.PREFIX}.python.training.nowhere_pb2")
+        assert finder.find_spec(f"{led_modules.PREFIX}.python.training.nowhere_pb2") is None
+        assert finder.find_spec(f"{led_modules.PREFIX}.python.training.checkpoint_state") is None
     finally:
         for name in set(sys.modules) - known:
             if name.partition(".")[0] == tensorflow_alias.ROOT:
