@@ -194,6 +194,11 @@ def _length(value: object) -> int | None:
         if not value.is_integer():
             raise ValueError(f"Ambiguous dimension: {value} has a fraction")
         length = int(value)  # Python 2 programs divide lengths with /
+    elif isinstance(value, str | bytes):  # the number that a text writes, as in TensorFlow
+        try:
+            length = int(value)
+        except ValueError:
+            raise ValueError(f"A dimension must be an integer or None, got the text {value!r}") from None
     else:
         try:
             length = operator.index(value)  # type: ignore[arg-type]  # it says itself what it cannot take
