@@ -43,11 +43,24 @@ _TABLE: Final[tuple[tuple[str, int, Any], ...]] = (
     ("uint64", 23, np.uint64),
     ("float8_e5m2", 24, ml_dtypes.float8_e5m2),
     ("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn),
+    ("float8_e4m3fnuz", 26, ml_dtypes.float8_e4m3fnuz),
+    ("float8_e4m3b11fnuz", 27, ml_dtypes.float8_e4m3b11fnuz),
+    ("float8_e5m2fnuz", 28, ml_dtypes.float8_e5m2fnuz),
+    ("int4", 29, ml_dtypes.int4),
+    ("uint4", 30, ml_dtypes.uint4),
+    ("int2", 31, ml_dtypes.int2),
+    ("uint2", 32, ml_dtypes.uint2),
+    ("float4_e2m1fn", 33, ml_dtypes.float4_e2m1fn),
 )
+#: from this wire number on: types of TensorFlow 2's graphs, which have names and values here, and no kernels
+_FIRST_WITHOUT_KERNELS: Final = 26
 _ALIASES: Final = {"half": "float16", "float": "float32", "double": "float64"}
-_FLOAT_NAMES: Final = frozenset(("float16", "bfloat16", "float32", "float64", "float8_e5m2", "float8_e4m3fn"))
-_SIGNED_NAMES: Final = frozenset(("int8", "int16", "int32", "int64"))
-_UNSIGNED_NAMES: Final = frozenset(("uint8", "uint16", "uint32", "uint64"))
+_FLOAT_NAMES: Final = frozenset(
+    ("float16", "bfloat16", "float32", "float64", "float4_e2m1fn")
+    + ("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz")
+)
+_SIGNED_NAMES: Final = frozenset(("int2", "int4", "int8", "int16", "int32", "int64"))
+_UNSIGNED_NAMES: Final = frozenset(("uint2", "uint4", "uint8", "uint16", "uint32", "uint64"))
 _QUANTIZED_NAMES: Final = frozenset(("qint8", "quint8", "qint16", "quint16", "qint32"))
 _REAL_OF_COMPLEX: Final = {"complex64": "float32", "complex128": "float64"}
 # NumPy would take these for its widest type of the kind, with a warning.
@@ -58,6 +71,7 @@ _ABSTRACT: Final = frozenset(
 #: what `as_dtype` takes for a type although no type is equal to it
 _NO_TYPES: Final = (int, str, bytes)
 finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
+iinfo: Final[Any] = ml_dtypes.iinfo
 
 
 #: what `as_dtype` takes
@@ -177,7 +191,7 @@ class DType:
         if self.is_floating:
             return finfo(self.as_numpy_dtype)
         if self.is_integer:
-            return np.iinfo(self.as_numpy_dtype)
+            return iinfo(self.as_numpy_dtype)
         raise TypeError(f"Cannot find {which} value of {self}: only integer and floating types have one.")
 
     @property
@@ -396,4 +410,6 @@ INDEX: Final = (int32, int64)
 QUANTIZED: Final = (qint8, quint8, qint32, qint16, quint16)
 REAL_NUMBERS: Final = (*FLOATING, *INTEGERS)
 NUMBERS: Final = (*REAL_NUMBERS, *COMPLEX, *QUANTIZED)
-ALL: Final = tuple(dtype for dtype in _DTYPES.values() if not dtype._is_ref_dtype)
+ALL: Final = tuple(
+    dtype for dtype in _DTYPES.values() if not dtype._is_ref_dtype and dtype.as_datatype_enum < _FIRST_WITHOUT_KERNELS
+)

@@ -61,6 +61,8 @@ TYPE_GROUPS: Final[dict[str, tuple[DType, ...] | None]] = {
     "inexact": (*dtypes.FLOATING, *dtypes.COMPLEX),
 }
 
+#: what a tensor of a rank is called
+_RANK_NAMES: Final = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 _SCALAR_KINDS: Final = frozenset({"int", "float", "bool", "string", "type", "shape", "tensor", "func"})
 
 
@@ -103,12 +105,15 @@ class ArgDef:
 
 @dataclass(frozen=True, slots=True)
 class AttrDef:
-    """One attribute: `kind` is a scalar kind or `list(<kind>)`; `allowed` and `minimum` restrict its value."""
+    """One attribute: `kind` is a scalar kind or `list(<kind>)`; `allowed` and `minimum` restrict its value.
+
+    Strings that are allowed stand in the order of the signature, in which TensorFlow's errors list them.
+    """
 
     name: str
     kind: str
     default: Any = MISSING
-    allowed: frozenset[Any] | None = None
+    allowed: frozenset[Any] | tuple[Any, ...] | None = None
     minimum: int | None = None
 
     @property
@@ -147,6 +152,7 @@ class OpFlags(TypedDict, total=False):
     static: Iterable[str]
     ranks: dict[str, int]
     late_ranks: dict[str, int]
+    rank_words: dict[str, str]
     reads: Iterable[str]
     writes: Iterable[str]
     shape_valued: bool
@@ -177,6 +183,8 @@ class OpDef:
         ranks: the rank that an input (each one of a list) must have, by its name: checked when an operation is built,
             and where that was not known, when it runs.
         late_ranks: the same, but refused only when it runs.
+        rank_words: what TensorFlow's kernel says of an input whose rank is another, where that is not "x must be a
+            scalar" or "x must be a vector".
         refuses_late: so is whatever the shape rule refuses (`late_shape`).
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
@@ -210,6 +218,7 @@ class OpDef:
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)
     late_ranks: dict[str, int] = field(default_factory=dict)
+    rank_words: dict[str, str] = field(default_factory=dict)
     refuses_late: bool = False
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
@@ -396,9 +405,10 @@ class OpDef:
                 continue
             for rank in given if isinstance(given, list) else (given,):
                 if rank is not None and rank != wanted:
+                    words = self.rank_words.get(arg.name, f"{arg.name} must be {_RANK_NAMES.get(wanted, 'another')}")
                     raise refusal(
-                        f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}; tf.reshape gives "
-                        f"it another one"
+                        f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}: {words}; "
+                        f"tf.reshape gives it another one"
                     )
 
     def input_arg(self, name: str) -> ArgDef:
@@ -450,7 +460,7 @@ def parse_op_def(
     fields: dict[str, Any] = {**flags}
     for key in ("static", "reads", "writes"):
         fields[key] = frozenset(fields.get(key, ()))
-    for key in ("static", "reads", "writes", "ranks", "late_ranks"):
+    for key in ("static", "reads", "writes", "ranks", "late_ranks", "rank_words"):
         unknown = set(fields.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
@@ -524,7 +534,7 @@ def _parse_attr(op: str, text: str) -> AttrDef:
     )
 
 
-def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | None]:
+def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | tuple[Any, ...] | None]:
     if spec.startswith("list(") and spec.endswith(")"):
         kind, allowed = _parse_kind(op, spec[5:-1].strip())
         return f"list({kind})", allowed
@@ -536,7 +546,7 @@ def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | None]:
     if spec.startswith("{") and spec.endswith("}"):
         items = list(_split(spec[1:-1]))
         if items and items[0][0] in "'\"":
-            return "string", frozenset(ast.literal_eval(item).encode() for item in items)
+            return "string", tuple(ast.literal_eval(item).encode() for item in items)
         return "type", frozenset(_group_or_dtype(op, items))
     raise ValueError(f"operation {op}: {spec!r} is not an attribute kind")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, SupportsIndex, TypeAlias, cast, overload
+from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, cast, overload
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 #: what a program may give for a shape: None is an unknown rank, a number a vector's length
@@ -194,6 +194,11 @@ def _length(value: object) -> int | None:
         if not value.is_integer():
             raise ValueError(f"Ambiguous dimension: {value} has a fraction")
         length = int(value)  # Python 2 programs divide lengths with /
+    elif isinstance(value, str | bytes):  # the number that a text writes, as in TensorFlow
+        try:
+            length = int(value)
+        except ValueError:
+            raise ValueError(f"A dimension must be an integer or None, got the text {value!r}") from None
     else:
         try:
             length = operator.index(value)  # type: ignore[arg-type]  # it says itself what it cannot take
@@ -259,6 +264,9 @@ class TensorShape:
     """
 
     __slots__ = ("__dict__", "dims_tuple")
+
+    #: whether indexing gives numbers in place of `Dimension`s, as in TensorFlow 2
+    _v2_behavior: ClassVar[bool] = False
 
     dims_tuple: Dims
 

@@ -364,7 +364,7 @@ def attr_value(op_name: str, attr: AttrDef, value: AttributeValue) -> Any:
 
 
 def _quoted(attr: AttrDef) -> str:
-    return ", ".join(f'"{allowed}"' for allowed in sorted(a.decode() for a in attr.allowed or ()))
+    return ", ".join(f'"{allowed.decode()}"' for allowed in attr.allowed or ())
 
 
 def _scalar_attr(op_name: str, attr: AttrDef, kind: str, value: AttributeValue) -> Any:

@@ -41,6 +41,7 @@ class ScopeState(threading.local):
         self.colocation: list[Operation] = []
         self.attrs: dict[str, Any] = {}
         self.gradient_overrides: dict[str, str] = {}
+        self.kernel_labels: dict[str, str] = {}
         self.container = ""
 
 
@@ -278,6 +279,11 @@ class GraphScopes:
             self._scopes.container = old
 
     @property
+    def _container(self) -> str:
+        """TensorFlow's name for `current_container`."""
+        return self.current_container
+
+    @property
     def current_container(self) -> str:
         return self._scopes.container
 
@@ -299,6 +305,26 @@ class GraphScopes:
         finally:
             self._scopes.gradient_overrides = old
 
+    @contextlib.contextmanager
+    def _kernel_label_map(self, op_to_kernel_label_map: dict[str, str]) -> Iterator[None]:
+        """Operations created inside carry the label by which TensorFlow chooses one of several kernels for a type.
+
+        It is written into GraphDefs. Kernels here have no labels.
+
+        Raises:
+            TypeError: the map is not a dictionary from operation types to labels.
+        """
+        if not isinstance(op_to_kernel_label_map, dict) or not all(
+            isinstance(k, str) and isinstance(v, str) for k, v in op_to_kernel_label_map.items()
+        ):
+            raise TypeError("op_to_kernel_label_map must be a dictionary from operation type names to labels")
+        old = self._scopes.kernel_labels
+        self._scopes.kernel_labels = {**old, **op_to_kernel_label_map}
+        try:
+            yield
+        finally:
+            self._scopes.kernel_labels = old
+
     def _scope_annotations(self, op_type: str, attrs: dict[str, Any]) -> None:
         """Adds to a new operation's attributes what the open scopes say."""
         scopes = self._scopes
@@ -308,5 +334,8 @@ class GraphScopes:
         override = scopes.gradient_overrides.get(op_type)
         if override is not None:
             attrs.setdefault("_gradient_op_type", override.encode())
+        label = scopes.kernel_labels.get(op_type)
+        if label is not None:
+            attrs.setdefault("_kernel", label.encode())
         if scopes.colocation:
             attrs["_class"] = sorted({group for op in scopes.colocation for group in op.colocation_groups()})

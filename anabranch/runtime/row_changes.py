@@ -100,6 +100,7 @@ def uninitialized(op: OperationLike | None, handle: ResourceHandle) -> FailedPre
     return FailedPreconditionError(
         None,
         op,
-        f"Attempting to use uninitialized value {handle.name}: the {handle} has no value yet; run its initializer "
+        f"Attempting to use uninitialized value {handle.name}: the {handle} has no value yet "
+        f"(Resource {handle.container or 'localhost'}/{handle.name}/{handle.kind} does not exist); run its initializer "
         "(tf.global_variables_initializer()) or restore a checkpoint first",
     )

@@ -92,7 +92,10 @@ class InPlaceTensorArray:
         """
         places = self._places()
         if not 0 <= index < len(places):
-            self._refuse(f"Tried to read from index {index} but array size is: {len(places)}")
+            self._refuse(
+                f"Tried to read from index {index} but array size is: {len(places)} (Trying to access element {index} "
+                f"in a list with {len(places)} elements.)"
+            )
         element = places[index]
         if element.cleared:
             self._refuse(f"Could not read index {index} twice because it was cleared after a previous read "
@@ -184,7 +187,10 @@ class InPlaceTensorArray:
         places = self._places()
         if index < 0 or (index >= len(places) and not self.dynamic_size):
             what = "" if index < 0 else "array is not resizeable and "
-            self._refuse(f"Tried to write to index {index} but {what}size is: {len(places)}")
+            self._refuse(
+                f"Tried to write to index {index} but {what}size is: {len(places)} (Trying to modify element {index} "
+                f"in a list with {len(places)} elements.)"
+            )
         while index >= len(places):
             places.append(_Element())
         return places[index]

@@ -264,9 +264,13 @@ class TestCase(unittest.TestCase):
         for one, two in zip(farray1, farray2, strict=True):
             self.assertNear(float(one), float(two), err, msg)
 
+    def _NDArrayNear(self, ndarray1: HostArray, ndarray2: HostArray, err: float) -> bool:
+        """Whether the distance of two arrays, as vectors, is less than `err`."""
+        return bool(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)) < err)
+
     def assertNDArrayNear(self, ndarray1: HostArray, ndarray2: HostArray, err: float, msg: object = None) -> None:
         """The distance of two arrays, as vectors, is less than `err`."""
-        self.assertLess(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)), err, msg)
+        self.assertTrue(self._NDArrayNear(ndarray1, ndarray2, err), msg)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: object = None) -> None:
         """Two numbers differ by at most `err`."""

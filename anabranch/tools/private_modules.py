@@ -160,6 +160,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.adam": "tf.train",
     "python.training.basic_session_run_hooks": "tf.train",
     "python.training.checkpoint_management": "tf.train",
+    "python.training.checkpoint_state_pb2": "anabranch.proto.training_pb2",
     "python.training.checkpoint_utils": "tf.train",
     "python.training.coordinator": "tf.train",
     "python.training.device_setter": "tf.train",

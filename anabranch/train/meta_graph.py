@@ -74,7 +74,11 @@ for _name in (
     register_proto_function(_name, VariableDef, Variable.to_proto, Variable.from_proto)
 
 
-def _add_collection(message: MetaGraphDef, key: str, items: Sequence[Any], export_scope: str | None) -> None:
+def add_collection(message: MetaGraphDef, key: str, items: Sequence[Any], export_scope: str | None) -> None:
+    """Writes a collection into a meta graph, or warns where that cannot be done."""
+    if not isinstance(key, str | bytes):
+        logging.warning("A collection whose key %r is no text is left out of the meta graph.", key)
+        return
     try:
         definition = _collection_def(key, items, export_scope)
     except (TypeError, ValueError, AttributeError) as error:
@@ -99,7 +103,7 @@ def _collection_def(key: str, items: Sequence[Any], export_scope: str | None) ->
         definition.any_list.value.extend(items)
     elif all(isinstance(item, int) for item in items):
         definition.int64_list.value.extend(items)
-    elif all(isinstance(item, int | float) for item in items):
+    elif isinstance(items[0], float) and all(isinstance(item, int | float) for item in items):
         definition.float_list.value.extend(items)
     else:
         names = [_node_name(item) for item in items]
@@ -178,7 +182,7 @@ def export_meta_graph(
         items = graph.get_collection(key)
         if key == GraphKeys.SAVERS and clear_extraneous_savers:
             items = [saver for saver in items if saver.saver_def == saver_def]
-        _add_collection(message, key, items, export_scope)
+        add_collection(message, key, items, export_scope)
     if kwargs.get("unbound_inputs_col_name") and unbound:
         message.collection_def[kwargs["unbound_inputs_col_name"]].bytes_list.value.extend(
             sorted(map(as_bytes, unbound))

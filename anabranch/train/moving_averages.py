@@ -13,7 +13,7 @@ from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.scope import get_variable, get_variable_scope, variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
-from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.conversion import REFERENCE, convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -208,7 +208,7 @@ class ExponentialMovingAverage:
 
     def _shadow(self, var: Variable | Tensor) -> Any:
         if isinstance(var, Tensor):
-            on_variable = var.op.type == "VarHandleOp"
+            on_variable = var.op.type == "VarHandleOp" or REFERENCE in var.op.attrs
             return slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=on_variable)
         with init_scope():
             shadow = slot_creator.create_slot(var, var.initialized_value(), self._name)

@@ -98,8 +98,17 @@ class VariableSaveable(SaveableObject):
         super().__init__(variable, [spec], name)
 
     def _read(self) -> Tensor:
-        tensor: Tensor = raw.ReadVariableOp(self.variable.handle, dtype=self.variable.dtype)
-        return tensor
+        """The value; of a variable with a device, on a processor of its task, which writes it."""
+        variable = self.variable
+        if not variable.device:
+            tensor: Tensor = raw.ReadVariableOp(variable.handle, dtype=variable.dtype)
+            return tensor
+        graph = variable.graph
+        with graph.device(None), graph.device(variable.device):
+            value = raw.ReadVariableOp(variable.handle, dtype=variable.dtype)
+            with graph.device("/device:CPU:0"):
+                on_processor: Tensor = raw.Identity(value)
+                return on_processor
 
     @property
     def shape(self) -> TensorShape:

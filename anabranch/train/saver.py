@@ -12,6 +12,7 @@ from anabranch.core.compat import as_text
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
+from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer
 from anabranch.io.tensor_reader import TensorReader
@@ -212,6 +213,7 @@ class Saver:
         """
         if not self._is_empty:
             self._definition("save")
+        save_path = _local_path(save_path)
         prefix = self._checkpoint_prefix(sess, save_path, global_step, latest_filename)
         saved: str | None = None
         if not self._is_empty:
@@ -242,7 +244,6 @@ class Saver:
             raise ValueError("'latest_filename' must not contain path components")
         if not callable(getattr(sess, "run", None)) or not hasattr(sess, "graph"):
             raise TypeError(f"'sess' must be a Session; {sess}")
-        save_path = os.fspath(save_path)
         if global_step is None:
             if os.path.basename(save_path) == latest and not self._sharded:
                 raise ValueError(f"'latest_filename' collides with 'save_path': {latest!r} and {save_path!r}")
@@ -394,7 +395,7 @@ class Saver:
                 "Can't load save_path when it is None. latest_checkpoint returns None where it finds no checkpoint: "
                 "check the directory"
             )
-        prefix = as_text(os.fspath(save_path))
+        prefix = _local_path(save_path)
         if not checkpoint_store.checkpoint_exists(prefix):
             raise ValueError(
                 f"The passed save_path is not a valid checkpoint: {prefix}. tf.train.latest_checkpoint finds "
@@ -444,6 +445,10 @@ class Saver:
     def from_proto(saver_def: SaverDef, import_scope: str | None = None) -> Saver:
         """A saver for operations that are in the graph already."""
         return Saver(saver_def=saver_def, name=import_scope)
+
+    def _add_collection_def(self, meta_graph_def: MetaGraphDef, key: str, export_scope: str | None = None) -> None:
+        """Writes a collection of the default graph into a meta graph, or warns where that cannot be done."""
+        meta_graph.add_collection(meta_graph_def, key, get_default_graph().get_collection(key), export_scope)
 
     def export_meta_graph(
         self,
@@ -542,3 +547,8 @@ def _scoped(definition: SaverDef, scope: str) -> SaverDef:
     for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
         setattr(scoped, field, f"{scope.rstrip('/')}/{getattr(definition, field)}")
     return scoped
+
+
+def _local_path(path: str | os.PathLike[str]) -> str:
+    """A path of local files, which may be written as `file://path`."""
+    return as_text(os.fspath(path)).removeprefix("file://")

@@ -64,3 +64,13 @@ def test_a_handle_may_be_a_resource() -> None:
 def test_only_tensors_have_handles() -> None:
     with tf.Graph().as_default(), pytest.raises(TypeError, match="must be of type Tensor"):
         tf.get_session_handle(1.0)
+
+
+def test_a_tensor_is_deleted_by_the_text_of_its_handle() -> None:
+    with tf.Session() as session:
+        handle = session.run(tf.get_session_handle(tf.constant(50)))
+        text = handle.get_raw_handle()
+        holder, deletion = tf.delete_session_tensor(text)
+        session.run(deletion, {holder: text})
+        with pytest.raises(errors.InvalidArgumentError):
+            handle.eval()

@@ -199,6 +199,7 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "num_gpus": lambda: 0,
         "device": tf.device,
     },
+    "python.ops.control_flow_v2_toggles": {"control_flow_v2_enabled": _no},
     "python.tf2": {"enabled": _no, "enable": _none, "disable": _none},
     "python.compat.compat": {"forward_compatible": _yes, "forward_compatibility_horizon": _nothing},
     "python.framework.tensor_shape": {

@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.tools import tensorflow_alias
 from tests.tensorflow_tests.exported_names import Table
 from tests.tensorflow_tests.helpers import HELPERS, PUBLIC_COUNTERPARTS
 from tests.tensorflow_tests.private_names import placeholder
@@ -53,11 +55,15 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         """The spec of a module that the checkout has; None for every other."""
         inside = fullname.removeprefix(PREFIX).removeprefix(".")
-        if not fullname.startswith(PREFIX) or (inside and inside not in self._table):
+        if not fullname.startswith(PREFIX):
+            return None
+        if inside and inside not in self._table and not (_is_of_messages(inside) and _is_served(inside)):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        if _is_of_messages(spec.name):
+            return importlib.import_module(f"{tensorflow_alias.ROOT}.{spec.name.removeprefix(f'{PREFIX}.')}")
         return LedModule(spec.name, self)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -92,6 +98,19 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for part in filter(None, path.split(".")):
             value = getattr(value, part)
         return value
+
+
+def _is_of_messages(module: str) -> bool:
+    """Whether it is one of generated classes of messages, of which the checkout has no Python source."""
+    return module.endswith("_pb2")
+
+
+def _is_served(module: str) -> bool:
+    """Whether programs that import this module of TensorFlow's find one."""
+    try:
+        return importlib.util.find_spec(f"{tensorflow_alias.ROOT}.{module}") is not None
+    except ImportError:
+        return False
 
 
 def _by_position(function: Callable[..., object]) -> Callable[..., object]:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.proto.training_pb2 import CheckpointState
+from anabranch.tools import tensorflow_alias
 from tests.tensorflow_tests import exported_names, led_modules, old_calls
 from tests.tensorflow_tests.exported_names import Table, cached_table, read_table
 from tests.tensorflow_tests.helpers import HELPERS
@@ -186,6 +188,24 @@ def test_names_lead_to_the_public_interface(python: Any) -> None:
         absent()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{led_modules.PREFIX}.python.nowhere")
+
+
+def test_modules_of_messages_are_those_of_the_house(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    known = set(sys.modules)
+    tensorflow_alias.install()
+    try:
+        finder = led_modules.LedModules(tf, table)
+        spec = finder.find_spec(f"{led_modules.PREFIX}.python.training.checkpoint_state_pb2")
+        assert spec is not None
+        messages: Any = finder.create_module(spec)
+        assert messages.CheckpointState is CheckpointState
+        assert finder.find_spec(f"{led_modules.PREFIX}.python.training.nowhere_pb2") is None
+        assert finder.find_spec(f"{led_modules.PREFIX}.python.training.checkpoint_state") is None
+    finally:
+        for name in set(sys.modules) - known:
+            if name.partition(".")[0] == tensorflow_alias.ROOT:
+                del sys.modules[name]
 
 
 def test_private_names_skip_the_test_that_uses_them(python: Any) -> None:

@@ -35,7 +35,8 @@ def constant(
     Args:
         value: a number, text, an array, or a nested list.
         dtype: default: that of an array; float32, int32 (int64 where needed), bool, string for Python values.
-        shape: the result's shape; a value with fewer elements is continued with its last element.
+        shape: the result's shape; a value with fewer elements is continued with its last element, and a shape
+            of no elements takes any value.
         name: of the operation.
         verify_shape: whether the value must have `shape` exactly.
 
@@ -65,6 +66,8 @@ def _fitted(array: np.ndarray[Any, Any], dims: tuple[int, ...], verify_shape: bo
     if verify_shape:
         raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
     size = int(np.prod(dims, dtype=np.int64))
+    if size == 0:
+        return np.empty(dims, array.dtype)
     if array.size > size:
         raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
     flat = array.reshape(-1)

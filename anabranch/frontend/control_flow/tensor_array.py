@@ -282,8 +282,17 @@ class TensorArray:
         return self._changed(flow, tensor.shape[1:])
 
     def split(self, value: TensorLike, lengths: TensorLike, name: str | None = None) -> TensorArray:
-        """An array of consecutive pieces of `value`; `lengths` tells the rows of each."""
-        tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape[1:]))
+        """An array of consecutive pieces of `value`; `lengths` tells the rows of each.
+
+        Raises:
+            ValueError: `value` is a number, which has no rows.
+        """
+        rows_of = self._converted(value)
+        if rows_of.shape.ndims == 0:
+            raise ValueError(
+                f"Shape must be at least rank 1 but is rank 0 for {rows_of.name}, which is split into rows"
+            )
+        tensor = _ensured(rows_of, TensorShape([None]).concatenate(self._element_shape[1:]))
         rows = convert_to_tensor(lengths)
         rows = rows if rows.dtype is dtypes.int64 else raw.Cast(rows, DstT=dtypes.int64)
         known = constant_value(rows)
@@ -337,8 +346,8 @@ class TensorArray:
         tensor = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
         if tensor.dtype.base_dtype is not self._dtype:
             raise TypeError(
-                f"TensorArray dtype is {self._dtype.name} but value {tensor.name} has dtype {tensor.dtype.name}; "
-                "use tf.cast"
+                f"TensorArray dtype is {self._dtype.name} but Op is trying to write dtype {tensor.dtype.name} "
+                f"({tensor.name}); use tf.cast"
             )
         return tensor
 

@@ -22,7 +22,7 @@ class _Pooling(Layer):
 
     Args:
         pool_size: the window's size: one integer, or one per spatial dimension.
-        strides: steps between windows, likewise; None: the window's size.
+        strides: steps between windows, likewise.
         padding: "valid" or "same".
         data_format: "channels_last" (default) or "channels_first".
         name: see `Layer`.
@@ -42,7 +42,9 @@ class _Pooling(Layer):
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.pool_size = normalize_tuple(pool_size, self.rank, "pool_size")
-        self.strides = normalize_tuple(pool_size if strides is None else strides, self.rank, "strides")
+        if strides is None:
+            raise ValueError("Argument `strides` must not be None; pass `pool_size` for windows that touch each other.")
+        self.strides = normalize_tuple(strides, self.rank, "strides")
         self.padding = normalize_padding(padding)
         self.data_format = normalize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)

@@ -39,6 +39,10 @@ class TensorHandle:
     def __str__(self) -> str:
         return self.handle
 
+    def get_raw_handle(self) -> bytes:
+        """The handle's text, which `delete_session_tensor` takes as well; the tensor is kept until it is deleted."""
+        return self.handle.encode()
+
     def to_numpy_array(self) -> np.ndarray[Any, Any]:
         """The handle's text, as an array of bytes."""
         return np.array(self.handle.encode(), np.object_)

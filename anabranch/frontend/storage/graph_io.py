@@ -9,7 +9,6 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from anabranch.core.compat import path_to_str
-from anabranch.errors import DataLossError
 from anabranch.graph.graph import Graph
 from anabranch.io import durable, gfile
 from anabranch.proto.graph_pb2 import GraphDef
@@ -55,7 +54,7 @@ def read_message(path: str, message: M) -> M:
 
     Raises:
         NotFoundError: there is no such file.
-        DataLossError: the file holds no such message.
+        OSError: the file holds no such message.
     """
     with gfile.GFile(path, "rb") as file:
         data: bytes = file.read()
@@ -68,7 +67,7 @@ def read_message(path: str, message: M) -> M:
         text_format.Parse(data.decode("utf-8"), message)
     except (UnicodeDecodeError, text_format.ParseError) as error:
         kind = message.DESCRIPTOR.name
-        raise DataLossError(
-            None, None, f"Cannot parse file {path!r}: it holds no {kind}, neither as bytes nor as text: {error}"
+        raise OSError(
+            f"Cannot parse file {path!r}: it holds no {kind}, neither as bytes nor as text: {error}"
         ) from error
     return message

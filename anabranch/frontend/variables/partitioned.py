@@ -106,7 +106,16 @@ class PartitionedVariable:
         return [i for i, p in enumerate(self._partitions) if p > 1]
 
     def as_tensor(self) -> Tensor:
-        """All parts concatenated."""
+        """All parts concatenated.
+
+        The control dependencies that are open here do not count, as in TensorFlow. What is to be read after an update
+        is read from the parts (`list(v)`).
+        """
+        with get_default_graph().control_dependencies(None):
+            return self._concat()
+
+    def _concat(self) -> Tensor:
+        """The same, after the control dependencies that are open."""
         axes = self._partition_axes()
         if len(axes) > 1:
             raise NotImplementedError(f"cannot concatenate along several dimensions: {axes}")

@@ -142,6 +142,11 @@ class Generator:
         return self._state
 
     @property
+    def _state_var(self) -> Variable:
+        """TensorFlow 1.15's name for `state`."""
+        return self._state
+
+    @property
     def algorithm(self) -> int:
         """The number of the algorithm."""
         return self._algorithm

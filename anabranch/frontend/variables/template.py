@@ -88,8 +88,11 @@ class Template:
 
     @property
     def variable_scope_name(self) -> str | None:
-        """The scope's name with a slash; None before the first call."""
-        return None if self._scope is None else self._scope.name + "/"
+        """The scope's name, which ends with a slash; None before the first call."""
+        if self._scope is None:
+            return None
+        name = self._scope.name
+        return name if not name or name.endswith("/") else name + "/"
 
     @property
     def var_scope(self) -> VariableScope | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from anabranch.core.colocation import colocation_group
 from anabranch.core.compat import as_text
@@ -146,6 +146,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
     _initial_value: Tensor | None
     _initializer_op: Operation | None
     _name: str | None = None
+    #: the strategy of `tf.distribute` that holds it: none
+    _distribute_strategy: ClassVar[None] = None
     #: how operations that read the value are named, in the scope of what takes it; None: for their type
     _name_of_reads: str | None = None
 
@@ -234,14 +236,22 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             self._initial_value = value
             with graph.name_scope("IsInitialized"):
                 self._is_initialized_op: Tensor = raw.VarIsInitializedOp(self._handle)
-            with graph.colocate_with(None, ignore_existing=True), graph.device(self._handle.device or None):
+            with (
+                graph.colocate_with(None, ignore_existing=True),
+                graph.device(None),
+                graph.device(self._handle.device or None),
+            ):
                 self._initializer_op = raw.AssignVariableOp(
                     self._handle, with_initialized_inputs(op_name, value), validate_shape=validate_shape, name="Assign"
                 )
             with graph.name_scope("Read"):
                 self._graph_element = self._read()
-            if caching_device is not None:
-                with graph.device(caching_device):
+            if caching_device is not None:  # the copy is there, whatever scopes are open
+                with (
+                    graph.colocate_with(None, ignore_existing=True),
+                    graph.device(None),
+                    graph.device(caching_device),
+                ):
                     self._cached_value = raw.Identity(self._graph_element)
 
     def _init_from_proto(self, variable_def: VariableDef, import_scope: str | None) -> None:
@@ -439,6 +449,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """What fetching or feeding this variable means: the read that was made with it."""
         return self._graph_element
 
+    def _ref(self) -> Tensor:
+        """The tensor that stands for the variable, where a reference variable has one: what fetching it means."""
+        return self._graph_element
+
     def eval(self, session: StepRunner | None = None) -> TensorValue:
         """The value in `session` (default: the default session), as a NumPy array."""
         return self._graph_element.eval(session=session)
@@ -472,10 +486,11 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """The `VariableDef` message; None for a variable outside `export_scope`."""
         if export_scope is not None and not self.name.startswith(export_scope):
             return None
+        snapshot = self._graph_element if self._cached_value is None else self._cached_value
         message = training_pb2.VariableDef(
             variable_name=_without_scope(self.name, export_scope),
             initializer_name=_without_scope(self.initializer.name, export_scope),
-            snapshot_name=_without_scope((self._cached_value or self._graph_element).name, export_scope),
+            snapshot_name=_without_scope(snapshot.name, export_scope),
             is_resource=True,
             trainable=self._trainable,
         )
@@ -497,6 +512,12 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """
         variable: Variable = Variable(variable_def=variable_def, import_scope=import_scope)
         return variable
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NoReturn:
+        raise NotImplementedError(
+            f"variable {self.name} cannot be copied: it is a part of its graph; make another one of its "
+            "initialized_value()"
+        )
 
     def __repr__(self) -> str:
         return f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}>"

@@ -36,6 +36,8 @@ def _shape_input(shape: TensorShape, *_: TensorShape, ctx: ShapeContext) -> Tens
 
 
 def _dims(shape: Array) -> tuple[int, ...]:
+    if np.ndim(shape) != 1:
+        raise ValueError(f"shape must be a vector of {{int32,int64}}, got shape: {list(np.shape(shape))}")
     dims = tuple(int(d) for d in np.asarray(shape))
     if any(d < 0 for d in dims):
         raise ValueError(f"the shape {list(dims)} has a negative dimension")

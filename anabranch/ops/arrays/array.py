@@ -265,6 +265,7 @@ Reshape = define_op(
     "T: any, Tshape: {int32, int64} = int32",
     static=("shape",),
     ranks={"shape": 1},
+    rank_words={"shape": "sizes input must be 1-D"},
 )
 
 
@@ -397,13 +398,12 @@ Fill = define_op(
     "dims: index_type, value: T -> output: T",
     "T: any, index_type: {int32, int64} = int32",
     static=("dims",),
-    ranks={"dims": 1},
+    ranks={"dims": 1, "value": 0},
 )
 
 
 @Fill.shape
 def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    shape_rules.with_rank(value, 0, "argument 'value'")
     sizes = ctx.constant("dims")
     if sizes is not None and sizes.min(initial=0) < 0:
         raise ValueError(f"Fill dimensions must be >= 0, got {sizes.tolist()}")

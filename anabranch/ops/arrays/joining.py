@@ -97,9 +97,11 @@ def _(values: list[Any], *, xp: ArrayLibrary) -> Any:
 # ---------------------------------------------------------------------- along an axis that exists
 def concat_shape(values: list[TensorShape], axis: HostArray | None) -> TensorShape:
     rank = next((v.ndims for v in values if v.ndims is not None), None)
-    values = [v.with_rank(rank) for v in values]
     if rank == 0:
-        raise ValueError("Can't concatenate scalars (use tf.stack instead)")
+        raise ValueError(
+            "Can't concatenate scalars (use tf.stack instead): Expected concatenating dimensions in the range [0, 0)"
+        )
+    values = [_of_rank(v, rank, at) for at, v in enumerate(values)]
     if rank is None or axis is None:
         return TensorShape(None if rank is None else [None] * rank)
     at = normal_axis(scalar_int(axis), rank, "concat_dim")
@@ -107,6 +109,16 @@ def concat_shape(values: list[TensorShape], axis: HostArray | None) -> TensorSha
     total = None if any(row[at] is None for row in rows) else sum(row[at] or 0 for row in rows)
     rest = shape_rules.merged(*(TensorShape([None if i == at else d for i, d in enumerate(row)]) for row in rows))
     return TensorShape([total if i == at else d for i, d in enumerate(rest.dims_tuple or ())])
+
+
+def _of_rank(shape: TensorShape, rank: int | None, at: int) -> TensorShape:
+    """The shape of the tensor at a position, which is to have the rank of the others."""
+    if None not in (rank, shape.ndims) and shape.ndims != rank:
+        raise ValueError(
+            f"Shapes must be equal rank, but are {rank} and {shape.ndims}: Ranks of all input tensors should match, "
+            f"and shape[{at}] = {shape}"
+        )
+    return shape.with_rank(rank)
 
 
 def _concat(values: list[Any], axis: Array, xp: ArrayLibrary) -> Any:
@@ -137,6 +149,7 @@ Concat = define_op(
     "N: int >= 2, T: any",
     static=("concat_dim",),
     ranks={"concat_dim": 0},
+    rank_words={"concat_dim": "concat_dim tensor should be a scalar integer"},
 )
 
 
@@ -161,6 +174,7 @@ ConcatV2 = define_op(
     "N: int >= 2, T: any, Tidx: {int32, int64} = int32",
     static=("axis",),
     ranks={"axis": 0},
+    rank_words={"axis": "axis tensor should be a scalar integer"},
 )
 
 

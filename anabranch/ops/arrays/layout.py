@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, partial_vector
 from anabranch.graph.operation import Operation, Tensor
@@ -122,6 +122,7 @@ Tile = define_op(
     "T: any, Tmultiples: {int32, int64} = int32",
     static=("multiples",),
     ranks={"multiples": 1},
+    rank_words={"multiples": "Expected multiples to be 1-D"},
 )
 
 
@@ -258,7 +259,7 @@ def _(input: TensorShape, seq_lengths: TensorShape, *, seq_dim: int, batch_dim: 
             raise ValueError(f"{name} must be < input rank, got {axis} for rank {len(dims)}")
     batch, steps = normal_axis(batch_dim, len(dims), "batch_dim"), normal_axis(seq_dim, len(dims), "seq_dim")
     if batch == steps:
-        raise ValueError(f"seq_dim and batch_dim must differ, both are {batch}")
+        raise LateShapeError(f"batch_dim == seq_dim == {batch}: they must differ")
     size = lengths[0].merge_with(dims[batch])
     return TensorShape([size if i == batch else d for i, d in enumerate(dims)])
 

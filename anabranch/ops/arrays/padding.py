@@ -43,7 +43,11 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: HostArray 
     rank = input.ndims if input.ndims is not None else shape_rules.with_rank(paddings, 2, "paddings")[0].value
     if rank is None:
         return TensorShape(None)
-    paddings.assert_is_compatible_with([rank, 2])
+    if not paddings.is_compatible_with([rank, 2]):
+        raise ValueError(
+            f"The first dimension of paddings must be the rank of inputs, and the second 2: Shapes {paddings} and "
+            f"({rank}, 2) are incompatible"
+        )
     dims = input.with_rank(rank).dims_tuple or ()
     if amounts is None:
         return TensorShape([None] * rank)

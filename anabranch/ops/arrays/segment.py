@@ -181,6 +181,7 @@ def _unsorted_segments(
         f"T: {types}, Tindices: {{int16, int32, int64}}, Tnumsegments: index = int32",
         static=("num_segments",),
         ranks={"num_segments": 0},
+        rank_words={"num_segments": "num_segments should be a scalar"},
     )
 
     @op.shape

@@ -21,6 +21,7 @@ Range = define_op(
     "start: Tidx, limit: Tidx, delta: Tidx -> output: Tidx",
     "Tidx: {floating, int8, int16, int32, int64, uint16, uint32, uint64} = int32",
     static=("start", "limit", "delta"),
+    ranks={"start": 0, "limit": 0, "delta": 0},
 )
 Range.not_differentiable()
 
@@ -48,8 +49,6 @@ def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
 @Range.shape
 def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     values = [ctx.constant(name) for name in ("start", "limit", "delta")]
-    for name, shape in (("start", start), ("limit", limit), ("delta", delta)):
-        shape_rules.with_rank(shape, 0, f"argument {name!r}")
     if any(v is None for v in values):
         return TensorShape([None])
     problem = _range_problem(*values)
@@ -72,15 +71,17 @@ def _(start: Array, limit: Array, delta: Array, *, xp: ArrayLibrary, ctx: Operat
 
 
 LinSpace = define_op(
-    "LinSpace", "start: T, stop: T, num: Tidx -> output: T", "T: floating, Tidx: index = int32", static=("num",)
+    "LinSpace",
+    "start: T, stop: T, num: Tidx -> output: T",
+    "T: floating, Tidx: index = int32",
+    static=("num",),
+    ranks={"start": 0, "stop": 0, "num": 0},
 )
 LinSpace.not_differentiable()
 
 
 @LinSpace.shape
 def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    for name, shape in (("start", start), ("stop", stop), ("num", num)):
-        shape_rules.with_rank(shape, 0, f"argument {name!r}")
     count = ctx.constant("num")
     if count is not None and count <= 0:
         raise ValueError(f"Requires num > 0: {count}")

@@ -50,6 +50,7 @@ Slice = define_op(
     "T: any, Index: {int32, int64}",
     static=("begin", "size"),
     ranks={"begin": 1, "size": 1},
+    rank_words=dict.fromkeys(("begin", "size"), "Expected begin and size arguments to be 1-D tensors"),
 )
 
 

@@ -244,18 +244,22 @@ TensorListSplit = define_op(
 TensorListSplit.shape(list_shape)
 
 
-def _unequal_lengths(total: int, tensor: Array) -> str:
-    return (
-        "Expected sum of lengths to be equal to values.shape[0], but sum of lengths is "
-        f"{total} and value's shape is: {list(tensor.shape)}"
+def _check_lengths(lengths: Array, tensor: Array, ctx: OperationContext) -> None:
+    """Fails the step unless the rows of pieces of these lengths are those of the tensor."""
+    if lengths.ndim != 1:
+        raise ValueError(f"Expected lengths to be a vector, received shape: {list(lengths.shape)}")
+    total = int(lengths.sum())
+    ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
+    ctx.check(
+        total == tensor.shape[0],
+        f"Expected sum of lengths to be equal to values.shape[0], but sum of lengths is {total} and value's shape is: "
+        f"{list(tensor.shape)} (Unused values in tensor. Length of tensor: {tensor.shape[0]} Values used: {total})",
     )
 
 
 @TensorListSplit.kernel
 def _(tensor: Array, shape: Array, lengths: Array, *, ctx: StepTracingContext) -> TensorList:
-    total = int(lengths.sum())
-    ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
-    ctx.check(total == tensor.shape[0], _unequal_lengths(total, tensor))
+    _check_lengths(lengths, tensor, ctx)
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
     rows = int(lengths[0]) if len(lengths) else 0
@@ -266,9 +270,7 @@ def _(tensor: Array, shape: Array, lengths: Array, *, ctx: StepTracingContext) -
 
 @TensorListSplit.host_kernel
 def _(tensor: Array, shape: Array, lengths: Array, *, ctx: OperationContext) -> TensorList:
-    total = int(lengths.sum())
-    ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
-    ctx.check(total == tensor.shape[0], _unequal_lengths(total, tensor))
+    _check_lengths(lengths, tensor, ctx)
     check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
     pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
     return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
@@ -357,6 +359,8 @@ def joined_rows_on_host(handle: TensorList, shape: TensorShape | TensorValue, ct
     items = [np.asarray(item) for item in handle.items(range(handle.length), shape)]
     ctx.check(all(item.ndim for item in items), _SCALARS)
     _check_pieces(handle, shape, [item.shape for item in items])
+    ranks = [item.ndim for item in items]
+    ctx.check(len(set(ranks)) == 1, f"Incompatible ranks: the elements that are concatenated have the ranks {ranks}")
     joined = np.concatenate(items)
     return joined, np.array([len(item) for item in items], np.int64)
 

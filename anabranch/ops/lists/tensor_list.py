@@ -201,7 +201,13 @@ def _(op: Operation, grad: Gradient) -> Any:
 
 def check_index(ctx: OperationContext, index: Array, length: int, use: str = "read from") -> None:
     """Fails the step unless all indices are those of elements."""
-    ctx.check((index >= 0) & (index < length), f"Tried to {use} index {{0}} but array size is: {length}", index)
+    to_do = "access" if use == "read from" else "modify"
+    ctx.check(
+        (index >= 0) & (index < length),
+        f"Tried to {use} index {{0}} but array size is: {length} (Trying to {to_do} element {{0}} in a list with "
+        f"{length} elements.)",
+        index,
+    )
 
 
 # ---------------------------------------------------------------------- sums

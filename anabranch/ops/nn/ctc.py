@@ -76,6 +76,7 @@ def _losses(
 ) -> tuple[Array, Array]:
     _check_lengths(inputs, sequence_length, ctx)
     _, batch, classes = inputs.shape
+    ctx.check(batch > 0, "batch_size must not be 0")
     ctx.check(
         (labels_values >= 0) & (labels_values < classes - 1),
         f"labels must be in [0, {classes - 1}) (the class {classes - 1} is the blank), got {{0}}",

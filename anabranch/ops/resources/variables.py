@@ -55,8 +55,9 @@ def handle_shape(handle: AnyTensor) -> TensorShape:
 def _stated(handle: Tensor, attribute: str, default: TensorShape | None) -> Any:
     """What the `VarHandleOp` behind a handle of a graph says of its variable."""
     op = handle.op
-    while op.type == "Identity":
-        op = op.inputs[0].op
+    while op.type in ("Identity", "IdentityN"):
+        handle = op.inputs[handle.value_index]
+        op = handle.op
     origin = handle.get_attribute("handle_of")
     if origin is not None:
         return _stated(origin, attribute, default)

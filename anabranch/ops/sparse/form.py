@@ -362,6 +362,7 @@ SparseToDense = define_op(
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
     ranks={"output_shape": 1},
+    rank_words={"output_shape": "output_shape should be a vector"},
 )
 
 

@@ -296,6 +296,7 @@ def test_pooling_values() -> None:
         lambda: core.Dense(1, activation="wild"),
         lambda: core.Dense(1, kernel_initializer="wild"),
         lambda: pooling.MaxPooling2D(2, 2, padding="full"),
+        lambda: pooling.MaxPooling2D(2, None),
     ],
 )
 def test_wrong_arguments(make: Any) -> None:

@@ -436,3 +436,10 @@ def test_a_template_may_not_make_variables_later() -> None:
     template()
     with pytest.raises(ValueError, match=r"tf.get_variable.*Variable_1|tf.get_variable"):
         template()
+
+
+def test_a_template_without_a_name_has_its_scopes_name() -> None:
+    template = make_template("", lambda: get_variable("x", []))
+    with variable_scope("outer"):
+        assert template().name == "outer//x:0"
+    assert template.variable_scope_name == "outer/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from anabranch.frontend import operators as _  # noqa: F401 - gives tensors thei
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.variables import functions as tf
+from anabranch.frontend.variables.partitioned import fixed_size_partitioner
 from anabranch.frontend.variables.policy import (
     VariableAggregation,
     VariableSynchronization,
@@ -517,3 +519,53 @@ def test_variables_that_are_brought_together_when_they_are_read() -> None:
     assert Variable(1.0, synchronization=on_read, trainable=True).trainable
     with pytest.raises(ValueError, match="trainable=False"):
         get_variable("v", [], synchronization=on_read, trainable=True)
+
+
+def test_the_copy_at_a_caching_device_stands_outside_of_open_scopes() -> None:
+    graph = get_default_graph()
+    with graph.device("/job:server/task:1"):
+        v = Variable(2.0, caching_device="/job:localhost")
+    with graph.colocate_with(v.op):
+        w = Variable(2.0, caching_device="/job:localhost")
+    for variable in (v, w):
+        assert variable.value().device == "/job:localhost"
+        assert "_class" not in variable.value().op.attrs
+    message = w.to_proto()
+    assert message is not None
+    assert message.snapshot_name == w.value().name
+
+
+def test_the_initializer_lies_where_the_variable_does() -> None:
+    graph = get_default_graph()
+    with graph.device(lambda op: "/cpu:0" if op.type == "VarHandleOp" else "/job:worker"):
+        v = Variable([1, 2])
+    assert v.initializer.device == v.device == "/device:CPU:0"
+
+
+def test_a_variable_is_not_copied() -> None:
+    v = Variable(1.0)
+    with pytest.raises(NotImplementedError, match="cannot be copied"):
+        copy.deepcopy(v)
+
+
+def test_a_variable_without_a_value_is_named_as_a_resource() -> None:
+    v = Variable(1.0, name="missing")
+    with Session() as session, pytest.raises(errors.FailedPreconditionError, match="Resource localhost/missing/"):
+        session.run(v.read_value())
+
+
+def test_partitioned_variables_are_read_without_regard_to_control_dependencies() -> None:
+    v = get_variable("parts", [4], partitioner=fixed_size_partitioner(2))
+    graph = get_default_graph()
+    with graph.control_dependencies([raw.NoOp()]):
+        first = len(graph.get_operations())
+        v.as_tensor()
+        assert not any(op.control_inputs for op in graph.get_operations()[first:])
+        v._concat()
+        assert any(op.control_inputs for op in graph.get_operations()[first:])
+
+
+def test_the_shape_of_a_handle_is_known_behind_identities() -> None:
+    v = Variable([1.0, 2.0])
+    passed = raw.IdentityN([raw.Const(value=np.zeros(3, np.float32), dtype="float32"), v.handle])[1]
+    assert raw.ReadVariableOp(passed, dtype="float32").shape == [2]

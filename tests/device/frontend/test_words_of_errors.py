@@ -16,6 +16,11 @@ def _indexed(index: int) -> Any:
     return array.read(tf.placeholder_with_default(index, []))
 
 
+def _concatenated_ranks() -> Any:
+    array = tf.TensorArray(tf.float32, 2, infer_shape=False)
+    return array.write(0, [1.0]).write(1, [[2.0]]).concat()
+
+
 def _concatenated() -> Any:
     return tf.TensorArray(tf.float32, 2).unstack([1.0, 2.0]).concat()
 
@@ -51,6 +56,35 @@ def _segment_gradient(segments: int, ids: list[int]) -> Any:
     return tf.raw_ops.SparseSegmentMeanGrad(grad=given, indices=[8, 3, 0, 9], segment_ids=ids, output_dim0=10)
 
 
+def _fed(value: Any) -> tf.Tensor:
+    """A tensor of which nothing is known before the step."""
+    return tf.placeholder_with_default(tf.constant(value), None)
+
+
+#: inputs of a rank that only the step knows -> what TensorFlow's kernels say of it
+RANKS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: tf.fill(_fed(2), 3), "dims must be a vector"),
+    (lambda: tf.fill(_fed([2]), _fed([3])), "value must be a scalar"),
+    (lambda: tf.range(_fed([0]), 3, 2), "start must be a scalar"),
+    (lambda: tf.range(0, 3, _fed([2])), "delta must be a scalar"),
+    (lambda: tf.lin_space(0.0, _fed([3.0]), 2), "stop must be a scalar"),
+    (lambda: tf.reshape(_fed(7), _fed(1)), "sizes input must be 1-D"),
+    (lambda: tf.tile(_fed([7]), _fed(2)), "Expected multiples to be 1-D"),
+    (lambda: tf.slice(_fed([1, 2, 3]), _fed(1), [1]), "Expected begin and size arguments to be 1-D tensors"),
+    (lambda: tf.pad(_fed(7), _fed([[1, 2]])), "The first dimension of paddings must be the rank of inputs"),
+    (lambda: tf.random_uniform(_fed(3)), "shape must be a vector"),
+    (lambda: tf.sparse_to_dense(1, _fed(4), 7), "output_shape should be a vector"),
+    (lambda: tf.unsorted_segment_sum(_fed(7), _fed(1), _fed([4])), "num_segments should be a scalar"),
+    (lambda: tf.concat([_fed([2]), _fed([3])], _fed([0])), "axis tensor should be a scalar integer"),
+    (lambda: tf.concat([_fed(2), _fed([3])], _fed(0)), r"Expected concatenating dimensions in the range \[0, 0\)"),
+    (lambda: tf.concat([_fed([2]), _fed(3)], _fed(0)), "Ranks of all input tensors should match"),
+    (lambda: tf.raw_ops.ShardedFilespec(basename="a", num_shards=_fed([1])), "num_shards must be a scalar"),
+    (lambda: tf.reverse_sequence(tf.zeros([2, 3]), _fed([1, 1]), seq_axis=0), "batch_dim == seq_dim"),
+    (lambda: tf.TensorArray(tf.float32, 1).split([1.0], _fed(1)).read(0), "Expected lengths to be a vector"),
+    (_concatenated_ranks, "Incompatible ranks"),
+]
+
+
 SPARSE = tf.SparseTensorValue([[0]], [1.0], [2])
 
 
@@ -83,6 +117,8 @@ STEPS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: _indexed(3), "Tried to read from index 3 but array size is: 3"),
     (lambda: _indexed(-1), "index -1"),
+    (lambda: _indexed(-1), "Trying to access element -1 in a list with 3 elements."),
+    (lambda: _split(1), "Unused values in tensor. Length of tensor: 3 Values used: 1"),
     (_concatenated, "Concat saw a scalar shape at index 0 but requires at least vectors"),
     (
         lambda: _split(1),
@@ -172,6 +208,17 @@ BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "rank 2, but is rank 3",
     ),
+    (
+        lambda: tf.strings.unicode_transcode("a", "UTF-8", "UTF-8", errors="invalid"),
+        ValueError,
+        'passed string \'invalid\' not in: "strict", "replace", "ignore"',
+    ),
+    (
+        lambda: tf.TensorArray(tf.float32, 1).write(0, "a"),
+        TypeError,
+        "TensorArray dtype is float32 but Op is trying to write dtype string",
+    ),
+    (lambda: tf.TensorArray(tf.float32, 1).split(1.0, [1]), ValueError, "Shape must be at least rank 1 but is rank 0"),
     (lambda: _assigned_raw(0.0), ValueError, "wrong dtype. Expected int32 got float32"),
     (lambda: _assigned_raw([0]), ValueError, "are incompatible"),
     (lambda: tf.Variable([1, 2], shape=[3]), ValueError, "not compatible with"),
@@ -205,7 +252,7 @@ def graph() -> Any:
         yield
 
 
-@pytest.mark.parametrize(("made", "words"), STEPS)
+@pytest.mark.parametrize(("made", "words"), [*STEPS, *RANKS])
 def test_in_a_step(made: Callable[[], Any], words: str) -> None:
     value = made()
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=words):

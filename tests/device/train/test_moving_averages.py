@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anabranch.frontend import raw_ops
 from anabranch.frontend.variables.functions import global_variables_initializer
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.variables import Variable
@@ -170,3 +171,15 @@ def test_the_names_of_what_corrects_the_start_are_tensorflows(session: Session) 
         "outer/outer/x/ema/biased",
         "outer/outer/x/ema/local_step",
     }
+
+
+def test_the_average_of_an_old_variable_lies_beside_it() -> None:
+    graph = get_default_graph()
+    with graph.device("/job:there"):
+        v = raw_ops.Variable(shape=[1], dtype="float32", name="v")
+    with graph.device("/job:elsewhere"):
+        average = ExponentialMovingAverage(0.5)
+        average.apply([v])
+    shadow = average.average(v)
+    assert shadow is not None
+    assert shadow.device == "/job:there"

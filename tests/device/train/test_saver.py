@@ -20,7 +20,7 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io import checkpoint_store
 from anabranch.ops import raw
-from anabranch.proto.training_pb2 import SaverDef
+from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
 from anabranch.session import Session
 from anabranch.train import saver as saver_module
 from anabranch.train.best_checkpoints import BestCheckpoints
@@ -484,3 +484,36 @@ def _one_value(session: Session, a: Variable, b: Variable) -> float:
     assert (values == values[0]).all()
     np.testing.assert_array_equal(negated, -values)
     return float(values[0])
+
+
+def test_local_files_by_their_address(tmp_path: Path) -> None:
+    v = Variable(1.0, name="v")
+    saver = Saver()
+    with Session() as session:
+        session.run(v.initializer)
+        path = saver.save(session, f"file://{tmp_path}/model")
+        assert path == f"{tmp_path}/model"
+        session.run(v.assign(2.0))
+        saver.restore(session, f"file://{path}")
+        assert session.run(v) == 1.0
+        assert latest_checkpoint(str(tmp_path)) == path
+
+
+def test_what_is_saved_comes_from_a_processor_of_the_variables_task() -> None:
+    graph = get_default_graph()
+    with graph.device("/job:ps/device:GPU:0"):
+        Variable(1.0, name="v")
+    Saver()
+    saves = next(op for op in graph.get_operations() if op.type == "SaveV2")
+    assert saves.inputs[3].device == "/job:ps/device:CPU:0"
+
+
+def test_collections_that_a_saver_cannot_write_are_left_out() -> None:
+    Variable(1.0, name="v")
+    graph, saver, message = get_default_graph(), Saver(), MetaGraphDef()
+    for item in (3, 3.5):
+        graph.add_to_collection("mixed", item)
+        graph.add_to_collection("numbers", float(item))
+    for key in ("mixed", "numbers"):
+        saver._add_collection_def(message, key)
+    assert list(message.collection_def) == ["numbers"]

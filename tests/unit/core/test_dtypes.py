@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from anabranch.core import dtypes
+from anabranch.proto.graph_pb2 import DataType
 
 BASES = dtypes.ALL
 EVERY = tuple(d for base in BASES for d in (base, base.ref_dtype))
@@ -203,3 +204,14 @@ def test_some_python_types_are_taken_for_a_type_but_equal_none() -> None:
     assert dtypes.as_dtype(int) is dtypes.int32
     assert all(dtypes.as_dtype(kind) != kind for kind in (int, str, bytes))
     assert all(dtypes.as_dtype(kind) == kind for kind in (float, bool, object, np.int64))
+
+
+def test_types_of_later_graphs_have_names_and_limits() -> None:
+    numbers = [n for n in DataType.values() if n]
+    types = [dtypes.as_dtype(n) for n in numbers]
+    assert [t.as_datatype_enum for t in types] == numbers
+    assert len({t.name for t in types}) == len(types)
+    int4 = dtypes.as_dtype("int4")
+    assert (int(int4.min), int(int4.max), int4.is_integer, int4.is_unsigned) == (-8, 7, True, False)
+    assert dtypes.as_dtype("float8_e4m3fnuz").max == 240.0
+    assert int4 not in dtypes.ALL  # no operation computes with it

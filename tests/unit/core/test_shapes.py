@@ -81,7 +81,8 @@ class TestDimension:
         assert shapes.as_dimension(value).value == length
 
     @pytest.mark.parametrize(
-        ("value", "error"), [(-1, ValueError), (3.5, ValueError), ("3", TypeError), ([3], TypeError), (1j, TypeError)]
+        ("value", "error"),
+        [(-1, ValueError), (3.5, ValueError), ("x", ValueError), ([3], TypeError), (1j, TypeError)],
     )
     def test_bad_values(self, value: Any, error: type[Exception]) -> None:
         with pytest.raises(error):
@@ -298,3 +299,13 @@ class TestBroadcasting:
         assert shapes.broadcast_shape([None], [None]).dims_tuple == (None,)
         assert shapes.broadcast_shape(None, [3]).dims_tuple is None
         assert not shapes.is_broadcast_compatible(None, [3])
+
+
+def test_a_text_may_write_a_length() -> None:
+    assert Dimension(12) == "12"
+    assert Dimension(12) != "_"
+    assert (Dimension(None) == "13") is None
+    assert TensorShape(["3", "4"]) == [3, 4]
+    assert TensorShape([3, 4]) != "34"
+    with pytest.raises(ValueError, match="text 'a'"):
+        TensorShape(["a"])

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch import errors
 from anabranch.frontend.arrays import constants, strings
-from anabranch.frontend.control_flow import checks, printing
+from anabranch.frontend.control_flow import checks, conditionals, printing, while_loop
 from anabranch.frontend.framework import control_dependencies
 from anabranch.frontend.ragged import strings as ragged_strings
 from anabranch.graph.composite import SparseTensor
@@ -151,6 +151,14 @@ def test_all_tensors_of_a_graph_can_be_checked() -> None:
     assert run([y, check], {x: 1.0})[0] == 0.0
     with pytest.raises(errors.InvalidArgumentError, match="logarithm:0 : Tensor logarithm:0 had NaN"):
         run(check, {x: -1.0})
+
+
+def test_checks_of_a_whole_graph_do_not_reach_into_control_flow() -> None:
+    conditionals.cond(constants.placeholder("bool", []), lambda: constants.constant(1), lambda: constants.constant(2))
+    checks.add_check_numerics_ops()  # there are no floating tensors in the branches
+    while_loop.while_loop(lambda i, x: raw.Less(i, 3), lambda i, x: (raw.AddV2(i, 1), raw.Neg(x)), [0, 1.0])
+    with pytest.raises(ValueError, match=r"is not compatible with TensorFlow control flow.*'while/While'"):
+        checks.add_check_numerics_ops()
 
 
 # ---------------------------------------------------------------------- printing (Print, PrintV2)

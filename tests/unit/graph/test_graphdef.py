@@ -115,7 +115,7 @@ def test_the_text_form_is_the_same_graph(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_graph_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "graph.pb").write_bytes(b"\xff\xff no graph")
-    with pytest.raises(errors.DataLossError, match=r"graph\.pb.*no GraphDef"):
+    with pytest.raises(OSError, match=r"Cannot parse file .*graph\.pb.*no GraphDef"):
         read_message(str(tmp_path / "graph.pb"), GraphDef())
 
 

@@ -158,3 +158,11 @@ def test_scopes_are_of_one_thread(graph: Graph) -> None:
         thread.join()
     (there,) = found
     assert (there.name, there.device, there.control_inputs) == ("there", "", [])
+
+
+def test_labels_of_kernels_are_written_on_operations(graph: Graph) -> None:
+    with graph._kernel_label_map({"NoOp": "outer"}), graph._kernel_label_map({"NoOp": "inner"}):
+        assert op("labelled").attrs["_kernel"] == b"inner"
+    assert "_kernel" not in op("plain").attrs
+    with pytest.raises(TypeError, match="dictionary"), graph._kernel_label_map({"NoOp": 1}):  # type: ignore[dict-item]
+        op()
