@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.estimator.exporting import export_model
+from anabranch.estimator.head_metrics import MetricObject
 from anabranch.estimator.model_functions import (
     EstimatorSpec,
     InputFunction,
@@ -35,6 +36,24 @@ class _InitializesIterator(tf.train.SessionRunHook):
 
     def after_create_session(self, session: PassedOn, coord: PassedOn) -> None:
         session.run(self._initializer)
+
+
+class Evaluation(NamedTuple):
+    """The graph of an evaluation.
+
+    Attributes:
+        graph: with the model.
+        spec: the model.
+        values: the metrics by name, with the loss and the global step.
+        update: adds a batch to them.
+        hooks: those of the input and of the model.
+    """
+
+    graph: tf.Graph
+    spec: EstimatorSpec
+    values: dict[str, Any]
+    update: tf.Operation
+    hooks: tuple[tf.train.SessionRunHook, ...]
 
 
 class Estimator:
@@ -104,6 +123,11 @@ class Estimator:
             return self._call_model_fn(features, labels, mode, config)
 
         return public_model_fn
+
+    @property
+    def warm_start_from(self) -> WarmStartSettings | None:
+        """Where training takes first values from; None: nowhere."""
+        return self._warm_start
 
     def eval_dir(self, name: str | None = None) -> str:
         """Where the summaries of evaluations of that name go."""
@@ -190,7 +214,8 @@ class Estimator:
     ) -> None:
         assert spec.loss is not None
         config = self._config
-        tf.summary.scalar("loss", spec.loss)
+        if not any(summary.op.name == "loss" for summary in tf.get_collection(tf.GraphKeys.SUMMARIES)):
+            tf.summary.scalar("loss", spec.loss)
         hooks.insert(0, tf.train.NanTensorHook(spec.loss))
         if config.log_step_count_steps is not None:
             shown = {"loss": spec.loss, "step": step}
@@ -282,24 +307,47 @@ class Estimator:
         """
         if steps is not None and steps <= 0:
             raise ValueError(f"Must specify steps > 0, given: {steps}")
+        evaluation = self.build_evaluation(input_fn)
+        path = checkpoint_path or self.latest_checkpoint()
+        return self.run_evaluation(evaluation, evaluation.spec.scaffold, steps, hooks or (), path, name)
+
+    def build_evaluation(self, input_fn: InputFunction) -> Evaluation:
+        """The graph of an evaluation, which `run_evaluation` runs."""
         with self._graph() as graph:
             step = tf.train.create_global_step()
             features, labels, input_hooks = self._input(input_fn, ModeKeys.EVAL)
             spec = self._call_model_fn(features, labels, ModeKeys.EVAL, self._config)
             values, update = _metrics_of(spec, step)
-            final = tf.train.FinalOpsHook(values)
-            session = self._session(
-                spec.scaffold,
-                checkpoint_path or self.latest_checkpoint(),
-                [*input_hooks, *(hooks or ()), *spec.evaluation_hooks, final],
-            )
-            with session:
+            return Evaluation(graph, spec, values, update, (*input_hooks, *spec.evaluation_hooks))
+
+    def run_evaluation(
+        self,
+        evaluation: Evaluation,
+        scaffold: tf.train.Scaffold,
+        steps: int | None,
+        hooks: Hooks,
+        checkpoint_path: str | None,
+        name: str | None,
+    ) -> dict[str, Any]:
+        """Runs an evaluation and writes its results.
+
+        Args:
+            evaluation: what `build_evaluation` built.
+            scaffold: how the session is initialized.
+            steps, hooks, checkpoint_path, name: as for `evaluate`.
+
+        Returns:
+            The metrics by name.
+        """
+        with evaluation.graph.as_default():
+            final = tf.train.FinalOpsHook(evaluation.values)
+            with self._session(scaffold, checkpoint_path, [*evaluation.hooks, *hooks, final]) as session:
                 batches = 0
                 while not session.should_stop() and (steps is None or batches < steps):
-                    session.run(update)
+                    session.run(evaluation.update)
                     batches += 1
             results: dict[str, Any] = dict(final.final_ops_values)
-            self._write_results(results, self.eval_dir(name), graph)
+            self._write_results(results, self.eval_dir(name), evaluation.graph)
         return results
 
     def _write_results(self, results: Mapping[str, Any], folder: str, graph: tf.Graph) -> None:
@@ -509,14 +557,20 @@ def _check_model_function(model_fn: ModelFunction, params: PassedOn) -> None:
 
 def _metrics_of(spec: EstimatorSpec, step: tf.Variable) -> tuple[dict[str, Any], tf.Operation]:
     """The values of a model's metrics, its loss and its step, and the operation that updates them by a batch."""
-    metrics = dict(spec.eval_metric_ops)
-    for taken in ("loss", "global_step"):
-        if taken in metrics:
-            raise ValueError(f"Metric with name {taken!r} is not allowed, because Estimator already defines it.")
-    metrics["loss"] = tf.metrics.mean(spec.loss)
-    values: dict[str, Any] = {name: value for name, (value, _) in metrics.items()}
+    values: dict[str, Any] = {}
+    updates: list[Any] = []
+    for name, metric in spec.eval_metric_ops.items():
+        if name in ("loss", "global_step"):
+            raise ValueError(f"Metric with name {name!r} is not allowed, because Estimator already defines it.")
+        if isinstance(metric, MetricObject):
+            values[name] = metric.result()
+            updates += metric.updates
+        else:
+            values[name], update = metric
+            updates.append(update)
+    values["loss"], update = tf.metrics.mean(spec.loss)
     values["global_step"] = tf.identity(step)
-    return values, tf.group(*(update for _, update in metrics.values()))
+    return values, tf.group(update, *updates)
 
 
 def _chosen_predictions(predictions: PassedOn, keys: Sequence[str] | str | None) -> PassedOn:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.estimator.export_outputs import ExportOutput
+from anabranch.estimator.head_metrics import MetricObject
 
 #: a function of features, labels, and what else it names of mode, params and config
 ModelFunction: TypeAlias = "Callable[..., EstimatorSpec]"
@@ -29,7 +30,7 @@ class _SpecFields(NamedTuple):
     predictions: Any
     loss: tf.Tensor | None
     train_op: tf.Operation | tf.Tensor | None
-    eval_metric_ops: dict[str, tuple[tf.Tensor, tf.Tensor | tf.Operation]]
+    eval_metric_ops: dict[str, tuple[tf.Tensor, tf.Tensor | tf.Operation] | MetricObject]
     export_outputs: dict[str, ExportOutput] | None
     training_chief_hooks: tuple[tf.train.SessionRunHook, ...]
     training_hooks: tuple[tf.train.SessionRunHook, ...]
@@ -46,7 +47,8 @@ class EstimatorSpec(_SpecFields):
         predictions: a tensor, or tensors by name; needed to predict.
         loss: a scalar, or a vector of one element; needed to train and to evaluate.
         train_op: makes a step of training; needed to train.
-        eval_metric_ops: by name: a pair of a value and an operation that updates it, as `tf.metrics` gives.
+        eval_metric_ops: by name: a pair of a value and an operation that updates it, as `tf.metrics` gives, or a metric
+            of a head or of Keras, which has values.
         export_outputs: by signature's name, what an exported model gives; None: the predictions.
         training_chief_hooks: hooks of the chief while it trains.
         training_hooks: hooks of each worker that trains.
@@ -67,7 +69,7 @@ class EstimatorSpec(_SpecFields):
         predictions: TensorLike = None,
         loss: TensorLike = None,
         train_op: tf.Operation | tf.Tensor | None = None,
-        eval_metric_ops: Mapping[str, tuple[TensorLike, PassedOn]] | None = None,
+        eval_metric_ops: Mapping[str, tuple[TensorLike, PassedOn] | MetricObject] | None = None,
         export_outputs: Mapping[str, ExportOutput] | None = None,
         training_chief_hooks: Iterable[tf.train.SessionRunHook] | None = None,
         training_hooks: Iterable[tf.train.SessionRunHook] | None = None,
@@ -108,15 +110,20 @@ def _scalar(loss: TensorLike) -> tf.Tensor:
     return tensor if tensor.shape.ndims == 0 else tf.reshape(tensor, [])
 
 
-def _checked_metrics(metrics: Mapping[str, tuple[TensorLike, PassedOn]]) -> dict[str, tuple[Any, Any]]:
+def _checked_metrics(metrics: Mapping[str, tuple[TensorLike, PassedOn] | MetricObject]) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise TypeError(f"eval_metric_ops must be a dict, given: {metrics}")
-    for name, pair in metrics.items():
-        if not isinstance(pair, tuple) or len(pair) != 2:
+    for name, metric in metrics.items():
+        if isinstance(metric, tuple) and len(metric) == 2:
+            continue
+        if not isinstance(metric, MetricObject):
             raise TypeError(
-                f"Values of eval_metric_ops must be (metric_value, update_op) tuples, given: {pair} for key: {name}"
+                "Values of eval_metric_ops must be (metric_value, update_op) tuples or metrics, given: "
+                f"{metric} for key: {name}"
             )
-    return {name: (value, update) for name, (value, update) in metrics.items()}
+        if not metric.updates:
+            raise ValueError(f"metric {name!r} of eval_metric_ops has no values; call its update_state")
+    return dict(metrics)
 
 
 def _checked_outputs(outputs: Mapping[str, ExportOutput] | None) -> dict[str, ExportOutput] | None:

@@ -150,7 +150,7 @@ def test_an_exported_classifier_reads_records(tmp_path: Path) -> None:
 
 def test_labels_out_of_range_are_an_error_of_the_step() -> None:
     model = tf.estimator.LinearClassifier([numbers])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels must be in \[0, 2\)"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels must be in \[0, 1\]"):
         model.train(data(CLASS + 1), steps=1)
 
 
