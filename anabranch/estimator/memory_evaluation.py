@@ -57,7 +57,7 @@ class InMemoryEvaluatorHook(tf.train.SessionRunHook):
         if scaffold.saver is not None or scaffold.init_fn is not None:
             raise ValueError("InMemoryEvaluatorHook does not support a saver or an init_fn of the model's scaffold")
         with self._evaluation.graph.as_default():
-            self._setters = {
+            self._setters: dict[str, tuple[tf.Tensor, tf.Operation]] = {
                 variable.name: _setter(variable) for variable in tf.global_variables() if variable.name in self._trained
             }
 
