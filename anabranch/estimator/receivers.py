@@ -80,6 +80,31 @@ class TensorServingInputReceiver(_ReceiverFields):
         )
 
 
+class _SupervisedFields(NamedTuple):
+    features: Any
+    labels: Any
+    receiver_tensors: dict[str, tf.Tensor]
+
+
+class SupervisedInputReceiver(_SupervisedFields):
+    """Features and labels, and the placeholders that they are computed from.
+
+    Args:
+        features, labels: tensors by name, or one tensor.
+        receiver_tensors: placeholders by name, or one (which is named "input").
+
+    Raises:
+        ValueError: something is no tensor, or not named by a string.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, features: TensorLike, labels: TensorLike, receiver_tensors: TensorLike) -> Self:
+        _by_name(features, "feature", "features")
+        _by_name(labels, "label", "labels")
+        return super().__new__(cls, features, labels, _by_name(receiver_tensors, "input", "receiver_tensors"))
+
+
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, object], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
@@ -116,3 +141,38 @@ def build_raw_serving_input_receiver_fn(
         return ServingInputReceiver(fed, fed)
 
     return serving_input_receiver_fn
+
+
+def build_raw_supervised_input_receiver_fn(
+    features: TensorLike, labels: TensorLike, default_batch_size: int | None = None
+) -> Callable[[], SupervisedInputReceiver]:
+    """A function that makes a placeholder for each feature and label, like it in dtype and shape but for the batch's size.
+
+    Args:
+        features, labels: tensors by name, or one tensor, whose placeholder is named "input" or "label".
+        default_batch_size: the static number of examples; None: any.
+
+    Raises:
+        ValueError: a feature and a label have one name.
+    """
+    kinds = {}
+    for given, default in ((features, "input"), (labels, "label")):
+        for name, tensor in _by_name(given, default, f"{default}s").items():
+            if name in kinds:
+                raise ValueError(f"features and labels must have different names; both have {name!r}")
+            kinds[name] = tensor.dtype.base_dtype, tensor.shape.as_list()
+    named_features = list(features) if isinstance(features, Mapping) else None
+    named_labels = list(labels) if isinstance(labels, Mapping) else None
+
+    def supervised_input_receiver_fn() -> SupervisedInputReceiver:
+        fed = {
+            name: tf.placeholder(dtype, [default_batch_size, *shape[1:]], name=name)
+            for name, (dtype, shape) in kinds.items()
+        }
+        return SupervisedInputReceiver(
+            fed["input"] if named_features is None else {name: fed[name] for name in named_features},
+            fed["label"] if named_labels is None else {name: fed[name] for name in named_labels},
+            fed,
+        )
+
+    return supervised_input_receiver_fn

@@ -222,3 +222,15 @@ def test_networks_are_functions_of_features() -> None:
         experimental.call_logit_fn(lambda features: "x", features, "infer", None, None)
     with pytest.raises(ValueError, match="units must be an int"):
         experimental.linear_logit_fn_builder("2", COLUMNS)  # type: ignore[arg-type]
+
+
+def test_placeholders_of_features_and_labels() -> None:
+    build = experimental.build_raw_supervised_input_receiver_fn
+    features, labels = {"x": tf.constant([[1.0, 2.0]])}, tf.constant([3])
+    receiver = build(features, labels, 7)()
+    assert receiver.features["x"].shape.as_list() == [7, 2]
+    assert receiver.labels.shape.as_list() == [7]
+    assert receiver.labels.dtype == tf.int32
+    assert set(receiver.receiver_tensors) == {"x", "label"}
+    with pytest.raises(ValueError, match="both have 'x'"):
+        build(features, {"x": labels})

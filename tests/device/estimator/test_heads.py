@@ -56,9 +56,10 @@ def test_a_loss_of_ones_own_sees_features() -> None:
     assert head.loss_reduction == "sum_over_batch_size"
 
     def summed(labels: Any, logits: Any) -> Any:
-        return tf.reduce_sum(tf.abs(labels - logits), 1)
+        return tf.placeholder_with_default(tf.reduce_sum(tf.abs(labels - logits), 1), None)
 
-    wrong = tf.estimator.RegressionHead(2, loss_fn=summed).loss([[1.0, 2.0]], [[2.0, 2.0]])
+    labels = tf.Variable([[1.0, 2.0]])
+    wrong = tf.estimator.RegressionHead(2, loss_fn=summed).loss(labels, [[2.0, 2.0]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="loss_fn must return a tensor of shape"):
         value_of(wrong)
 
@@ -174,6 +175,6 @@ def test_what_is_wrong_is_said(make: Any, message: str) -> None:
 
 
 def test_indicators_out_of_range_are_an_error_of_the_step() -> None:
-    loss = tf.estimator.MultiLabelHead(2).loss([[0, 2]], [[0.0, 0.0]])
+    loss = tf.estimator.MultiLabelHead(2).loss(tf.Variable([[0, 2]]), [[0.0, 0.0]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="indicator"):
         value_of(loss)
