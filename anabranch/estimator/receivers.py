@@ -146,7 +146,7 @@ def build_raw_serving_input_receiver_fn(
 def build_raw_supervised_input_receiver_fn(
     features: TensorLike, labels: TensorLike, default_batch_size: int | None = None
 ) -> Callable[[], SupervisedInputReceiver]:
-    """A function that makes a placeholder for each feature and label, like it in dtype and shape but for the batch's size.
+    """A function that makes a placeholder for each feature and label, like it but for the batch's size.
 
     Args:
         features, labels: tensors by name, or one tensor, whose placeholder is named "input" or "label".

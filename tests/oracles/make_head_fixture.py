@@ -65,7 +65,7 @@ def _as_of_version_1(name: str, found: dict[str, Any]) -> dict[str, Any]:
     """Without the classes that `MultiLabelHead` predicts in later versions."""
     for what, tensors in {"predictions": found["predictions"], **found["outputs"]}.items():
         tensors.pop("tags/classes", None)
-        if what == "tags/predict" or CASES[name].head == "MultiLabelHead" and what in ("predictions", "predict"):
+        if what == "tags/predict" or (CASES[name].head == "MultiLabelHead" and what in ("predictions", "predict")):
             tensors.pop("classes", None)
     return found
 
