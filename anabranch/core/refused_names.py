@@ -62,8 +62,7 @@ REFUSALS: Final = (
         "tf.estimator.BoostedTrees*, tf.estimator.experimental.LinearSDCA",
         r"estimator\.(BoostedTrees\w+|experimental\.LinearSDCA)",
         "estimators here are own code, and these are not written (docs/decisions/0050)",
-        "tf.estimator.Estimator takes a model_fn of your own, in which tf.raw_ops.BoostedTrees* and SdcaOptimizer are "
-        "there; tf.estimator.DNNClassifier, LinearClassifier and their like are ready-made",
+        "tf.estimator.Estimator takes a model_fn of your own; tf.estimator.DNNClassifier and its like are there",
     ),
     RefusedFamily(
         "tf.keras",

@@ -13,7 +13,7 @@ from anabranch.estimator.class_heads import classification_head
 from anabranch.estimator.estimators import Estimator
 from anabranch.estimator.heads import Head, WeightColumn
 from anabranch.estimator.model_functions import WarmStartSettings
-from anabranch.estimator.model_parts import Activation, Deep, OptimizerLike, Part, Wide, model_function
+from anabranch.estimator.model_parts import Activation, Deep, ModelPart, OptimizerLike, Wide, model_function
 from anabranch.estimator.regression_heads import RegressionHead
 from anabranch.estimator.run_config import RunConfig
 from anabranch.feature_column.columns import FeatureColumn
@@ -258,9 +258,9 @@ class _Combined:
     linear_sparse_combiner: str
     partitioner: PassedOn
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ModelPart]:
         """The parts that have columns."""
-        result: list[Part] = []
+        result: list[ModelPart] = []
         if wide := tuple(self.linear_feature_columns or ()):
             combiner = self.linear_sparse_combiner
             result.append(Wide(wide, self.linear_optimizer, _WIDE_RATE, combiner, self.partitioner))

@@ -26,7 +26,7 @@ _OPTIMIZERS: dict[str, Callable[..., tf.train.Optimizer]] = {
 }
 
 
-class Part(Protocol):
+class ModelPart(Protocol):
     """A part of a model, with an optimizer of its own for the variables in its scope."""
 
     @property
@@ -121,7 +121,7 @@ class Wide:
             )
 
 
-def model_function(head: Head, parts: Sequence[Part]) -> Callable[..., EstimatorSpec]:
+def model_function(head: Head, parts: Sequence[ModelPart]) -> Callable[..., EstimatorSpec]:
     """The model function of some parts, whose logits are added; each part is trained by its own optimizer."""
 
     def model_fn(features: PassedOn, labels: PassedOn, mode: str) -> EstimatorSpec:
@@ -138,7 +138,7 @@ def model_function(head: Head, parts: Sequence[Part]) -> Callable[..., Estimator
     return model_fn
 
 
-def _train(loss: tf.Tensor, parts: Sequence[Part]) -> tf.Operation:
+def _train(loss: tf.Tensor, parts: Sequence[ModelPart]) -> tf.Operation:
     step = tf.train.get_or_create_global_step()
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies(updates):
