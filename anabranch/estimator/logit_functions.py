@@ -88,7 +88,7 @@ def _check_units(units: int) -> None:
 
 def call_logit_fn(
     logit_fn: Callable[..., Any], features: Mapping[str, Any], mode: str, params: PassedOn, config: PassedOn
-) -> Any:
+) -> tf.Tensor | dict[str, tf.Tensor]:
     """Calls a function of features and what else it names of mode, params and config.
 
     Args:
@@ -103,7 +103,9 @@ def call_logit_fn(
     """
     offered = {"mode": mode, "params": params, "config": config}
     wanted = arguments_of(logit_fn)
-    logits = logit_fn(features=features, **{name: value for name, value in offered.items() if name in wanted})
+    logits: tf.Tensor | dict[str, tf.Tensor] = logit_fn(
+        features=features, **{name: value for name, value in offered.items() if name in wanted}
+    )
     parts = logits.values() if isinstance(logits, Mapping) else [logits]
     if not all(isinstance(part, tf.Tensor) for part in parts):
         raise ValueError(f"logit_fn should return a Tensor or a dictionary of strings to Tensors. Given: {logits}")

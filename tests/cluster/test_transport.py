@@ -145,15 +145,15 @@ def test_large_frames_go_through_shared_memory_once_the_receiver_has_proved_to_r
     replies = [peer.call([memoryview(values)], DEADLINE, Lane.BULK) for _ in range(10)]
     for (reply,) in replies:
         np.testing.assert_array_equal(np.frombuffer(reply, np.float64), values)
-    assert peer._pool is not None
-    assert peer._pool._bytes <= 3 * values.nbytes  # the peer may hold one for a moment longer
+    assert peer._lanes._pool is not None
+    assert peer._lanes._pool._bytes <= 3 * values.nbytes  # the peer may hold one for a moment longer
     assert [type(memoryview(reply).obj.base).__name__ for (reply,) in replies[-2:]] == ["_Use", "_Use"]
     # who cannot read it gets it by the wire
     c, _ = places.make("c")
     c.memory = None
     for _ in range(3):
         a.peer(c.address).call([memoryview(values)], DEADLINE, Lane.BULK)
-    assert a.peer(c.address)._pool is None
+    assert a.peer(c.address)._lanes._pool is None
 
 
 def test_control_does_not_wait_for_bulk(places: Places) -> None:
