@@ -405,7 +405,9 @@ class OpDef:
                 continue
             for rank in given if isinstance(given, list) else (given,):
                 if rank is not None and rank != wanted:
-                    words = self.rank_words.get(arg.name, f"{arg.name} must be {_RANK_NAMES.get(wanted, 'another')}")
+                    words = self.rank_words.get(
+                        arg.name, f"{arg.name} must be {_RANK_NAMES.get(wanted, f'of rank {wanted}')}"
+                    )
                     raise refusal(
                         f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}: {words}; "
                         f"tf.reshape gives it another one"

@@ -40,8 +40,22 @@ def _units(hidden_units: Iterable[int]) -> tuple[int, ...]:
 
 
 class _DNN(Estimator):
-    def __init__(self, head: Head, part: Deep, model_dir: _Path, config: RunConfig | None, warm: PassedOn) -> None:
-        super().__init__(model_function(head, [part]), model_dir, config, warm_start_from=warm)
+    """Dense layers below a head; `layers` are their activation, dropout, batch normalization and partitioner."""
+
+    def __init__(
+        self,
+        head: Head,
+        hidden_units: Iterable[int],
+        feature_columns: Iterable[FeatureColumn],
+        optimizer: OptimizerLike,
+        layers: tuple[Activation, float | None, bool, PassedOn],
+        model_dir: _Path,
+        config: RunConfig | None,
+        warm_start_from: PassedOn,
+    ) -> None:
+        columns = _columns(feature_columns, "feature_columns")
+        part = Deep(_units(hidden_units), columns, optimizer, _DNN_RATE, *layers)
+        super().__init__(model_function(head, [part]), model_dir, config, warm_start_from=warm_start_from)
 
 
 class DNNClassifier(_DNN):
@@ -81,18 +95,8 @@ class DNNClassifier(_DNN):
         batch_norm: bool = False,
     ) -> None:
         head = classification_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        columns = _columns(feature_columns, "feature_columns")
-        part = Deep(
-            _units(hidden_units),
-            columns,
-            optimizer,
-            _DNN_RATE,
-            activation_fn,
-            dropout,
-            batch_norm,
-            input_layer_partitioner,
-        )
-        super().__init__(head, part, model_dir, config, warm_start_from)
+        layers = activation_fn, dropout, batch_norm, input_layer_partitioner
+        super().__init__(head, hidden_units, feature_columns, optimizer, layers, model_dir, config, warm_start_from)
 
 
 class DNNRegressor(_DNN):
@@ -115,18 +119,8 @@ class DNNRegressor(_DNN):
         batch_norm: bool = False,
     ) -> None:
         head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        columns = _columns(feature_columns, "feature_columns")
-        part = Deep(
-            _units(hidden_units),
-            columns,
-            optimizer,
-            _DNN_RATE,
-            activation_fn,
-            dropout,
-            batch_norm,
-            input_layer_partitioner,
-        )
-        super().__init__(head, part, model_dir, config, warm_start_from)
+        layers = activation_fn, dropout, batch_norm, input_layer_partitioner
+        super().__init__(head, hidden_units, feature_columns, optimizer, layers, model_dir, config, warm_start_from)
 
 
 class DNNEstimator(_DNN):
@@ -152,18 +146,8 @@ class DNNEstimator(_DNN):
         warm_start_from: str | WarmStartSettings | None = None,
         batch_norm: bool = False,
     ) -> None:
-        columns = _columns(feature_columns, "feature_columns")
-        part = Deep(
-            _units(hidden_units),
-            columns,
-            optimizer,
-            _DNN_RATE,
-            activation_fn,
-            dropout,
-            batch_norm,
-            input_layer_partitioner,
-        )
-        super().__init__(head, part, model_dir, config, warm_start_from)
+        layers = activation_fn, dropout, batch_norm, input_layer_partitioner
+        super().__init__(head, hidden_units, feature_columns, optimizer, layers, model_dir, config, warm_start_from)
 
 
 class LinearClassifier(Estimator):

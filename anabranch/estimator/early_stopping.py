@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
+from anabranch.core.pauses import Pauses
 from anabranch.estimator.estimators import Estimator
 
-#: how often (s) a worker looks for the chief's checkpoint
-_LOOK_EVERY: Final = 1.0
+#: how long (s) a worker waits at most before it looks for the chief's checkpoint again
+_LONGEST_PAUSE: Final = 1.0
 
 
 def make_early_stopping_hook(
@@ -303,7 +304,7 @@ class _StopsAtCheckpoint(tf.train.SessionRunHook):
 
     def _saved_step(self, seconds: float) -> int:
         """The step of the latest checkpoint, waiting for that of the last step at most so long."""
-        end = time.monotonic() + seconds
+        end, pauses = time.monotonic() + seconds, Pauses(_LONGEST_PAUSE)
         while True:
             path = self._estimator.latest_checkpoint()
             step = 0 if path is None else self._estimator.step_of(path)
@@ -311,4 +312,4 @@ class _StopsAtCheckpoint(tf.train.SessionRunHook):
             if step >= self._last_step or remaining <= 0:
                 return step
             # nothing tells of a checkpoint but the directory, which another machine writes
-            time.sleep(min(_LOOK_EVERY, remaining))
+            time.sleep(min(pauses.next(), remaining))

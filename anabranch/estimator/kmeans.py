@@ -16,8 +16,10 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
+from anabranch.core.pauses import Pauses
 from anabranch.estimator.estimators import Estimator
 from anabranch.estimator.export_outputs import PredictOutput
+from anabranch.estimator.heads import DEFAULT
 from anabranch.estimator.model_functions import EstimatorSpec, InputFunction
 from anabranch.estimator.run_config import RunConfig
 from anabranch.feature_column.columns import FeatureColumn
@@ -28,9 +30,8 @@ _EUCLIDEAN: Final = "squared_euclidean"
 _COSINE: Final = "cosine"
 _RANDOM: Final = "random"
 _PLUS_PLUS: Final = "kmeans_plus_plus"
-_DEFAULT: Final = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-#: how often (s) a worker looks whether the chief has chosen the centres
-_LOOK_EVERY: Final = 1.0
+#: how long (s) a worker waits at most before it looks again whether the chief has chosen the centres
+_LONGEST_PAUSE: Final = 1.0
 
 
 class _Settings(NamedTuple):
@@ -110,7 +111,7 @@ def _model_function(settings: _Settings) -> Callable[..., EstimatorSpec]:
             loss,
             train_op,
             {"score": tf.metrics.mean(loss)},
-            {**outputs, _DEFAULT: outputs["cluster_index"]},
+            {**outputs, DEFAULT: outputs["cluster_index"]},
             training_hooks=hooks,
         )
 
@@ -191,14 +192,14 @@ class _ChoosesCentres(tf.train.SessionRunHook):
 
     def after_create_session(self, session: PassedOn, coord: PassedOn) -> None:
         end = time.monotonic() + self._config.session_creation_timeout_secs
-        done = bool(session.run(self._is_initialized))
+        pauses, done = Pauses(_LONGEST_PAUSE), bool(session.run(self._is_initialized))
         while not done:
             if self._config.is_chief:
                 done = bool(session.run(self._choose))
             elif time.monotonic() > end:
                 raise tf.errors.DeadlineExceededError(None, None, "the chief has not chosen the centres in time")
             else:
-                time.sleep(_LOOK_EVERY)  # the chief's steps are not this session's
+                time.sleep(pauses.next())  # the chief's steps are not this session's
                 done = bool(session.run(self._is_initialized))
 
 

@@ -92,8 +92,10 @@ class Allowances:
         numbers = [value[np.isfinite(value)] for value in inputs if value.dtype.name in ROUNDING]
         size = max((np.abs(value).max(initial=0.0) for value in numbers), default=0.0)
         terms = max((value.size for value in numbers), default=0)
-        # errors of a sum of them grow as a random walk; terms that cancel may be larger than what they are made of
-        return 32 * ROUNDING[dtype] * float(size) * max(1.0, terms**0.5)
+        # errors of a sum of them grow as a random walk; what cancels in a second gradient is larger than its inputs
+        behind = needed(self.program, set(self.nodes[producer(ref)]["ys"]))
+        times = 32 if any(self.nodes[name]["kind"] == "gradients" for name in behind) else 8
+        return times * ROUNDING[dtype] * float(size) * max(1.0, terms**0.5)
 
     def operations(self, name: str) -> set[str]:
         """The operation types of a node, those within its blocks included."""

@@ -205,7 +205,9 @@ def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
     assert found.allowed.least("n2:0", large, "float32") == 0
     logarithm = examination(operation("n1", "MatrixLogarithm", input="x:0"))
     assert logarithm.allowed.least("n1:0", large, "complex64") == 8 * 2.0**-24
-    assert found.allowed.least("n3:0", large, "float32") == 32 * 2**0.5
+    assert found.allowed.least("n3:0", large, "float32") == 8 * 2**0.5
+    second = examination(operation("n2", "Neg", x="x:0"), GRADIENTS, {**GRADIENTS, "id": "n4", "ys": ["n3:0"]})
+    assert second.allowed.least("n4:0", large, "float32") == 32 * 2**0.5
     assert found.allowed.tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
     assert found.allowed.tolerance("n2:0", [np.float16([1])], "float32", {}) is None
     assert found.allowed.tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
