@@ -38,6 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and whatever is installed; the tests of oneDNN turn it on
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names a case of bytes after the argument alone, since bytes may hold what differs from process to process.
+
+    A gzip archive has the second in which it was packed in its head; two workers of pytest-xdist that pack it in
+    different seconds then collect tests of different names, and none is run.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def _fresh_state() -> None:
     from anabranch.graph.graph import reset_default_graph
