@@ -27,10 +27,20 @@ _BROKEN_PIPE: Final = 141
 
 def commands() -> dict[str, ModuleType]:
     """The subcommands by name."""
+    found = {name: _command(name) for name in _names()}
+    return {name: module for name, module in found.items() if module is not None}
+
+
+def _names() -> set[str]:
+    """What a subcommand may be called; each is looked for in one module."""
     own = __name__.rpartition(".")[2]
-    names = [module.name for module in pkgutil.iter_modules(tools.__path__) if module.name != own]
-    modules = {name: importlib.import_module(f"{tools.__name__}.{name}") for name in names}
-    return {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "main")}
+    return {module.name.replace("_", "-") for module in pkgutil.iter_modules(tools.__path__) if module.name != own}
+
+
+def _command(name: str) -> ModuleType | None:
+    """The subcommand of this name (of `_names`); None if its module is no command."""
+    module = importlib.import_module(f"{tools.__name__}.{name.replace('-', '_')}")
+    return module if hasattr(module, "main") else None
 
 
 def summary_of(module: ModuleType) -> str:
@@ -42,19 +52,20 @@ def summary_of(module: ModuleType) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # one command does not wait for what the others import
+    if words and words[0] in _names() and (module := _command(words[0])) is not None:
+        return _guarded(module.main, words[1:])
     modules = commands()
     parser = _parser(modules)
     if not words:
         parser.print_help()
         return _USAGE_ERROR
-    name, rest = words[0], words[1:]
+    name = words[0]
     if name.startswith("-"):
         parser.parse_args([name])
-    if name not in modules:
-        close = difflib.get_close_matches(name, modules, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        parser.error(f"there is no command {name!r}{hint}")
-    return _guarded(modules[name].main, rest)
+    close = difflib.get_close_matches(name, modules, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    parser.error(f"there is no command {name!r}{hint}")
 
 
 def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
