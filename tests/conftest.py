@@ -7,11 +7,16 @@ import os
 import hypothesis
 import numpy as np
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests import quick_compilation
 from tests.long_lived_objects import LongLivedObjects
 from tests.operations_run import OperationsRun
 from tests.slowest_files import SlowestFiles
+
+# Constants of whichever modules are loaded would make examples differ from process to process, and cost each worker
+# seconds of reading them.
+providers._get_local_constants = lambda: providers._local_constants
 
 # A first example may wait for a compilation, so that examples have no deadline; and a run can be repeated.
 hypothesis.settings.register_profile("anabranch", deadline=None, derandomize=True, max_examples=50)

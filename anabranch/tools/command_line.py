@@ -13,9 +13,9 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Final
+from typing import Final, NoReturn
 
 from anabranch import tools
 from anabranch.errors import OpError
@@ -57,13 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _guarded(module.main, words[1:])
     modules = commands()
     parser = _parser(modules)
-    if not words:
-        parser.print_help()
-        return _USAGE_ERROR
-    name = words[0]
-    if name.startswith("-"):
-        parser.parse_args([name])
-    close = difflib.get_close_matches(name, modules, n=1)
+    if words and words[0].startswith("-"):
+        parser.parse_args(words[:1])
+    if words:
+        _refuse(parser, words[0], modules)
+    parser.print_help()
+    return _USAGE_ERROR
+
+
+def _refuse(parser: argparse.ArgumentParser, name: str, known: Iterable[str]) -> NoReturn:
+    """Ends the process: there is no such command."""
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     parser.error(f"there is no command {name!r}{hint}")
 

@@ -62,6 +62,9 @@ _TAPED = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"}
 #: operations whose gradients TensorFlow computes from their outputs, which are computed from their inputs here
 _OF_THE_OUTPUT_THERE = {"RGBToHSV", "UnsortedSegmentProd"}
 
+#: operations whose gradients are wrong there for some values (docs/differences.md)
+_WRONG_THERE = {"RGBToHSV"}
+
 #: operations whose gradients are computed from their outputs, in other ways here and there
 _OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky", "COND"}
 
@@ -536,14 +539,14 @@ class Examination:
         made = source.get("op") or source["kind"].upper()
         if "gradients" in kinds and made in _OF_THEIR_OUTPUTS:
             return f"; order 2, with respect to {made}"
-        types = {one.get("op", "") for one in behind}
+        types = {operation for one in behind for operation in self.allowed.operations(one["id"])}
         if "gradients" in kinds:
             types |= {f"{name}Grad" for name in types}
         untold = [f"{op}.{names[0]}" for op, names in _UNTOLD if op in types]
         if "gradients" in kinds and kinds & _LOOPS and not self.program["control_flow_v2"]:
             lacking = "; order 2, first control flow, through a loop"
-        elif untold:
-            lacking = f"; through {untold[0]}"
+        elif wrong := untold + sorted(types & _WRONG_THERE):
+            lacking = f"; through {wrong[0]}"
         else:
             return ""
         x = node["xs"][int(ref.rpartition(":")[2])]

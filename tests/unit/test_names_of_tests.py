@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.parametrize("packed", [gzip.compress(b"a", mtime=1), gzip.compress(b"a", mtime=2)])
 def test_bytes_name_no_test(request: pytest.FixtureRequest, packed: bytes) -> None:
-    """gzip archives of two moments, as two processes would pack them."""
+    """Archives of two moments, as two processes would pack them."""
     assert request.node.name == f"test_bytes_name_no_test[packed{packed[4] - 1}]"
 
 
