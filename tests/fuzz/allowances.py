@@ -18,6 +18,8 @@ from tests.fuzz.wire import Array, decode_array
 
 #: outputs that hold eigenvectors or singular vectors
 _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
+#: operations in whose gradients the terms that cancel are as large as the inverse of what they divide by
+_QUOTIENTS = {"RealDiv", "Div", "DivNoNan", "Xdivy", "Reciprocal", "Inv"}
 #: operations whose results are rounded as numbers near 1, however small they are, how often
 _ROUNDED_AS_ONE = {"Elu": 1, "Erfinv": 1, "Selu": 1, "MatrixLogarithm": 8}
 
@@ -94,7 +96,10 @@ class Allowances:
         terms = max((value.size for value in numbers), default=0)
         # errors of a sum of them grow as a random walk; what cancels in a second gradient is larger than its inputs
         behind = needed(self.program, set(self.nodes[producer(ref)]["ys"]))
-        times = 32 if any(self.nodes[name]["kind"] == "gradients" for name in behind) else 8
+        second = any(self.nodes[name]["kind"] == "gradients" for name in behind)
+        if second and any(self.operations(name) & _QUOTIENTS for name in behind):
+            size = max(size, *(1 / np.abs(value[value != 0]).min(initial=np.inf) for value in numbers))
+        times = 32 if second else 8
         return times * ROUNDING[dtype] * float(size) * max(1.0, terms**0.5)
 
     def operations(self, name: str) -> set[str]:

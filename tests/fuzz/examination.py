@@ -63,7 +63,7 @@ _TAPED = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"}
 _OF_THE_OUTPUT_THERE = {"RGBToHSV", "UnsortedSegmentProd"}
 
 #: operations whose gradients are wrong there for some values (docs/differences.md)
-_WRONG_THERE = {"RGBToHSV"}
+_WRONG_THERE = {"RGBToHSV", "Cumprod", "ProdGrad"}
 
 #: operations whose gradients are computed from their outputs, in other ways here and there
 _OF_THEIR_OUTPUTS = {"Svd", "SelfAdjointEigV2", "Qr", "Cholesky", "COND"}

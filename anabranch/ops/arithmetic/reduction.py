@@ -268,11 +268,23 @@ def _cumsum_gradient(op: Operation, grad: Tensor) -> Any:
 
 
 def _cumprod_gradient(op: Operation, grad: Tensor) -> Any:
-    """The gradient is not defined where an element is zero, as in TensorFlow."""
+    """What an element had a part in is divided by it, or computed without it where it is the first zero of its lane.
+
+    Behind the first zero every product is zero, whatever another element is. TensorFlow divides by zeros, too.
+    """
     x, axis = conj(op.inputs[0]), op.inputs[1]
     exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
-    weighted = raw.Mul(conj(op.outputs[0]), grad)
-    return raw.RealDiv(Cumsum(weighted, axis, exclusive=exclusive, reverse=not reverse), x), None
+
+    def share(products: Tensor) -> Tensor:
+        weighted = raw.Mul(products, grad)
+        return Cumsum(weighted, axis, exclusive=exclusive, reverse=not reverse)  # type: ignore[no-any-return]
+
+    zero, one = raw.Equal(x, raw.ZerosLike(x)), raw.OnesLike(x)
+    zeros_before = Cumsum(raw.Cast(zero, DstT="int32"), axis, exclusive=True, reverse=reverse)
+    is_first = raw.LogicalAnd(zero, raw.Equal(zeros_before, 0))
+    without = Cumprod(raw.Select(is_first, one, x), axis, exclusive=exclusive, reverse=reverse)
+    divided = raw.RealDiv(share(conj(op.outputs[0])), raw.Select(zero, one, x))
+    return raw.Select(is_first, share(without), divided), None
 
 
 Cumsum = _cumulative("Cumsum", 0, _cumsum_gradient)

@@ -103,8 +103,8 @@ REDUCTIONS = [
     ),
     OpCase("EuclideanNorm", (np.int16([200, 0]), 0), expected=np.int16(0), label="int16, overflow"),
     OpCase("EuclideanNorm", (np.int32([[46000] * 2, [3, 4]]), 1), expected=np.int32([-(2**31), 5]), label="overflow"),
-    OpCase("Prod", (WITH_ZEROS, 1), oracle=lambda x, _: np.prod(x, axis=1), label="zeros"),
-    OpCase("Prod", (WITH_ZEROS, np.int32([0, 1])), oracle=lambda x, _: np.prod(x), label="many zeros"),
+    OpCase("Prod", (WITH_ZEROS, 1), oracle=lambda x, _: np.prod(x, axis=1), label="zeros", order=2),
+    OpCase("Prod", (WITH_ZEROS, np.int32([0, 1])), oracle=lambda x, _: np.prod(x), label="many zeros", order=2),
     OpCase("Sum", (EMPTY, 1), oracle=lambda x, _: np.sum(x, axis=1), label="empty"),
     OpCase("Max", (EMPTY, 1), expected=np.full((2, 3), -np.inf), gradient=False, label="empty"),
     OpCase("Min", (EMPTY, 1), {"keep_dims": True}, expected=np.full((2, 1, 3), np.inf), gradient=False, label="empty"),
@@ -113,7 +113,15 @@ REDUCTIONS = [
 ]
 
 
-def cumulative(op: str, function: Callable[..., Any], neutral: int, x: Any) -> list[OpCase]:
+def cumulative(
+    op: str,
+    function: Callable[..., Any],
+    neutral: int,
+    x: Any,
+    label: str = "",
+    axes: tuple[int, ...] = (0, -1, 1),
+    order: int = 2,
+) -> list[OpCase]:
     def oracle(axis: int, exclusive: bool, reverse: bool) -> Callable[..., Any]:
         def compute(x: Any, _: Any) -> Any:
             x = np.flip(x, axis) if reverse else x
@@ -131,10 +139,10 @@ def cumulative(op: str, function: Callable[..., Any], neutral: int, x: Any) -> l
             (x, axis),
             {"exclusive": exclusive, "reverse": reverse},
             oracle=oracle(axis, exclusive, reverse),
-            label=f"axis={axis}{' exclusive' * exclusive}{' reverse' * reverse}",
-            order=2 if axis else 1,
+            label=f"{label}axis={axis}{' exclusive' * exclusive}{' reverse' * reverse}",
+            order=order if axis else 1,
         )
-        for axis in (0, -1, 1)
+        for axis in axes
         for exclusive in (False, True)
         for reverse in (False, True)
     ]
@@ -143,6 +151,8 @@ def cumulative(op: str, function: Callable[..., Any], neutral: int, x: Any) -> l
 CUMULATIVE = [
     *cumulative("Cumsum", np.cumsum, 0, X),
     *cumulative("Cumprod", np.cumprod, 1, X),
+    *cumulative("Cumprod", np.cumprod, 1, WITH_ZEROS, "zeros ", (0, 1), order=1),
+    *cumulative("Cumprod", np.cumprod, 1, WITH_ZEROS[[0, 2]], "a zero ", (1,)),
     OpCase("Cumsum", (I, 1), oracle=lambda x, _: np.cumsum(x, 1), label="int32"),
     OpCase("Cumsum", (Z, 1), oracle=lambda x, _: np.cumsum(x, 1), label="complex64"),
     OpCase("Cumprod", (Z, 1), oracle=lambda x, _: np.cumprod(x, 1), label="complex64", tolerance=1e-4),
