@@ -310,7 +310,7 @@ class BaseSession:
         try:
             tensor = self._graph.as_graph_element(key, allow_tensor=True, allow_operation=False)
         except (TypeError, ValueError, KeyError) as error:
-            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error.args[0]}") from None
+            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error}") from None
         assert isinstance(tensor, Tensor)
         return [(tensor, value)]
 

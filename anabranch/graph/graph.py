@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.graph.creation_site import CreationSite, user_frame
+from anabranch.graph.missing_names import MissingNameError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
 from anabranch.graph.shape_inference import infer_shapes
@@ -315,7 +315,8 @@ class Graph(GraphScopes):
                 'Tensor names must be of the form "<op_name>:<output_index>".'
             )
         if name not in self._by_name:
-            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.{self._hint(name)}")
+            message = f"The name {name!r} refers to an Operation not in the graph."
+            raise MissingNameError(message, name, self._by_name)
         return self._by_name[name]
 
     def _tensor_by_name(self, name: str) -> Tensor:
@@ -327,25 +328,17 @@ class Graph(GraphScopes):
             )
         op = self._by_name.get(op_name)
         if op is None:
-            raise KeyError(
+            message = (
                 f"The name {name!r} refers to a Tensor which does not exist. "
-                f"The operation, {op_name!r}, does not exist in the graph.{self._hint(op_name)}"
+                f"The operation, {op_name!r}, does not exist in the graph."
             )
+            raise MissingNameError(message, op_name, self._by_name)
         if int(index_text) >= len(op.outputs):
-            raise KeyError(
+            raise MissingNameError(
                 f"The name {name!r} refers to a Tensor which does not exist. "
                 f"The operation, {op_name!r}, exists but only has {len(op.outputs)} outputs."
             )
         return op.outputs[int(index_text)]
-
-    def _hint(self, name: str) -> str:
-        """Names in this graph that end like the one asked for (the usual cause is a missing scope), or look like it."""
-        leaf = name.rsplit("/", 1)[-1].lower()
-        close = [n for n in self._by_name if n.rsplit("/", 1)[-1].lower() == leaf][:3]
-        close = close or difflib.get_close_matches(name, self._by_name, 3)
-        if close:
-            return f" Did you mean {' or '.join(map(repr, close))}?"
-        return " Its names are those of graph.get_operations()."
 
     def _operation_exists(self, name: str) -> bool:
         return name in self._by_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import threading
 from typing import Any
@@ -202,3 +203,19 @@ def test_a_rule_that_forgets_an_output_is_found_out(graph: Graph, monkeypatch: p
     monkeypatch.setattr(all_op_defs()["Unique"], "shape_rule", Rule.of(lambda x: TensorShape(None)))
     with pytest.raises(ValueError, match="the shape rule of Unique gave 1 shapes for 2 outputs"):
         raw.Unique(tf.placeholder(tf.int32, [3]))
+
+
+def test_similar_names_are_looked_for_when_someone_reads(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def look(name: str, *_: object) -> list[str]:
+        looked.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", look)
+    small_program()
+    with pytest.raises(KeyError) as caught:
+        graph.get_operation_by_name("absent")
+    assert not looked
+    assert "get_operations()" in str(caught.value)
+    assert looked == ["absent"]
