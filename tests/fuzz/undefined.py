@@ -74,6 +74,9 @@ _SAME = base64.b64encode(b"SAME").decode()
 #: sums of nothing, for which TensorFlow leaves the memory as it finds it
 _SPARSE_GRADIENT = re.compile(r"SparseSegment(Sum|Mean|SqrtN)Grad")
 
+#: transforms of nothing that is padded, for which it does so too
+_REAL_TRANSFORM = re.compile(r"I?RFFT[23]?D?")
+
 #: sums of which TensorFlow adds nine terms in single precision, which are not enough far below zero
 _OF_NINE_TERMS = {"Zeta", "Polygamma"}
 
@@ -125,6 +128,8 @@ def _unlike_there(operation: str, inputs: list[Array]) -> Array | None:
         with np.errstate(all="ignore"):
             return np.asarray(~np.isfinite(inputs[0] * (1 - inputs[0])))
     if _SPARSE_GRADIENT.fullmatch(operation) and inputs[1].size == 0:
+        return np.array(True)
+    if _REAL_TRANSFORM.fullmatch(operation) and inputs[0].size == 0:
         return np.array(True)
     if operation in _OF_NINE_TERMS and inputs[1].dtype == np.float32:
         return np.asarray(inputs[1] < -5)

@@ -162,7 +162,10 @@ AdjustSaturation = _colour_op("AdjustSaturation", ", scale: float32")
 def _(images: Array, scale: Array, *, xp: ArrayLibrary) -> Any:
     hue, saturation, value = _to_hsv(images, xp)
     zero, one = np.float32(0), np.float32(1)
-    return _from_hsv(hue, xp.clip(saturation * scale, zero, one), value, xp).astype(images.dtype)
+    scaled = saturation * scale
+    # a scale that is NaN leaves greys, as TensorFlow has it
+    kept_in = xp.where(scaled > zero, xp.minimum(scaled, one), zero)
+    return _from_hsv(hue, kept_in, value, xp).astype(images.dtype)
 
 
 AdjustContrastv2 = define_op(
