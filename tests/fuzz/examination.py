@@ -411,6 +411,8 @@ class Examination:
                 continue
             if self._refused_if_needed(node, message):
                 continue
+            if self._refused_for_its_inputs(ours, genuine, node):
+                continue
             if self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
@@ -457,6 +459,18 @@ class Examination:
         """Whether a node is refused by itself: others may have needed its shape alone, or have failed first."""
         refs = [ref for ref in graph.names if producer(ref) == node]
         return bool(refs) and self._attempt(graph, refs)[1] is not None
+
+    def _refused_for_its_inputs(self, ours: Graph, genuine: Graph, node: str) -> bool:
+        """Whether TensorFlow refuses its own values before the node, and takes ours: those are compared."""
+        if self.nodes[node]["kind"] != "op" or f"{node}:0" not in genuine.names:
+            return False
+        full = self._steps(ours, [ref for ref in ours.names if not self._is_fed(ref)])
+        if full.undecided or not all(f"{node}:0" in values for values in full.values):
+            return False
+        answers = (self.given.answers(genuine, full, f"{node}:0", step) for step in range(len(full.values)))
+        taken = not any(isinstance(answer, str) for answer in answers)
+        self.result.counts["refusals of other inputs"] += taken
+        return taken
 
     def _refuses_alone(self, genuine: Graph, node: str, refusals: dict[str, str]) -> bool:
         """Whether TensorFlow refuses the node without the others that it refuses (docs/differences.md)."""
