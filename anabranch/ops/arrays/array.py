@@ -282,9 +282,11 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
     if dims.count(None) > 1:
         return target
     if rest == 0:
+        if known:
+            raise ValueError(f"Cannot reshape a tensor with {known} elements to shape {target} (0 elements)")
         wanted = ctx.constant("shape")
         inputs = tuple(d for d in tensor.dims_tuple or () if d is not None)
-        return target if wanted is None or known else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
+        return target if wanted is None else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
     if known % rest:
         raise ValueError(f"Dimension size must be evenly divisible by {rest} but is {known}, to get shape {target}")
     return TensorShape([known // rest if d is None else d for d in dims])
