@@ -195,7 +195,7 @@ BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: tf.split([1, 2], [1, 2]), ValueError, "can't split axis"),
     (lambda: tf.reshape(tf.zeros([23, 29, 31]), [17, -1]), ValueError, "must be evenly divisible by 17"),
     (lambda: tf.reshape(tf.zeros([32, 128]), [4095]), ValueError, "Cannot reshape a tensor with 4096 elements"),
-    (lambda: tf.reshape(tf.zeros([2, 3]), [0, -1]), ValueError, "Cannot reshape a tensor with 6 elements to shape .* .0 elements."),
+    (lambda: tf.reshape(tf.zeros([2, 3]), [0, -1]), ValueError, "Cannot reshape a tensor with 6 elements .*0 elements"),
     (lambda: tf.constant([1, 2])[1:, 1:], ValueError, "out of range"),
     (lambda: tf.decode_csv(["1"], [[[0]]]), ValueError, "Shape must be at most rank 1 but is rank 2"),
     (lambda: tf.decode_csv(["1"], np.zeros(5)), TypeError, "Expected list for 'record_defaults'"),
