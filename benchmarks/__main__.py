@@ -12,6 +12,10 @@ from rich.console import Console
 from benchmarks import simulation
 from benchmarks.harness import available, measure, print_table
 from benchmarks.networks import NETWORKS
+from benchmarks.workers.cluster import MEMORY, PROCESSOR
+
+#: how many parameter servers null steps run on
+NULL_STEP_SERVERS = (1, 4, 16)
 
 
 def session(console: Console, rounds: int) -> None:
@@ -170,7 +174,13 @@ def half(console: Console, rounds: int) -> None:
 def cluster(console: Console, rounds: int) -> None:
     """Null steps on parameter servers in processes of their own: a scalar, 100 MB, 32 rows of a table."""
     systems = ("anabranch", "tensorflow")
-    print_table("null steps", measure("cluster", systems, rounds, console), systems, "ms", 1e3, console)
+    # each number of servers by itself: a limit of time for each, and one that has no room does not lose the others
+    for count in NULL_STEP_SERVERS:
+        results = measure("cluster", systems, rounds, console, str(count))
+        title = f"null steps on {count} PS"
+        print_table(title, results.without(PROCESSOR, MEMORY), systems, "ms", 1e3, console)
+        print_table(f"{title}: all processes", results.only(PROCESSOR), systems, "ms", 1e3, console)
+        print_table(f"{title}: the servers", results.only(MEMORY), systems, "MB", 1e-6, console)
 
 
 def cluster_life(console: Console, rounds: int) -> None:

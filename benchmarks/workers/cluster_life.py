@@ -24,8 +24,7 @@ import anabranch as tf
 from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.supervisor import all_ready, task_program
 from anabranch.distributed.task_engine import TaskEngine
-from benchmarks.workers.cluster import dense_step, free_port
-from benchmarks.workers.simulation import processor_seconds
+from benchmarks.workers.cluster import dense_step, free_port, processor_seconds
 
 #: numbers of workers; a process holds so many of them
 WORKERS, IN_A_PROCESS = (1, 2, 4, 8, 16, 32, 64), 8
