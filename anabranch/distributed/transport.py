@@ -5,15 +5,22 @@ thread that receives, decodes and hands over. To each peer it has one connection
 on which any thread sends. Control messages do not wait for bulk ones: they have connections of their own, and the
 receiving thread takes one bulk message only when no control message is there.
 
+The receiving thread waits by the descriptors of its sockets, and not by ZeroMQ's poller, which asks each socket at each
+look: that took most of what a message takes here where there were many peers.
+
 #: The receiving thread alone touches the inboxes and the monitors of connections. See also `distributed.peer_table`.
+#: It waits only when each socket was found empty since its descriptor told last: a descriptor tells only of what comes
+#: after that. Whatever may be left is in `_unread`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hmac
 import ipaddress
 import logging
+import selectors
 import socket as sockets
 import threading
 import time
@@ -47,7 +54,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 _COPIED_BELOW: Final = 1 << 16
 #: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
 _BULK_MARK: Final = 16
-_TICK_MS: Final = int(TICK * 1000)
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
 #: how long a farewell may take to leave
@@ -66,10 +72,6 @@ _MONITORED: Final = (
     | zmq.EVENT_MONITOR_STOPPED
 )
 _KEYS_DIFFER: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-
-#: as plain numbers: what is asked with each message takes an enumeration's time else
-_EVENTS: Final = int(zmq.EVENTS)
-_POLLIN: Final = int(zmq.POLLIN)
 
 _Socket = zmq.Socket[bytes]
 
@@ -122,7 +124,8 @@ class Endpoint(PeerTable):
         # -- of the receiving thread
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
-        self._poller = zmq.Poller()
+        self._selector = selectors.DefaultSelector()
+        self._unread = set(Lane)
         self._woken, self._waker = sockets.socketpair()
         try:
             self._judge = self._make_judge() if keys is not None else None
@@ -139,7 +142,7 @@ class Endpoint(PeerTable):
         self._shared_memory = self.memory = shared_memory()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.register(self._woken.fileno(), zmq.POLLIN)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._watch_connections)
         self._thread = threading.Thread(target=self._receive, name=f"anabranch endpoint {name}", daemon=True)
         self._thread.start()
 
@@ -176,9 +179,12 @@ class Endpoint(PeerTable):
         take_short_turns_here()
         try:
             while not self._is_closed:
-                ready = self._poller.poll(_TICK_MS)
-                for source, _ in ready:
-                    self._look_at(source)
+                for ready, _ in self._selector.select(0.0 if self._unread else TICK):
+                    ready.data()
+                if Lane.CONTROL in self._unread:
+                    self._take_control()
+                if Lane.BULK in self._unread:
+                    self._take_bulk()
                 self.tick()
         except Exception:
             _LOGGER.exception("%r stops, since its receiving thread failed", self)
@@ -186,29 +192,22 @@ class Endpoint(PeerTable):
             self._is_closed = True
             self._end()
 
-    def _look_at(self, source: _Socket | int) -> None:
-        """Something came."""
-        if source is self._inboxes[Lane.CONTROL]:
-            self._take_control()
-        elif source is self._inboxes[Lane.BULK]:
-            # one, since control messages may have come meanwhile; the next look finds what else there is
-            self._take_message(source, Lane.BULK)
-        elif source is self._judge:
-            self._judge_keys()
-        elif isinstance(source, int):
-            with contextlib.suppress(BlockingIOError):
-                self._woken.recv(4096)
-            self._watch_connections()
-        elif source in self._monitors:
-            self._take_monitored(source)
-
     def _take_control(self) -> None:
-        """Takes control messages as long as there are any; there is one."""
+        """Takes control messages as long as there are any, or very many."""
         control = self._inboxes[Lane.CONTROL]
         for _ in range(_CONTROL_AT_ONCE):
-            self._take_message(control, Lane.CONTROL)
             if not _has_message(control):
+                self._unread.discard(Lane.CONTROL)
                 return
+            self._take_message(control, Lane.CONTROL)
+
+    def _take_bulk(self) -> None:
+        """Takes one bulk message, since control messages may have come meanwhile."""
+        bulk = self._inboxes[Lane.BULK]
+        if _has_message(bulk):
+            self._take_message(bulk, Lane.BULK)
+        else:
+            self._unread.discard(Lane.BULK)
 
     def _take_message(self, inbox: _Socket, lane: Lane) -> None:
         part = inbox.recv(zmq.NOBLOCK, copy=False)
@@ -220,13 +219,18 @@ class Endpoint(PeerTable):
         self.take_message(data, frames, lane)
 
     def _watch_connections(self) -> None:
+        """Another thread has woken this one: connections were made, or the endpoint is closed."""
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
         while self._new_monitors:
             address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
             monitor.linger = 0
             monitor.connect(address)
             self._monitors[monitor] = peer, channel, lane
-            self._poller.register(monitor, zmq.POLLIN)
+            self._selector.register(monitor, selectors.EVENT_READ, functools.partial(self._take_monitored, monitor))
+            # what came before is told by no descriptor
+            self._take_monitored(monitor)
 
     def _take_monitored(self, monitor: _Socket) -> None:
         peer, channel, lane = self._monitors[monitor]
@@ -236,7 +240,7 @@ class Endpoint(PeerTable):
             except zmq.Again:
                 return
             if event == zmq.EVENT_MONITOR_STOPPED:
-                self._poller.unregister(monitor)
+                self._selector.unregister(monitor)
                 del self._monitors[monitor]
                 monitor.close()
                 return
@@ -260,7 +264,8 @@ class Endpoint(PeerTable):
             raise UnavailableError(
                 None, None, f"cannot listen at {bind}: {error.strerror}; take another port, or stop what holds it"
             ) from None
-        self._poller.register(inbox, zmq.POLLIN)
+        lane = Lane.BULK if mark else Lane.CONTROL
+        self._selector.register(inbox, selectors.EVENT_READ, functools.partial(self._unread.add, lane))
         return inbox
 
     def _make_judge(self) -> _Socket:
@@ -268,7 +273,7 @@ class Endpoint(PeerTable):
         judge = self._context.socket(zmq.REP)
         judge.linger = 0
         judge.bind(_ZAP)
-        self._poller.register(judge, zmq.POLLIN)
+        self._selector.register(judge, selectors.EVENT_READ, self._judge_keys)
         return judge
 
     def _judge_keys(self) -> None:
@@ -297,6 +302,7 @@ class Endpoint(PeerTable):
 
     def _close_sockets(self) -> None:
         # those that say farewell were closed before, and leave within their own time
+        self._selector.close()
         self._context.destroy(linger=0)
         self._woken.close()
         self._waker.close()
