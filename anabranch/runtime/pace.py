@@ -72,9 +72,9 @@ class Stopwatch:
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._longest = 0.0
+        self._longest = self._began = 0.0
         self._is_preempted = False
-        self.begin()
+        self._preemptions = 0
 
     def begin(self) -> None:
         """A turn begins."""

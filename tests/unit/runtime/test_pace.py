@@ -116,8 +116,7 @@ def run_of(turns: list[tuple[float, bool]], pace: Pace, monkeypatch: pytest.Monk
     monkeypatch.setattr("anabranch.runtime.pace._preemptions", lambda: preemptions[0])
     watch = Stopwatch(pace)
     for number, (seconds, is_preempted) in enumerate(turns):
-        if number:
-            watch.begin()
+        watch.begin()
         now[0] += seconds
         preemptions[0] += is_preempted
         watch.pause() if number + 1 < len(turns) else watch.end()
