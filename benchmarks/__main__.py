@@ -12,6 +12,10 @@ from rich.console import Console
 from benchmarks import simulation
 from benchmarks.harness import available, measure, print_table
 from benchmarks.networks import NETWORKS
+from benchmarks.workers.cluster import MEMORY, PROCESSOR
+
+#: how many parameter servers null steps run on
+NULL_STEP_SERVERS = (1, 4, 16)
 
 
 def session(console: Console, rounds: int) -> None:
@@ -170,14 +174,29 @@ def half(console: Console, rounds: int) -> None:
 def cluster(console: Console, rounds: int) -> None:
     """Null steps on parameter servers in processes of their own: a scalar, 100 MB, 32 rows of a table."""
     systems = ("anabranch", "tensorflow")
-    print_table("null steps", measure("cluster", systems, rounds, console), systems, "ms", 1e3, console)
+    # each number of servers by itself: a limit of time for each, and one that has no room does not lose the others
+    for count in NULL_STEP_SERVERS:
+        results = measure("cluster", systems, rounds, console, str(count))
+        title = f"null steps on {count} PS"
+        print_table(title, results.without(PROCESSOR, MEMORY), systems, "ms", 1e3, console)
+        print_table(f"{title}: all processes", results.only(PROCESSOR), systems, "ms", 1e3, console)
+        print_table(f"{title}: the servers", results.only(MEMORY), systems, "MB", 1e-6, console)
 
 
 def cluster_life(console: Console, rounds: int) -> None:
     """Clusters over time: 1-64 workers, killed tasks, 10,000 steps, 36,000 nodes."""
+    _cluster_life(console, rounds, "full")
+
+
+def cluster_life_small(console: Console, rounds: int) -> None:
+    """The same with 1-8 workers, 1,000 steps and 3,000 nodes: to see that it runs."""
+    _cluster_life(console, rounds, "small")
+
+
+def _cluster_life(console: Console, rounds: int, size: str) -> None:
     systems = ("anabranch",)
     for part in ("workers", "recovery", "steps", "graph"):
-        results = measure("cluster_life", systems, rounds, console, part)
+        results = measure("cluster_life", systems, rounds, console, part, size)
         print_table(f"clusters over time: {part}", results, systems, "as named", 1, console)
 
 
@@ -212,6 +231,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "half": half,
     "cluster": cluster,
     "cluster-life": cluster_life,
+    "cluster-life-small": cluster_life_small,
     "mirrors": mirrors,
 }
 
@@ -224,7 +244,7 @@ def main() -> int:
         description="Measures anabranch beside its peers. `simulate --help`: clusters of up to 200 workers, simulated.",
     )
     known = "; ".join(f"{n}: {f.__doc__}" for n, f in BENCHMARKS.items())
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default: all). {known}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default: all but the small). {known}")
     parser.add_argument("--rounds", type=int, default=3, help="how often each system runs (default: 3)")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
@@ -233,7 +253,7 @@ def main() -> int:
     console = Console()
     if not available("tensorflow"):
         console.print("the peers are not installed (make bench-env); their columns stay empty")
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or [name for name in BENCHMARKS if not name.endswith("-small")]:
         BENCHMARKS[name](console, arguments.rounds)
     return 0
 

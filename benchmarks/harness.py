@@ -12,7 +12,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,19 @@ class Results:
     def add(self, system: str, row: dict[str, float]) -> None:
         for name, value in row.items():
             self.figures.setdefault(system, {}).setdefault(name, []).append(value)
+
+    def only(self, *beginnings: str) -> Results:
+        """The measurements whose names begin so."""
+        return self._where(lambda name: name.startswith(beginnings))
+
+    def without(self, *beginnings: str) -> Results:
+        """The others."""
+        return self._where(lambda name: not name.startswith(beginnings))
+
+    def _where(self, holds: Callable[[str], bool]) -> Results:
+        return Results(
+            {system: {name: row[name] for name in row if holds(name)} for system, row in self.figures.items()}
+        )
 
     def median(self, system: str, name: str) -> float | None:
         values = self.figures.get(system, {}).get(name)

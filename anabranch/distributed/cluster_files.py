@@ -12,6 +12,7 @@ A running cluster has a folder that only its user can enter, with
 - `cluster.json`: the description;
 - `lock`: locked by the supervisor as long as it lives, whatever ends it;
 - `control`: the supervisor's socket (`distributed.cluster_control`);
+- `addresses`: on Ray, an address map for clients, of tasks that have moved, replaced as a whole;
 - a log file for each task.
 """
 
@@ -34,6 +35,8 @@ from anabranch.errors import AlreadyExistsError, InvalidArgumentError, NotFoundE
 _MAX_BYTES: Final = 16 << 20
 _LOOK_AGAIN: Final = 0.02  # s
 _ATTEMPTS: Final = 5
+#: the map of tasks that have moved
+MOVED_TASKS: Final = "addresses"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -112,7 +115,7 @@ class ClusterFolder:
                 f"a cluster named {self.name!r} is running; stop it with `anabranch cluster stop --name {self.name}`, "
                 "or start this one under another name (--name)",
             )
-        for name in ("state.json", "control"):
+        for name in ("state.json", "control", MOVED_TASKS):
             (self.path / name).unlink(missing_ok=True)
         for log in self.path.glob("*.log"):
             log.unlink()
@@ -172,7 +175,7 @@ class ClusterFolder:
 
     def forget(self) -> None:
         """The cluster has ended. Its logs stay until another of this name is started."""
-        for name in ("state.json", "control"):
+        for name in ("state.json", "control", MOVED_TASKS):
             (self.path / name).unlink(missing_ok=True)
 
 

@@ -6,26 +6,24 @@ pauses, and the process ends with its actor. What is left for the engine here is
 
 | state of an actor | event | what follows |
 |---|---|---|
-| wanted | placed | it is told the program, and is asked for news |
+| wanted | placed where the task was | it is told the program, and is asked for news |
+| wanted | placed elsewhere: another machine, or its port was taken | likewise; all machines are told the new address |
 | asked | news | statuses and output are passed on, and it is asked for more |
 | asked, wanted | lost, its task was not over | WAITING, then another actor in the same place (`distributed.restarts`) |
 | asked | lost, its task was over | the task's last state stands |
-| WAITING | its place is not the task's address any more | as lost: those that run know no other address |
+| wanted | placed on a machine where the task cannot be reached, since there are no keys | as lost |
 
 Only this file knows Ray.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import os
 import queue
-import shutil
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +34,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from anabranch.distributed.addresses import Address, parse_address
+from anabranch.distributed.cluster_files import MOVED_TASKS
 from anabranch.distributed.cluster_spec import ClusterSpec
-from anabranch.distributed.held_ports import HeldPorts
 from anabranch.distributed.keys import FILE_VARIABLE
-from anabranch.distributed.process_engine import ProcessEngine
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, Restarts, Start, TaskState
 from anabranch.distributed.task_engine import OutputReader, PlanWishes, TaskProgram, TaskStatus, TaskStatuses, log_name
+from anabranch.distributed.task_keeper import News, TaskKeeper
+from anabranch.distributed.task_places import MapFile, TaskPlaces
 from anabranch.errors import (
     DeadlineExceededError,
     FailedPreconditionError,
@@ -66,10 +65,6 @@ except ImportError as error:
 
 _log = logging.getLogger(__name__)
 _LOCALHOST: Final = "localhost"
-#: how long (s) an actor holds a question for news that there are none of
-_NEWS_WITHIN: Final = 30.0
-#: output that an actor keeps until it is asked for; what is more is in its machine's log only
-_MOST_OUTPUT: Final = 4 << 20
 #: how long (s) the head of a Ray cluster may take to take a connection
 _CONNECT_WITHIN: Final = 10.0
 #: between two messages about machines that are waited for (s)
@@ -81,109 +76,20 @@ _KILLED: Final = -9
 _untyped: Final[Any] = ray
 
 
-# ------------------------------------------------------------------------------------------------- on a task's machine
-@dataclass(frozen=True)
-class News:
-    """What an actor has to tell of its task.
+class _Actor(TaskKeeper):
+    """A keeper where Ray has put it."""
 
-    Attributes:
-        status: how it is; None: nothing is known yet.
-        output: what it has written since the last news.
-    """
-
-    status: TaskStatus | None
-    output: bytes = b""
-
-
-class TaskKeeper:
-    """Runs one task on the machine where Ray has put it; an actor, whose methods run on several threads."""
-
-    def __init__(self) -> None:
-        self._logs = Path(tempfile.mkdtemp(prefix="anabranch-task-"))
-        self._ports: HeldPorts | None = None
-        self._engine: ProcessEngine | None = None
-        self._name = ""
-        self._has_news = threading.Condition()
-        self._reported: TaskStatus | None = None
-        self._status: TaskStatus | None = None
-        self._output: collections.deque[bytes] = collections.deque()
-        self._size = 0
-
-    def place(self) -> tuple[str, str, int]:
-        """Where the task is to be: the machine's number in Ray, its address, and a port that is kept free."""
-        if self._ports is None:
-            self._ports = HeldPorts(1, host="")
-        return ray.get_runtime_context().get_node_id(), _untyped.util.get_node_ip_address(), self._ports.ports[0]
-
-    def begin(self, place: tuple[str, int], program: dict[str, Any], limits: dict[str, Any]) -> None:
-        """Starts the task's process, and keeps it running.
+    def place(self, known: tuple[str, int] | None) -> tuple[str, str, int]:
+        """Where the task is to be: the machine's number in Ray, its address, and a port that is kept free.
 
         Args:
-            place: the machine's address and the port by which the other tasks know this one.
-            program: a `TaskProgram`, whose command is the machine's own Python where it says "python".
-            limits: `RestartLimits`.
-
-        Raises:
-            FailedPreconditionError: this is not the machine with the task's address.
-            UnavailableError: somebody else has the port.
+            known: where the others know the task; that place, if it is here and free.
         """
-        (host, port), here = place, _untyped.util.get_node_ip_address()
-        if here != host:
-            raise FailedPreconditionError(
-                None, None, f"Ray offers the machine {here}, and the others know the task at {host}"
-            )
-        if self._ports is None:
-            self._ports = HeldPorts(1, host="", wanted=[port])
-        own = TaskProgram(**program | {"rule": RestartRule(program["rule"])})
-        if own.command[0] == "python":
-            own = replace(own, command=[sys.executable, *own.command[1:]])
-        self._name = own.name
-        self._engine = ProcessEngine([own], self._logs, RestartLimits(**limits), self._wrote, self._changed)
-        self._engine.start()
-
-    def news(self) -> News:
-        """Waits until there is something to tell, or for half a minute."""
-        with self._has_news:
-            self._has_news.wait_for(lambda: self._output or self._status != self._reported, _NEWS_WITHIN)
-            output = b"".join(self._output)
-            self._output.clear()
-            self._size = 0
-            self._reported = self._status
-            return News(self._reported, output)
-
-    def stop_task(self) -> None:
-        """See `ProcessEngine`."""
-        if self._engine is not None:
-            self._engine.stop_task(self._name)
-
-    def restart_task(self) -> None:
-        """See `ProcessEngine`."""
-        if self._engine is not None:
-            self._engine.restart_task(self._name)
-
-    def close(self) -> None:
-        """Ends the task."""
-        if self._engine is not None:
-            self._engine.close()
-        if self._ports is not None:
-            self._ports.close()
-        shutil.rmtree(self._logs, ignore_errors=True)
-
-    def _changed(self, statuses: list[TaskStatus]) -> None:
-        with self._has_news:
-            (self._status,) = statuses
-            self._has_news.notify_all()
-
-    def _wrote(self, task: str, line: bytes, /) -> None:
-        with self._has_news:
-            self._output.append(line + b"\n")
-            self._size += len(line) + 1
-            while self._size > _MOST_OUTPUT:
-                self._size -= len(self._output.popleft())
-            self._has_news.notify_all()
+        here: str = _untyped.util.get_node_ip_address()
+        wanted = known[1] if known is not None and known[0] == here else None
+        return ray.get_runtime_context().get_node_id(), here, self.port(wanted)
 
 
-# ----------------------------------------------------------------------------------------------------- on the driver's
 @dataclass(frozen=True)
 class TaskResources:
     """What each task reserves on its machine, as Ray counts it.
@@ -213,9 +119,9 @@ class RayPlan:
         within: how long (s) machines with room for the tasks are waited for; Ray's autoscaler may have to start them.
 
     Attributes:
-        spec: the addresses of the tasks. If all are on this machine they are at localhost.
+        spec: the addresses of the tasks, as the cluster was started. Without keys they are at localhost.
         keepers: the actors of the tasks that have not begun, by the tasks' names.
-        places: the address of each task's machine, and its port.
+        places: where the tasks are now.
 
     Raises:
         InvalidArgumentError: there are no tasks.
@@ -243,29 +149,49 @@ class RayPlan:
             stack.callback(_given_back, self._group)
             self._numbers = {f"{job}/{index}": number for number, (job, index) in enumerate(tasks)}
             self.keepers: dict[str, Any] = {name: self.keeper(name) for name in self._numbers}
-            places = ray.get([keeper.place.remote() for keeper in self.keepers.values()], timeout=within)
-            self.places = {name: (host, port) for name, (_, host, port) in zip(self._numbers, places, strict=True)}
-            here = ray.get_runtime_context().get_node_id()
-            is_local = all(node == here for node, _, _ in places)
-            if not is_local and FILE_VARIABLE not in os.environ:
-                raise FailedPreconditionError(
-                    None,
-                    None,
-                    "tasks on several machines need keys: `anabranch cluster keys` makes them; copy the file to the "
-                    f"same path on each machine, and let {FILE_VARIABLE} name it",
-                )
+            placed = ray.get([keeper.place.remote(None) for keeper in self.keepers.values()], timeout=within)
+            #: the machine (its number, its address) where tasks have to be, at localhost; None: with keys, anywhere
+            self._only: tuple[str, str] | None = None
+            if FILE_VARIABLE not in os.environ:
+                self._only = ray.get_runtime_context().get_node_id(), _untyped.util.get_node_ip_address()
             jobs: dict[str, list[str]] = {}
-            for (job, _), (_, host, port) in zip(tasks, places, strict=True):
-                jobs.setdefault(job, []).append(str(Address(_LOCALHOST if is_local else host, port)))
+            written = {}
+            for (job, _), name, place in zip(tasks, self._numbers, placed, strict=True):
+                written[name] = self.address_at(place)
+                jobs.setdefault(job, []).append(written[name])
             self.spec = ClusterSpec(jobs)
+            self.places = TaskPlaces(written)
             self._ending = stack.pop_all()
+
+    def address_at(self, place: tuple[str, str, int]) -> str:
+        """How others reach a task that is at a place.
+
+        Raises:
+            FailedPreconditionError: it is on another machine than this one, and there are no keys.
+        """
+        node, host, port = place
+        if self._only is None:
+            return str(Address(host, port))
+        if node != self._only[0]:
+            raise FailedPreconditionError(
+                None,
+                None,
+                f"Ray has put a task on {host}, and tasks on several machines need keys: `anabranch cluster keys` makes"
+                f" them; copy the file to the same path on each machine, and let {FILE_VARIABLE} name it",
+            )
+        return str(Address(_LOCALHOST, port))
+
+    def place_of(self, name: str) -> tuple[str, int]:
+        """Where a task is: its machine's address, and its port."""
+        address = parse_address(self.places.address(name))
+        return address.host if self._only is None else self._only[1], address.port
 
     def keeper(self, name: str) -> Any:
         """Another actor in a task's place."""
         number = self._numbers[name]
         share = self._shares[number]
         keys = {FILE_VARIABLE: os.environ[FILE_VARIABLE]} if FILE_VARIABLE in os.environ else {}
-        actor = ray.remote(TaskKeeper).options(
+        actor = ray.remote(_Actor).options(
             num_cpus=share.get("CPU", 0),
             num_gpus=share.get("GPU", 0),
             max_concurrency=4,
@@ -322,7 +248,8 @@ class RayEngine:
     Args:
         plan: where the tasks are.
         programs: what they run.
-        logs: the folder where each task's output goes, `ps-0.log` for ps/0, appended.
+        logs: the folder where each task's output goes, `ps-0.log` for ps/0, appended, and the map of
+            tasks that have moved.
         limits: how often and when tasks, and their actors, are started again.
         output: is handed each line that tasks write, too.
         changed: see `TaskStatuses`.
@@ -339,6 +266,7 @@ class RayEngine:
     ) -> None:
         self._plan = plan
         self._logs = logs
+        self._map = MapFile(logs / MOVED_TASKS)
         self._limits = limits or RestartLimits()
         # a lost actor comes back even where a task that fails does not
         self._actors = Restarts(RestartLimits(restarts=max(self._limits.restarts, RestartLimits().restarts)))
@@ -421,6 +349,7 @@ class RayEngine:
         self._is_closing = True
 
     def _add_all(self) -> None:
+        self._tell_all()
         for name in self._tasks:
             self._follow(self._actors.add(name, RestartRule.ALWAYS))
 
@@ -431,15 +360,47 @@ class RayEngine:
 
     def _begin(self, kept: _Kept) -> None:
         name = kept.program.name
-        kept.keeper = self._plan.keepers.pop(name, None) or self._plan.keeper(name)
+        is_first = name in self._plan.keepers
+        kept.keeper = self._plan.keepers.pop(name) if is_first else self._plan.keeper(name)
         kept.generation += 1
         if kept.status is not None:
             kept.earlier += kept.status.restarts
             kept.status = None
+        if is_first:
+            self._start(kept)
+        else:
+            place = kept.keeper.place.remote(self._plan.place_of(name))
+            self._when_answered(kept, place, lambda place: self._placed(kept, place))
+
+    def _placed(self, kept: _Kept, place: tuple[str, str, int]) -> None:
+        try:
+            address = self._plan.address_at(place)
+        except FailedPreconditionError as error:
+            ray.kill(kept.keeper)
+            self._lost(kept, error)
+            return
+        places, name = self._plan.places, kept.program.name
+        before = places.address(name)
+        if places.move(name, address):
+            self._write(kept, f"{name} has moved from {before} to {address}\n".encode())
+            self._tell_all()
+        self._start(kept)
+
+    def _tell_all(self) -> None:
+        """Tells each machine, this one too, where the tasks are."""
+        edition = self._plan.places.edition
+        # a full disk does not end the tasks; clients then find an old map here, and ask tasks
+        with contextlib.suppress(OSError):
+            self._map.write(edition)
+        for kept in self._tasks.values():
+            if kept.keeper is not None:
+                kept.keeper.tell.remote(edition)
+
+    def _start(self, kept: _Kept) -> None:
         program = asdict(kept.program) | {"rule": kept.program.rule.value}
         if program["command"][0] == sys.executable:
             program["command"] = ["python", *program["command"][1:]]  # that of its machine
-        begun = kept.keeper.begin.remote(self._plan.places[name], program, asdict(self._limits))
+        begun = kept.keeper.begin.remote(program, asdict(self._limits), self._plan.places.edition)
         self._when_answered(kept, begun, lambda _: self._ask(kept))
 
     def _ask(self, kept: _Kept) -> None:
@@ -502,13 +463,13 @@ class RayEngine:
 
     def _status(self, kept: _Kept) -> TaskStatus:
         name = kept.program.name
-        restarts = kept.earlier + self._actors.restarts(name)
+        restarts, address = kept.earlier + self._actors.restarts(name), self._plan.places.moved(name)
         if kept.status is not None and (kept.keeper is not None or self._is_over(kept)):
-            return replace(kept.status, restarts=kept.status.restarts + restarts)
+            return replace(kept.status, restarts=kept.status.restarts + restarts, address=address)
         state = self._actors.state(name)
         restarts += 0 if kept.status is None else kept.status.restarts
         status = self._actors.status(name) if state is TaskState.FAILED else None
-        return TaskStatus(name, state, restarts=restarts, status=status)
+        return TaskStatus(name, state, restarts=restarts, status=status, address=address)
 
 
 def cluster_plan(counts: Mapping[str, int], wishes: PlanWishes) -> RayPlan:

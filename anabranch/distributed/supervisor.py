@@ -149,7 +149,7 @@ class ClusterSupervisor:
         }
 
     def _task_state(self, status: TaskStatus) -> dict[str, Any]:
-        address = self._addresses.get(status.name, "")
+        address = status.address or self._addresses.get(status.name, "")
         return {
             "name": status.name,
             "address": address,  # empty where nothing listens

@@ -52,6 +52,7 @@ class TaskStatus:
         started: when its process started, in seconds since 1970.
         restarts: how often it was started again.
         status: what its last process that ended returned, or the negative number of its signal.
+        address: where it is, if that is not where the cluster's specification has it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class TaskStatus:
     started: float | None = None
     restarts: int = 0
     status: int | None = None
+    address: str | None = None
 
 
 class OutputReader(Protocol):

@@ -5,16 +5,24 @@ thread that receives, decodes and hands over. To each peer it has one connection
 on which any thread sends. Control messages do not wait for bulk ones: they have connections of their own, and the
 receiving thread takes one bulk message only when no control message is there.
 
+The receiving thread waits by the descriptors of its sockets, and not by ZeroMQ's poller, which asks each socket at each
+look: that took most of what a message takes here where there were many peers.
+
 #: The receiving thread alone touches the inboxes and the monitors of connections. See also `distributed.peer_table`.
+#: It waits only when each socket was found empty since its descriptor told last: a descriptor tells only of what comes
+#: after that. Whatever may be left is in `_unread`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hmac
 import ipaddress
 import logging
+import select
 import socket as sockets
+import sys
 import threading
 import time
 from collections import deque
@@ -47,7 +55,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 _COPIED_BELOW: Final = 1 << 16
 #: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
 _BULK_MARK: Final = 16
-_TICK_MS: Final = int(TICK * 1000)
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
 #: how long a farewell may take to leave
@@ -66,10 +73,6 @@ _MONITORED: Final = (
     | zmq.EVENT_MONITOR_STOPPED
 )
 _KEYS_DIFFER: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-
-#: as plain numbers: what is asked with each message takes an enumeration's time else
-_EVENTS: Final = int(zmq.EVENTS)
-_POLLIN: Final = int(zmq.POLLIN)
 
 _Socket = zmq.Socket[bytes]
 
@@ -122,7 +125,8 @@ class Endpoint(PeerTable):
         # -- of the receiving thread
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
-        self._poller = zmq.Poller()
+        self._descriptors = _Descriptors()
+        self._unread = set(Lane)
         self._woken, self._waker = sockets.socketpair()
         try:
             self._judge = self._make_judge() if keys is not None else None
@@ -139,7 +143,7 @@ class Endpoint(PeerTable):
         self._shared_memory = self.memory = shared_memory()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.register(self._woken.fileno(), zmq.POLLIN)
+        self._descriptors.add(self._woken.fileno(), self._watch_connections)
         self._thread = threading.Thread(target=self._receive, name=f"anabranch endpoint {name}", daemon=True)
         self._thread.start()
 
@@ -176,9 +180,12 @@ class Endpoint(PeerTable):
         take_short_turns_here()
         try:
             while not self._is_closed:
-                ready = self._poller.poll(_TICK_MS)
-                for source, _ in ready:
-                    self._look_at(source)
+                for look in self._descriptors.ready(0.0 if self._unread else TICK):
+                    look()
+                if Lane.CONTROL in self._unread:
+                    self._take_control()
+                if Lane.BULK in self._unread:
+                    self._take_bulk()
                 self.tick()
         except Exception:
             _LOGGER.exception("%r stops, since its receiving thread failed", self)
@@ -186,29 +193,22 @@ class Endpoint(PeerTable):
             self._is_closed = True
             self._end()
 
-    def _look_at(self, source: _Socket | int) -> None:
-        """Something came."""
-        if source is self._inboxes[Lane.CONTROL]:
-            self._take_control()
-        elif source is self._inboxes[Lane.BULK]:
-            # one, since control messages may have come meanwhile; the next look finds what else there is
-            self._take_message(source, Lane.BULK)
-        elif source is self._judge:
-            self._judge_keys()
-        elif isinstance(source, int):
-            with contextlib.suppress(BlockingIOError):
-                self._woken.recv(4096)
-            self._watch_connections()
-        elif source in self._monitors:
-            self._take_monitored(source)
-
     def _take_control(self) -> None:
-        """Takes control messages as long as there are any; there is one."""
+        """Takes control messages as long as there are any, or very many."""
         control = self._inboxes[Lane.CONTROL]
         for _ in range(_CONTROL_AT_ONCE):
-            self._take_message(control, Lane.CONTROL)
             if not _has_message(control):
+                self._unread.discard(Lane.CONTROL)
                 return
+            self._take_message(control, Lane.CONTROL)
+
+    def _take_bulk(self) -> None:
+        """Takes one bulk message, since control messages may have come meanwhile."""
+        bulk = self._inboxes[Lane.BULK]
+        if _has_message(bulk):
+            self._take_message(bulk, Lane.BULK)
+        else:
+            self._unread.discard(Lane.BULK)
 
     def _take_message(self, inbox: _Socket, lane: Lane) -> None:
         part = inbox.recv(zmq.NOBLOCK, copy=False)
@@ -220,13 +220,18 @@ class Endpoint(PeerTable):
         self.take_message(data, frames, lane)
 
     def _watch_connections(self) -> None:
+        """Another thread has woken this one: connections were made, or the endpoint is closed."""
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
         while self._new_monitors:
             address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
             monitor.linger = 0
             monitor.connect(address)
             self._monitors[monitor] = peer, channel, lane
-            self._poller.register(monitor, zmq.POLLIN)
+            self._descriptors.add(monitor.fileno(), functools.partial(self._take_monitored, monitor))
+            # what came before is told by no descriptor
+            self._take_monitored(monitor)
 
     def _take_monitored(self, monitor: _Socket) -> None:
         peer, channel, lane = self._monitors[monitor]
@@ -236,7 +241,7 @@ class Endpoint(PeerTable):
             except zmq.Again:
                 return
             if event == zmq.EVENT_MONITOR_STOPPED:
-                self._poller.unregister(monitor)
+                self._descriptors.remove(monitor.fileno())
                 del self._monitors[monitor]
                 monitor.close()
                 return
@@ -260,7 +265,8 @@ class Endpoint(PeerTable):
             raise UnavailableError(
                 None, None, f"cannot listen at {bind}: {error.strerror}; take another port, or stop what holds it"
             ) from None
-        self._poller.register(inbox, zmq.POLLIN)
+        lane = Lane.BULK if mark else Lane.CONTROL
+        self._descriptors.add(inbox.fileno(), functools.partial(self._unread.add, lane))
         return inbox
 
     def _make_judge(self) -> _Socket:
@@ -268,7 +274,7 @@ class Endpoint(PeerTable):
         judge = self._context.socket(zmq.REP)
         judge.linger = 0
         judge.bind(_ZAP)
-        self._poller.register(judge, zmq.POLLIN)
+        self._descriptors.add(judge.fileno(), self._judge_keys)
         return judge
 
     def _judge_keys(self) -> None:
@@ -297,9 +303,41 @@ class Endpoint(PeerTable):
 
     def _close_sockets(self) -> None:
         # those that say farewell were closed before, and leave within their own time
+        self._descriptors.close()
         self._context.destroy(linger=0)
         self._woken.close()
         self._waker.close()
+
+
+class _Descriptors:
+    """Descriptors, and who looks at what they tell of. (`selectors` takes twice the time.)"""
+
+    def __init__(self) -> None:
+        self._looks: dict[int, Callable[[], object]] = {}
+        if sys.platform == "linux":
+            self._poll, self._second = select.epoll(), 1.0
+        else:
+            # each look takes the longer the more there are, and times are in milliseconds
+            self._poll, self._second = select.poll(), 1000.0
+
+    def add(self, descriptor: int, look: Callable[[], object]) -> None:
+        """From now on, `look` is among those that are ready when there is something to read."""
+        self._looks[descriptor] = look
+        self._poll.register(descriptor, select.POLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """It is about to be closed."""
+        del self._looks[descriptor]
+        self._poll.unregister(descriptor)
+
+    def ready(self, seconds: float) -> list[Callable[[], object]]:
+        """Waits until there is something to read, or the time is over; who should look."""
+        return [self._looks[descriptor] for descriptor, _ in self._poll.poll(seconds * self._second)]
+
+    def close(self) -> None:
+        """Lets go of the system's list."""
+        if sys.platform == "linux":
+            self._poll.close()
 
 
 class _SocketConnection:

@@ -262,6 +262,7 @@ class BoundPartition:
                 frame.waiting = StepWaiting(timeout, deadline, self._active)
                 stack.enter_context(frame.waiting.under_way())
             watch = Stopwatch(self._pace)
+            watch.begin()
             self._run_calls(number, frame, record, timeout, deadline, watch)
             watch.end()
 

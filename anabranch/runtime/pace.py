@@ -2,24 +2,32 @@
 
 To hand an event to another thread costs more than a small partition does with it. The thread that receives messages
 may therefore run one itself, if that takes no longer than reading a message or two: whatever else comes waits for it.
-Nobody can tell beforehand what takes how long, so that it is measured, in all runs, and one long run ends it.
+Nobody can tell beforehand what takes how long, so that it is measured, in all runs, and one long run ends it. Where the
+system let somebody else run in the middle of a turn (a preemption), the turn says nothing, unless it took very long: on
+a busy machine that happens to any turn, and on any thread.
 
-    ======================  =====================  =================
-    state                   a run was short        a run was long
-    ======================  =====================  =================
-    long (0 ... 2)          counted; -> short      -> long (0)
-    short (3)               -                      -> long (0)
-    ======================  =====================  =================
+    ======================  =====================  =================  =========================
+    state                   a run was short        a run was long     it was preempted
+    ======================  =====================  =================  =========================
+    long (0 ... 2)          counted; -> short      -> long (0)        -
+    short (3)               -                      -> long (0)        -
+    ======================  =====================  =================  =========================
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Final
 
+if sys.platform == "linux":
+    import resource
+
 #: a run of which every turn takes less (s) is short
 SHORT: Final = 0.001
+#: one that took this long (s) is long whatever has interrupted it
+_VERY_LONG: Final = 0.05
 #: so many runs one after the other must have been short; the first runs of a partition compile
 _IN_A_ROW: Final = 3
 
@@ -58,24 +66,36 @@ class Pace:
 
 
 class Stopwatch:
-    """Measures the turns of one run, and notes the longest at its end."""
+    """Measures the turns of one run, and notes the longest at its end. A turn begins and ends on one thread."""
 
-    __slots__ = ("_began", "_longest", "_pace")
+    __slots__ = ("_began", "_is_preempted", "_longest", "_pace", "_preemptions")
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._longest = 0.0
-        self._began = time.perf_counter()
+        self._longest = self._began = 0.0
+        self._is_preempted = False
+        self._preemptions = 0
 
     def begin(self) -> None:
         """A turn begins."""
+        self._preemptions = _preemptions()
         self._began = time.perf_counter()
 
     def pause(self) -> None:
         """A turn ends."""
-        self._longest = max(self._longest, time.perf_counter() - self._began)
+        passed = time.perf_counter() - self._began
+        self._longest = max(self._longest, passed)
+        # asked for those only that took long: it takes a microsecond
+        if SHORT <= passed < _VERY_LONG and _preemptions() != self._preemptions:
+            self._is_preempted = True
 
     def end(self) -> None:
         """The last turn ends, and the run."""
         self.pause()
-        self._pace.note(self._longest)
+        if not self._is_preempted or self._longest >= _VERY_LONG:
+            self._pace.note(self._longest)
+
+
+def _preemptions() -> int:
+    """How often the system took the processor from this thread, which could have gone on; 0 where it does not say."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw if sys.platform == "linux" else 0

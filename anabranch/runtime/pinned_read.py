@@ -3,13 +3,14 @@
 Parameters are read in every step of every worker, so that a copy of each would be most of what a step costs a
 parameter server. A read that is only sent gives the Send a host array that shows the variable's own buffer, and pins
 the variable (docs/decisions/0012-readers-pin-writers-copy.md) until nobody holds that array any more: the socket lets
-go of it when its bytes are out.
+go of it when its bytes are out. A small value is copied, as its message would do anyway: that is quicker than to pin.
 """
 
 from __future__ import annotations
 
+from ctypes import string_at
 from itertools import compress, repeat
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import jax
 import numpy as np
@@ -23,6 +24,8 @@ from anabranch.xla.partitions import Partition, crosses_tasks
 from anabranch.xla.state import known_handle
 
 _READ: Final = "ReadVariableOp"
+#: a value of fewer bytes is copied
+_COPIED_BELOW: Final = 1 << 14
 
 
 def is_only_sent(island: Island, partition: Partition) -> bool:
@@ -86,43 +89,60 @@ class PinnedReadCall(ItemCall):
         Raises:
             FailedPreconditionError: a variable has no value.
         """
-        pins = [_Pin(state) for state in self._variables]
+        taken: list[np.ndarray[Any, Any] | _Pin] = []
         held: list[bool] = []
         undo = map(release, compress(self._locks, held))
         try:
             held.extend(map(acquire, self._locks))
-            is_whole = all(one.take() for one in pins)
+            for state in self._variables:
+                value = state.value
+                if not _is_in_host_memory(value):
+                    break
+                taken.append(_copied(value) if _is_copied(value) else _Pin(state, value))
         finally:
             drain(undo)
-        if not is_whole:
+        if len(taken) < len(self._variables):
             # before anything is raised: an error keeps what its frames hold
-            pins.clear()
+            taken.clear()
             self._island(frame)
             return
-        for slot, one in zip(self._slots, pins, strict=True):
-            frame.values[slot] = one.shown()
+        for slot, one in zip(self._slots, taken, strict=True):
+            frame.values[slot] = one.shown() if isinstance(one, _Pin) else one
+
+
+def _is_in_host_memory(value: object) -> TypeGuard[jax.Array]:
+    # one of several devices' memories has no single address
+    return isinstance(value, jax.Array) and [one.platform for one in value.devices()] == ["cpu"]
+
+
+def _is_copied(value: jax.Array) -> bool:
+    # one that is computed still would be waited for under its lock
+    return 0 < value.nbytes < _COPIED_BELOW and bool(value.is_ready())  # type: ignore[attr-defined]
+
+
+def _copied(value: jax.Array) -> np.ndarray[Any, Any]:
+    # by its address, as `_Pin` shows it
+    content = string_at(value.unsafe_buffer_pointer(), value.nbytes)
+    return np.frombuffer(content, value.dtype).reshape(value.shape)
 
 
 class _Pin:
-    """Keeps a variable pinned for as long as anybody holds it, or an array that shows the buffer."""
+    """Keeps a variable, which is locked when this is made, pinned for as long as anybody holds it or what it shows.
+
+    Args:
+        state: the variable.
+        value: the variable's, in the host's memory.
+    """
 
     __slots__ = ("__array_interface__", "_noted", "_pins", "_state", "_value")
 
-    def __init__(self, state: VariableState) -> None:
+    def __init__(self, state: VariableState, value: jax.Array) -> None:
         # in a list of its own: pinning and unpinning are a `map` over lists, drawn in one call
         self._state, self._pins = state, [state.pins]
         self._noted: list[None] = []
-        self._value: Any = None
-
-    def take(self) -> bool:
-        """Pins the variable, which is locked; False where it has no value, or none in the host's memory."""
-        value = self._value = self._state.value
-        # one of several devices' memories has no single address
-        if not isinstance(value, jax.Array) or [one.platform for one in value.devices()] != ["cpu"]:
-            return False
+        self._value = value
         # pinned and noted in one call, so that an exception from outside finds both or neither (see `island_call`)
         self._noted.extend(map(pin, self._pins, repeat(None)))
-        return True
 
     def shown(self) -> np.ndarray[Any, Any]:
         """An array that shows the buffer, and keeps it pinned."""

@@ -1,17 +1,22 @@
 """Worker: null steps on parameter servers (§6.2): a worker fetches the model, computes next to nothing, and updates it.
 
-The parameter servers are processes of the same system on this machine.
+The parameter servers are processes of the same system on this machine. `python cluster.py SYSTEM COUNT`: so many of
+them. Beside the time that a step takes, it is said what processor time it takes in all of these processes, which other
+work on the machine changes less; and what memory the servers hold.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,40 +26,77 @@ ROWS, WIDTH = 32, 64
 DENSE = 100_000_000
 #: bytes of the tables of sparse steps
 TABLES = {"16 MB": 16 << 20, "1 GB": 1 << 30}
-SERVERS = (1, 4, 16)
+#: how the measurements of processor time and of memory begin; all others are times of a step
+PROCESSOR, MEMORY = "processor time, ", "memory, "
+#: what must be left of the machine's memory when another server starts, so that it cannot be what ends others
+SPARE = 2 << 30
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def main(tf: Any, system: str) -> dict[str, float]:
-    times: dict[str, float] = {}
-    for count in SERVERS:
-        addresses = {"ps": [f"localhost:{free_port()}" for _ in range(count)], "worker": [f"localhost:{free_port()}"]}
-        command = [sys.executable, __file__, system, json.dumps(addresses)]
-        tasks = [subprocess.Popen([*command, str(index)], stdout=subprocess.PIPE) for index in range(count)]
-        try:
-            for task in tasks:
-                assert task.stdout is not None
-                task.stdout.readline()
-            worker = tf.train.Server(addresses, "worker", 0)
-            times |= {f"{name}, {count} PS": value for name, value in steps(tf, worker.target, count).items()}
-        finally:
-            for task in tasks:
-                task.kill()
-                task.wait()
-    return times
+def main(tf: Any, system: str, count: int) -> dict[str, float]:
+    addresses = {"ps": [f"localhost:{free_port()}" for _ in range(count)], "worker": [f"localhost:{free_port()}"]}
+    with servers([sys.executable, __file__, system, str(count), json.dumps(addresses)], count) as pids:
+        worker = tf.train.Server(addresses, "worker", 0)
+        measured = steps(tf, worker.target, count, pids)
+        measured["memory, all PS"] = float(sum(map(resident_bytes, pids)))
+    return {f"{name}, {count} PS": value for name, value in measured.items()}
 
 
-def steps(tf: Any, target: str, count: int) -> dict[str, float]:
-    times = {}
+@contextmanager
+def servers(command: Sequence[str], count: int) -> Iterator[list[int]]:
+    """So many processes that have said that they are ready; their numbers.
+
+    Raises:
+        MemoryError: the machine has no memory for another.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for index in range(count):
+            if available_bytes() < SPARE:
+                raise MemoryError(f"{index} of {count} servers run, and less than {SPARE >> 20} MB of memory are left")
+            started.append(subprocess.Popen([*command, str(index)], stdout=subprocess.PIPE))
+            # one after the other, so that what is left is known
+            assert started[-1].stdout is not None
+            started[-1].stdout.readline()
+        yield [process.pid for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def available_bytes() -> int:
+    """What is left of the machine's memory."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process holds of it."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def steps(tf: Any, target: str, count: int, pids: Sequence[int]) -> dict[str, float]:
+    """What steps take on so many parameter servers, which are these processes."""
+    measured: dict[str, float] = {}
+
+    def measure(name: str, step: Any, repeats: int) -> None:
+        measured[name], measured[PROCESSOR + name] = seconds(tf, target, step, repeats, pids)
+
     with tf.Graph().as_default():
-        times["scalar"] = seconds(tf, target, dense_step(tf, count, 1), 300)
-    if count > 4:  # more would measure how processes share the cores of one machine
-        return times
+        measure("scalar", dense_step(tf, count, 1), 1000)
     with tf.Graph().as_default():
-        times["dense 100 MB"] = seconds(tf, target, dense_step(tf, count, DENSE // 4 // count), 10)
+        measure("dense 100 MB", dense_step(tf, count, DENSE // 4 // count), 10)
     for label, size in TABLES.items() if count == 1 else list(TABLES.items())[:1]:
         with tf.Graph().as_default():
-            times[f"32 rows of {label}"] = seconds(tf, target, sparse_step(tf, count, size), 200)
-    return times
+            measure(f"32 rows of {label}", sparse_step(tf, count, size), 300)
+    return measured
 
 
 def dense_step(tf: Any, count: int, elements: int) -> Any:
@@ -83,8 +125,12 @@ def sparse_step(tf: Any, count: int, size: int) -> Any:
     return tf.group(*updates)
 
 
-def seconds(tf: Any, target: str, step: Any, repeats: int) -> float:
-    """The median time of a step."""
+def seconds(tf: Any, target: str, step: Any, repeats: int, pids: Sequence[int]) -> tuple[float, float]:
+    """The median time of a step, and its processor time, on average, in this process and the others."""
+
+    def processor() -> float:
+        return time.process_time() + sum(map(processor_seconds, pids))
+
     with tf.Session(target) as session:
         session.run(tf.global_variables_initializer())
         # as programs do that care for speed: nothing is looked up for a step
@@ -92,11 +138,13 @@ def seconds(tf: Any, target: str, step: Any, repeats: int) -> float:
         for _ in range(max(repeats // 5, 3)):
             run()
         times = []
+        before = processor()
         for _ in range(repeats):
             start = time.perf_counter()
             run()
             times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        used = processor() - before
+    return statistics.median(times), used / repeats
 
 
 def free_port() -> int:
@@ -113,8 +161,8 @@ if __name__ == "__main__":
         import tensorflow.compat.v1 as tf
 
         tf.disable_v2_behavior()
-    if len(sys.argv) > 2:
-        server = tf.train.Server(json.loads(sys.argv[2]), "ps", int(sys.argv[3]))
+    if len(sys.argv) > 3:
+        server = tf.train.Server(json.loads(sys.argv[3]), "ps", int(sys.argv[4]))
         print("ready", flush=True)
         server.join()
-    print(json.dumps(main(tf, sys.argv[1])))
+    print(json.dumps(main(tf, sys.argv[1], int(sys.argv[2]))))

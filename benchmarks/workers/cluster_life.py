@@ -1,6 +1,7 @@
 """Worker: clusters over time: many workers at once, killed tasks, ten thousand steps, large graphs.
 
-All tasks are processes of this machine. `python cluster_life.py anabranch PART`; parts are the keys of `PARTS`.
+All tasks are processes of this machine. `python cluster_life.py anabranch PART [SIZE]`; parts are the keys of `PARTS`,
+sizes those of `SIZES`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,18 +25,34 @@ import anabranch as tf
 from anabranch.distributed.local_plan import LocalPlan
 from anabranch.distributed.supervisor import all_ready, task_program
 from anabranch.distributed.task_engine import TaskEngine
-from benchmarks.workers.cluster import dense_step, free_port
-from benchmarks.workers.simulation import processor_seconds
+from benchmarks.workers.cluster import dense_step, free_port, processor_seconds
 
-#: numbers of workers; a process holds so many of them
-WORKERS, IN_A_PROCESS = (1, 2, 4, 8, 16, 32, 64), 8
+#: a process holds so many workers
+IN_A_PROCESS = 8
 #: seconds of a wait that stands for computing: so long that 64 workers fit two cores
 COMPUTE = 0.25
 #: how long each number of workers trains
 TRAINED = 5.0
-STEPS = 10_000
-NODES, CHAIN = 36_000, 64
+CHAIN = 64
 _DEADLINE = 300.0
+
+
+class Size(NamedTuple):
+    """How much is measured.
+
+    Attributes:
+        workers: numbers of them, the largest of which are started.
+        steps: of the long run, after a tenth as many that are not counted.
+        nodes: of the large graph.
+    """
+
+    workers: tuple[int, ...]
+    steps: int
+    nodes: int
+
+
+#: small: to see that all parts run to their ends
+SIZES = {"full": Size((1, 2, 4, 8, 16, 32, 64), 10_000, 36_000), "small": Size((1, 2, 8), 1_000, 3_000)}
 
 
 @contextmanager
@@ -60,9 +77,9 @@ def said(process: subprocess.Popen[str]) -> Any:
 
 
 # ---------------------------------------------------------------------- many workers
-def many_workers() -> dict[str, float]:
+def many_workers(size: Size) -> dict[str, float]:
     """How many steps they make of those that their waits allow, and the processor time (s) of one, servers included."""
-    most = max(WORKERS)
+    most = max(size.workers)
     addresses = {
         "ps": [f"localhost:{free_port()}" for _ in range(2)],
         "worker": [f"localhost:{free_port()}" for _ in range(most)],
@@ -70,7 +87,7 @@ def many_workers() -> dict[str, float]:
     text = json.dumps(addresses)
     rates = {}
     with processes(2, "serve", text) as servers, processes(most // IN_A_PROCESS, "train", text) as trainers:
-        for count in WORKERS:
+        for count in size.workers:
             before = sum(processor_seconds(process.pid) for process in (*servers, *trainers))
             shares = [len(range(index, count, len(trainers))) for index in range(len(trainers))]
             for process, share in zip(trainers, shares, strict=True):
@@ -140,7 +157,7 @@ def _waiting_step(target: str, task: int) -> Callable[[], Any]:
 
 
 # ---------------------------------------------------------------------- killed tasks
-def recovery() -> dict[str, float]:
+def recovery(_: Size) -> dict[str, float]:
     """Seconds from the kill of a task until a training session has run a step with the process that replaces it."""
     with tempfile.TemporaryDirectory() as folder, LocalPlan.of({"ps": 2, "worker": 2}) as plan:
         programs = [task_program(plan.spec, job, index, folder) for job, index, _ in plan.spec.tasks()]
@@ -177,9 +194,9 @@ def _killed(engine: TaskEngine, target: str, folder: str) -> dict[str, float]:
     return times
 
 
-# ---------------------------------------------------------------------- ten thousand steps
-def ten_thousand() -> dict[str, float]:
-    """What grows from step 1,000 to step 11,000, in the worker and in the parameter server."""
+# ---------------------------------------------------------------------- thousands of steps
+def many_steps(size: Size) -> dict[str, float]:
+    """What grows in ten thousand steps after the first thousand, in the worker and in the parameter server."""
     addresses = {"ps": [f"localhost:{free_port()}"], "worker": [f"localhost:{free_port()}"]}
     grown: dict[str, float] = {}
     with processes(1, "serve", json.dumps(addresses)) as (server,), tf.train.Server(addresses, "worker", 0) as worker:
@@ -187,15 +204,15 @@ def ten_thousand() -> dict[str, float]:
         with tf.Session(worker.target) as session:
             session.run(tf.global_variables_initializer())
             call = session.make_callable(step)
-            for _ in range(1000):
+            for _ in range(size.steps // 10):
                 call()
             pids = {"worker": os.getpid(), "parameter server": server.pid}
             gc.collect()
             before = {name: _held(pid) for name, pid in pids.items()}
             start = time.perf_counter()
-            for _ in range(STEPS):
+            for _ in range(size.steps):
                 call()
-            grown["10,000 steps (s)"] = time.perf_counter() - start
+            grown[f"{size.steps:,} steps (s)"] = time.perf_counter() - start
             gc.collect()
             for name, pid in pids.items():
                 for what, value in _held(pid).items():
@@ -214,7 +231,7 @@ def _held(pid: int) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------- large graphs
-def large_graph() -> dict[str, float]:
+def large_graph(size: Size) -> dict[str, float]:
     """Seconds to plan and register a step of many nodes on a parameter server, and to run it then."""
     addresses = {"ps": [f"localhost:{free_port()}"], "worker": [f"localhost:{free_port()}"]}
     with processes(1, "serve", json.dumps(addresses)), tf.train.Server(addresses, "worker", 0) as worker:
@@ -222,7 +239,7 @@ def large_graph() -> dict[str, float]:
             x = tf.placeholder(tf.float32, [8])
             # chains that differ, of five nodes for each element: nothing is pruned, and none stands for another
             chains = []
-            for number in range(NODES // 5 // CHAIN):
+            for number in range(size.nodes // 5 // CHAIN):
                 value = x * float(number)
                 for _ in range(CHAIN):
                     value = tf.sin(value * 0.5 + 1.0)
@@ -239,10 +256,10 @@ def large_graph() -> dict[str, float]:
     return {f"{nodes} nodes: planned and registered (s)": prepared, f"{nodes} nodes: first run (s)": first}
 
 
-PARTS: dict[str, Callable[[], dict[str, float]]] = {
+PARTS: dict[str, Callable[[Size], dict[str, float]]] = {
     "workers": many_workers,
     "recovery": recovery,
-    "steps": ten_thousand,
+    "steps": many_steps,
     "graph": large_graph,
 }
 
@@ -252,7 +269,7 @@ def main(arguments: Sequence[str]) -> None:
         run = serve if arguments[0] == "serve" else train
         run(json.loads(arguments[1]), int(arguments[2]))
     else:
-        print(json.dumps(PARTS[arguments[1]]()))
+        print(json.dumps(PARTS[arguments[1]](SIZES[arguments[2] if len(arguments) > 2 else "full"])))
 
 
 if __name__ == "__main__":

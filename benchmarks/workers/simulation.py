@@ -7,14 +7,12 @@ steps with a wait in them; each says how many steps it ran and what processor ti
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from benchmarks.workers.cluster import free_port
+from benchmarks.workers.cluster import free_port, processor_seconds
 
 WORKERS = 8
 #: of which the least disturbed counts
@@ -23,7 +21,6 @@ ROUNDS = 6
 LARGE = 8_000_000
 #: seconds of a wait that stands for computing
 COMPUTE = 0.03
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> dict[str, float]:
@@ -76,12 +73,6 @@ def _run(workers: list[subprocess.Popen[str]], kind: str, seconds: float) -> lis
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor seconds of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _keep(rates: dict[str, float], name: str, value: float) -> None:

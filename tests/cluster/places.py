@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -118,6 +119,21 @@ class Stranger:
 
     def close(self) -> None:
         self.context.destroy(linger=0)
+
+
+def free_address() -> str:
+    """An address of this machine at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def kill(endpoint: Endpoint) -> None:
+    """Ends an endpoint without a goodbye, as if its process were killed."""
+    for peer in list(endpoint._peers.values()):
+        peer.hang_up_hard()
+        peer.take = lambda event: False  # type: ignore[method-assign]
+    endpoint.close()
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

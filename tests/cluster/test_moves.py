@@ -19,17 +19,11 @@ from anabranch.distributed.addresses import ADDRESS_MAP_VARIABLE
 from anabranch.distributed.held_ports import HeldPorts
 from anabranch.distributed.links import PeerState
 from anabranch.errors import FailedPreconditionError
-from tests.cluster.places import Places, closing, until
+from tests.cluster.places import Places, until
 from tests.cluster.processes import DEADLINE, Process
 
 #: as a program has them written into it
 WRITTEN = {"ps": ["ps0.example.com:1", "ps1.example.com:1"], "worker": ["worker0.example.com:1"]}
-
-
-@pytest.fixture
-def places() -> Iterator[Places]:
-    with closing() as places:
-        yield places
 
 
 class MovingCluster:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,13 @@ import pytest
 from ray.cluster_utils import Cluster
 
 import anabranch as tf
+from anabranch.distributed.addresses import ADDRESS_MAP_VARIABLE
+from anabranch.distributed.cluster_files import MOVED_TASKS
 from anabranch.distributed.keys import FILE_VARIABLE
 from anabranch.distributed.ray_cluster import RayEngine, RayPlan, TaskResources
 from anabranch.distributed.restarts import RestartLimits, TaskState
 from anabranch.distributed.supervisor import all_ready, task_program
-from anabranch.distributed.task_engine import TaskStatus
+from anabranch.distributed.task_engine import TaskStatus, log_name
 from anabranch.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
 from anabranch.tools import command_line
 
@@ -36,6 +39,8 @@ DEADLINE = 90.0
 QUICK = RestartLimits(first_pause=0.05, longest_pause=0.5)
 
 
+#: an address that is this machine's, and not the one that Ray's other nodes have
+OTHER_MACHINE = "127.0.0.2"
 #: Ray's processes without those that nobody here asks for: idle workers, which tasks with keys cannot use
 ENVIRONMENT = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
 
@@ -94,9 +99,17 @@ class Tasks:
                 count = tf.get_variable("count", initializer=0, use_resource=True)
             with tf.device("/job:worker/task:0"):
                 self.step, self.begin = count.assign_add(1) * 10, count.initializer
-            config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
-            self.session = tf.Session("grpc://" + plan.spec.task_address("worker", 0), config=config)
+        self.session = self._opened()
         self.session.run(self.begin)
+
+    def _opened(self) -> tf.Session:
+        config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+        return tf.Session("grpc://" + self.address("worker/0"), graph=self.step.graph, config=config)
+
+    def reopen(self) -> None:
+        """Makes the session anew."""
+        self.session.close()
+        self.session = self._opened()
 
     def __getitem__(self, name: str) -> TaskStatus:
         return next(status for status in self.engine.statuses() if status.name == name)
@@ -104,17 +117,28 @@ class Tasks:
     def wait(self, name: str, holds: Callable[[TaskStatus], bool]) -> None:
         self.engine.wait(lambda all_: any(s.name == name and holds(s) for s in all_), DEADLINE, name)
 
-    def runs_again(self) -> None:
-        """Runs steps, which may fail as those of lost tasks do, until one succeeds that has begun anew."""
+    def runs_again(self) -> list[type[Exception]]:
+        """Runs steps, which may fail as those of lost tasks do, until one that has begun anew succeeds; what failed."""
+        seen: list[type[Exception]] = []
         deadline = time.monotonic() + DEADLINE
         while True:
             try:
                 self.session.run(self.begin)
                 assert self.session.run(self.step) == 10
-            except (tf.errors.UnavailableError, tf.errors.AbortedError):
-                assert time.monotonic() < deadline
+            except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+                assert time.monotonic() < deadline, seen
+                seen.append(type(error))
             else:
-                return
+                return seen
+
+    def address(self, name: str) -> str:
+        """Where a task is."""
+        job, index = name.split("/")
+        return self[name].address or self.plan.spec.task_address(job, int(index))
+
+    def actor(self, name: str) -> int:
+        """The process of a task's actor."""
+        return int(Path(f"/proc/{self[name].pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
 
     def close(self) -> None:
         self.session.close()
@@ -126,6 +150,24 @@ def is_running(process: int | None) -> bool:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[None]:
+    """A port that somebody else has, as soon as it is free."""
+    deadline = time.monotonic() + DEADLINE
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        while True:
+            try:
+                other.bind(("", port))
+                other.listen()
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            else:
+                break
+        yield
 
 
 class Shared:
@@ -209,12 +251,44 @@ def test_tasks_whose_processes_and_actors_are_killed_come_back_at_their_addresse
     assert starts() == (logged + 1, told + 1)
 
     # the actor: its task ends with it
-    actor = int(Path(f"/proc/{second}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
-    os.kill(actor, signal.SIGKILL)
+    os.kill(tasks.actor("ps/0"), signal.SIGKILL)
     tasks.wait("ps/0", lambda s: s.is_ready and s.restarts == restarts + 2)
     assert not is_running(second)
     tasks.runs_again()
     assert "the actor of ps/0 was lost" in log.read_text("utf-8")
+
+
+def test_tasks_whose_ports_were_taken_come_back_at_others_and_sessions_go_on(shared: Shared) -> None:
+    tasks = shared.tasks
+    tasks.runs_again()
+    # first a task that the client only knows by its cluster, then the one that it named
+    for name in ("ps/0", "worker/0"):
+        before, pid = tasks.address(name), tasks[name].pid
+        assert pid is not None
+        restarts, actor = tasks[name].restarts, tasks.actor(name)
+        # stopped, so that the task does not come back before its port is taken
+        os.kill(actor, signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        with taken(int(before.rpartition(":")[2])):
+            os.kill(actor, signal.SIGKILL)
+            tasks.wait(name, lambda s: s.is_ready and s.restarts > restarts)  # noqa: B023
+            now = tasks.address(name)
+            assert now != before
+            seen = tasks.runs_again()
+        # the program is told that what the task held is gone, once
+        assert seen.count(tf.errors.AbortedError) == 1
+        assert f"{name} has moved from {before} to {now}" in (shared.logs / log_name(name)).read_text("utf-8")
+    # who comes now and knows only the addresses of the beginning finds both by the map that the engine keeps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ADDRESS_MAP_VARIABLE, str(shared.logs / MOVED_TASKS))
+        target = "grpc://" + tasks.plan.spec.task_address("worker", 0)
+        with tf.Session(target, graph=tasks.session.graph) as session:
+            assert session.run(tasks.step) == 20
+    # and a task that is started again finds the other where it is
+    restarts = tasks["worker/0"].restarts
+    tasks.engine.restart_task("worker/0")
+    tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == restarts + 1)
+    tasks.runs_again()
 
 
 def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(shared: Shared) -> None:
@@ -222,13 +296,16 @@ def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(shared: Shared) 
     tasks.runs_again()
     restarts = {name: tasks[name].restarts for name in ("ps/0", "worker/0")}
     gone = [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
-    cluster.add_node(num_cpus=4)
+    # a machine with another address, as far as tasks know
+    cluster.add_node(num_cpus=4, node_ip_address=OTHER_MACHINE)
     for node in gone:
         cluster.remove_node(node)
     for name, count in restarts.items():
-        # on this machine every node has the address of the one that is gone
         tasks.wait(name, lambda s, count=count: s.is_ready and s.restarts >= count + 1)  # type: ignore[misc]
-    tasks.runs_again()
+        assert tasks.address(name).startswith(f"{OTHER_MACHINE}:")
+    # both are elsewhere, and nobody is left who could tell the session
+    tasks.reopen()
+    assert tasks.runs_again() == []
 
 
 def test_tasks_are_restarted_and_end_as_the_user_wants_it(shared: Shared) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anabranch.runtime.pace import SHORT, Pace, take_short_turns_here
+from anabranch.runtime import pace as paces
+from anabranch.runtime.pace import SHORT, Pace, Stopwatch, take_short_turns_here
 from anabranch.runtime.started_runs import StartedRun
 
 DEADLINE = 60.0
@@ -102,3 +107,53 @@ def test_the_first_turn_may_be_taken_at_once() -> None:
     started.wake()
     assert told.get(timeout=DEADLINE) == []
     assert len(run.threads) == 2
+
+
+def run_of(turns: list[tuple[float, bool]], pace: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose turns took so long, and were preempted or not."""
+    now, preemptions = [0.0], [0]
+    monkeypatch.setattr("anabranch.runtime.pace.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("anabranch.runtime.pace._preemptions", lambda: preemptions[0])
+    watch = Stopwatch(pace)
+    for number, (seconds, is_preempted) in enumerate(turns):
+        watch.begin()
+        now[0] += seconds
+        preemptions[0] += is_preempted
+        watch.pause() if number + 1 < len(turns) else watch.end()
+
+
+def test_a_turn_in_which_another_thread_got_the_processor_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = short_pace()
+    run_of([(0.0, False), (2 * SHORT, True)], pace, monkeypatch)
+    assert pace.is_short
+    run_of([(2 * SHORT, True), (0.0, False)], pace, monkeypatch)
+    assert pace.is_short
+    # one that took long by itself does, and so does one that took very long in any case
+    run_of([(2 * SHORT, False), (0.0, True)], pace, monkeypatch)
+    assert not pace.is_short
+    pace = short_pace()
+    run_of([(100 * SHORT, True)], pace, monkeypatch)
+    assert not pace.is_short
+    # it does not make a partition short either
+    pace = Pace()
+    for _ in range(5):
+        run_of([(2 * SHORT, True)], pace, monkeypatch)
+    assert not pace.is_short
+
+
+def test_a_thread_that_computes_beside_others_is_preempted() -> None:
+    if sys.platform != "linux":
+        pytest.skip("the system does not say how often that happens")
+    deadline = time.monotonic() + DEADLINE
+    others = [
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"])
+        for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        before = paces._preemptions()
+        while paces._preemptions() == before:
+            assert time.monotonic() < deadline
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
