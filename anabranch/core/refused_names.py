@@ -60,7 +60,7 @@ REFUSALS: Final = (
     ),
     RefusedFamily(
         "tf.estimator.BoostedTrees*, tf.estimator.experimental.LinearSDCA",
-        r"estimator\.(BoostedTrees\w+|experimental\.LinearSDCA)",
+        r"estimator\.experimental\.LinearSDCA",
         "estimators here are own code, and these are not written (docs/decisions/0050)",
         "tf.estimator.Estimator takes a model_fn of your own; tf.estimator.DNNClassifier and its like are there",
     ),

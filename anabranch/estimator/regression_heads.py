@@ -60,7 +60,7 @@ class RegressionHead(SingleHead):
             raise ValueError(f"Invalid label_dimension {label_dimension}.")
         super().__init__(label_dimension, weight_column, loss_reduction, loss_fn, name)
         self._loss_dimension = label_dimension
-        self._inverse_link_fn = inverse_link_fn
+        self.inverse_link_fn = inverse_link_fn
         self._prediction_keys = ("predictions",) if inverse_link_fn is None else ("predictions", "logits")
 
     def _targets(self, labels: TensorLike, logits: tf.Tensor) -> tf.Tensor:
@@ -71,7 +71,7 @@ class RegressionHead(SingleHead):
         return tf.squared_difference(logits, targets)
 
     def _predictions(self, logits: tf.Tensor, wanted: Sequence[str]) -> dict[str, tf.Tensor]:
-        said = logits if self._inverse_link_fn is None else self._inverse_link_fn(logits)
+        said = logits if self.inverse_link_fn is None else self.inverse_link_fn(logits)
         return {"predictions": said, "logits": logits}
 
     def _own_metrics(self) -> list[Metric]:
