@@ -46,6 +46,7 @@ class RegressionHead(SingleHead):
     """
 
     _has_weights_of_logits = True
+    _dual_loss = "squared_loss"
 
     def __init__(
         self,
@@ -60,8 +61,19 @@ class RegressionHead(SingleHead):
             raise ValueError(f"Invalid label_dimension {label_dimension}.")
         super().__init__(label_dimension, weight_column, loss_reduction, loss_fn, name)
         self._loss_dimension = label_dimension
-        self.inverse_link_fn = inverse_link_fn
+        self._inverse_link_fn = inverse_link_fn
         self._prediction_keys = ("predictions",) if inverse_link_fn is None else ("predictions", "logits")
+
+    @property
+    def inverse_link_fn(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        """What makes predictions of logits; None: they are the logits."""
+        return self._inverse_link_fn
+
+    @property
+    def dual_loss(self) -> str | None:
+        """See `SingleHead`; squared differences are of the logits."""
+        linked = self._dual_loss == "squared_loss" and self._inverse_link_fn is not None
+        return None if linked else super().dual_loss
 
     def _targets(self, labels: TensorLike, logits: tf.Tensor) -> tf.Tensor:
         targets: tf.Tensor = tf.cast(dense_labels(labels, logits, self.logits_dimension), tf.float32)
@@ -71,7 +83,7 @@ class RegressionHead(SingleHead):
         return tf.squared_difference(logits, targets)
 
     def _predictions(self, logits: tf.Tensor, wanted: Sequence[str]) -> dict[str, tf.Tensor]:
-        said = logits if self.inverse_link_fn is None else self.inverse_link_fn(logits)
+        said = logits if self._inverse_link_fn is None else self._inverse_link_fn(logits)
         return {"predictions": said, "logits": logits}
 
     def _own_metrics(self) -> list[Metric]:
@@ -97,6 +109,8 @@ class PoissonRegressionHead(RegressionHead):
         compute_full_loss: whether the loss has the term of the labels alone, log(label!), by Stirling's approximation.
     """
 
+    _dual_loss = "poisson_loss"
+
     def __init__(
         self,
         label_dimension: int = 1,
@@ -118,6 +132,8 @@ class LogisticRegressionHead(RegressionHead):
     Args:
         weight_column, loss_reduction, name: as for `RegressionHead`.
     """
+
+    _dual_loss = None  # that of logits takes labels of 0 and 1 only
 
     def __init__(
         self, weight_column: WeightColumn = None, loss_reduction: str = BATCH_MEAN, name: str | None = None
