@@ -84,7 +84,9 @@ class _Parts:
 
     def __init__(self, weights: Weights) -> None:
         self._model = [weights] if isinstance(weights, tf.Variable) else list(weights)
-        self._added = [_beside(variable) for variable in self._model]
+        # the name that TensorFlow gives: its variables are always partitioned, if only into one part
+        part = "" if len(self._model) > 1 else "/part_0"
+        self._added = [_beside(variable, f"{variable.op.name}{part}_unshrunk") for variable in self._model]
 
     def whole(self) -> tf.Tensor:
         """What steps add to, as one vector."""
@@ -135,11 +137,9 @@ class _Parts:
         return tf.add_n([tf.reduce_sum(tf.square(tf.cast(variable, tf.float64))) for variable in self._model])
 
 
-def _beside(variable: tf.Variable) -> tf.Variable:
+def _beside(variable: tf.Variable, name: str) -> tf.Variable:
     with tf.device(variable.device):
-        return tf.Variable(
-            tf.zeros(variable.shape), trainable=False, name=f"{variable.op.name}_unshrunk"
-        )
+        return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)
 
 
 class _ExampleTable:
