@@ -231,7 +231,8 @@ def result(tf: Any, estimators: Any, to_dict: Callable[[bytes], dict[str, Any]],
         }
         if min(found["importances"].values()) >= 0:
             found["shares"] = dict(model.experimental_feature_importances(normalize=True))
-        if case.arguments.get("center_bias"):
+        # that version knows no head of the public ones to be of classes
+        if case.arguments.get("center_bias") and case.head is None:
             listed = list(model.experimental_predict_with_explanations(data(tf, case, 1)))
             found["bias"] = float(listed[0]["bias"])
             found["contributions"] = [{key: float(v) for key, v in said["dfc"].items()} for said in listed[:20]]

@@ -76,7 +76,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found = result(v1, estimators, to_dict, name, Path(folder))
         lines.append(f"{json.dumps(name)}: {json.dumps(found)}")
-    FIXTURE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        FIXTURE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(len(lines), "cases")
 
 
