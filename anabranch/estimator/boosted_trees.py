@@ -51,7 +51,7 @@ class _BoostedTrees(Estimator):
     ) -> None:
         if head.logits_dimension != 1:
             raise ValueError(f"boosted trees have one logit, but the head has {head.logits_dimension}")
-        features = TreeFeatures(feature_columns, settings.number_buckets)
+        features = TreeFeatures(feature_columns, settings.quantiles + 1)
         self._model = TreeModel(head, features, settings, batches, weight_column, derivatives, in_memory)
         model = self._model
 
@@ -70,11 +70,13 @@ class _BoostedTrees(Estimator):
             Gains by the column's name (an indicator's is that of its categorical column), the greatest first.
 
         Raises:
-            ValueError: the model is not trained, or gains cannot be normalized: nothing was split, or a sum is negative.
+            ValueError: the model is not trained, or gains cannot be normalized: nothing was split, or one is negative.
         """
         message = self.get_variable_value(f"{SCOPE}:0_serialized").item()
         if not message:
-            raise ValueError("Found empty serialized string for TreeEnsemble. You should only call this method after training.")
+            raise ValueError(
+                "Found empty serialized string for TreeEnsemble. You should only call this method after training."
+            )
         ensemble = boosted_trees_pb2.TreeEnsemble.FromString(message)
         return importances(ensemble, self._model.features.names, normalize)
 

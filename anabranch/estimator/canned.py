@@ -163,9 +163,13 @@ def _linear(
     if not isinstance(optimizer, LinearSDCA):
         return model_function(head, [Wide(columns, optimizer, _LINEAR_RATE, sparse_combiner, partitioner)])
     if sparse_combiner != "sum":
-        raise ValueError(f"sparse_combiner must be \"sum\" when optimizer is a LinearSDCA object, not {sparse_combiner!r}.")
+        raise ValueError(
+            f'sparse_combiner must be "sum" when optimizer is a LinearSDCA object, not {sparse_combiner!r}.'
+        )
     if not isinstance(head, SingleHead):
-        raise ValueError(f"LinearSDCA knows the losses of tf.estimator's heads. Unsupported head type: {type(head).__name__}")
+        raise ValueError(
+            f"LinearSDCA knows the losses of tf.estimator's heads. Unsupported head type: {type(head).__name__}"
+        )
     return dual_model_function(head, columns, optimizer, partitioner)
 
 

@@ -110,11 +110,9 @@ class _Parts:
         """Adds to some weights."""
         updates, start = [], 0
         for part in self._added:
-            end = start + part.shape.as_list()[0]
+            end = start + int(part.shape[0])
             mine = tf.logical_and(ids >= start, ids < end)
-            updates.append(
-                tf.scatter_add(part, tf.boolean_mask(ids, mine) - start, tf.boolean_mask(deltas, mine))
-            )
+            updates.append(tf.scatter_add(part, tf.boolean_mask(ids, mine) - start, tf.boolean_mask(deltas, mine)))
             start = end
         return updates
 
@@ -162,16 +160,16 @@ class _ExampleTable:
     def lookup(self, marks: tf.Tensor) -> tf.Tensor:
         """What is kept of examples; zeros for those that were not seen."""
         if len(self._shards) == 1:
-            return self._shards[0].lookup(marks)
+            return _of(self._shards[0], marks)
         places = tf.dynamic_partition(tf.range(tf.shape(marks)[0]), self._shard_of(marks), len(self._shards))
-        found = [table.lookup(keys) for table, keys in zip(self._shards, self._split(marks, marks), strict=True)]
+        found = [_of(table, keys) for table, keys in zip(self._shards, self._split(marks, marks), strict=True)]
         state: tf.Tensor = tf.dynamic_stitch(places, found)
         return state
 
     def insert(self, marks: tf.Tensor, state: tf.Tensor) -> tf.Operation:
         """Replaces what is kept of examples."""
         keys, values = self._split(marks, marks), self._split(marks, state)
-        return tf.group(*(table.insert(*pair) for table, *pair in zip(self._shards, keys, values, strict=True)))
+        return tf.group(*(table.insert(k, v) for table, k, v in zip(self._shards, keys, values, strict=True)))
 
     def size(self) -> tf.Tensor:
         """How many examples were seen."""
@@ -191,6 +189,13 @@ class _ExampleTable:
             return [values]
         rows: list[tf.Tensor] = tf.dynamic_partition(values, self._shard_of(marks), len(self._shards))
         return rows
+
+
+def _of(table: tf.contrib.lookup.MutableDenseHashTable, keys: tf.Tensor) -> tf.Tensor:
+    """The values of keys."""
+    values = table.lookup(keys)
+    assert isinstance(values, tf.Tensor)
+    return values
 
 
 class Examples(NamedTuple):

@@ -46,7 +46,7 @@ class RegressionHead(SingleHead):
     """
 
     _has_weights_of_logits = True
-    _dual_loss = "squared_loss"
+    _dual_loss: str | None = "squared_loss"
 
     def __init__(
         self,

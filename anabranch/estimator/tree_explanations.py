@@ -43,7 +43,9 @@ def _feature_of(node: pb.Node) -> int:
     return split.feature_id
 
 
-def contributions(message: bytes, names: Sequence[str], is_classification: bool) -> tuple[float, OrderedDict[str, float]]:
+def contributions(
+    message: bytes, names: Sequence[str], is_classification: bool
+) -> tuple[float, OrderedDict[str, float]]:
     """A prediction as what it would be of an average example, and what the features of each column add to that.
 
     Args:

@@ -137,7 +137,7 @@ class TreeFeatures:
         return sum(part.width for part in self._parts if isinstance(part, _Numbers))
 
     def groups(self) -> list[Group]:
-        """The features by how many buckets statistics have for them: all bucketized columns have those of the largest."""
+        """The features by how many buckets statistics have for them; bucketized columns have those of the largest."""
         bucketized = max([_HAS_OR_NOT, *(part.count for part in self._parts if isinstance(part, _Bucketized))])
         sizes = {_Bucketized: bucketized, _Indicator: _HAS_OR_NOT, _Numbers: self.number_buckets}
         found: dict[int, list[int]] = {}

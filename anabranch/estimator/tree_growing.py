@@ -66,8 +66,8 @@ class TreeSettings:
         return (1 << self.max_depth) - 1
 
     @property
-    def number_buckets(self) -> int:
-        """How many buckets a feature of numbers has."""
+    def quantiles(self) -> int:
+        """How many quantiles of a feature of numbers are its boundaries; there is one more, the greatest number."""
         return int(1.0 / self.quantile_sketch_epsilon)
 
 
@@ -147,7 +147,7 @@ class Grower(abc.ABC):
 
     def _flush(self, is_ready: tf.Variable) -> tf.Operation:
         assert self._quantiles is not None
-        with tf.control_dependencies([self._quantiles.flush(self._settings.number_buckets)]):
+        with tf.control_dependencies([self._quantiles.flush(self._settings.quantiles)]):
             ready: tf.Operation = tf.assign(is_ready, True).op
             return ready
 
@@ -241,7 +241,8 @@ class BatchGrower(Grower):
 
     def add_numbers(self, values: Sequence[tf.Tensor], weights: tf.Tensor, is_ready: tf.Variable) -> tf.Operation:
         quantiles, seen = self._quantiles, self._seen
-        assert quantiles is not None and seen is not None
+        assert quantiles is not None
+        assert seen is not None
         added = tf.group(
             quantiles.add(values, weights), seen.set_global_step(self._stamp), seen.apply_grad(0.0, self._stamp)
         )
@@ -276,8 +277,7 @@ class BatchGrower(Grower):
 
     def grow(self, statistics: Sequence[tf.Tensor], last_layer: tf.Tensor) -> tf.Operation:
         added = [
-            accumulator.apply_grad(sums, self._stamp)
-            for accumulator, sums in zip(self._sums, statistics, strict=True)
+            accumulator.apply_grad(sums, self._stamp) for accumulator, sums in zip(self._sums, statistics, strict=True)
         ]
         if not self._is_chief:
             return tf.group(*added)

@@ -1,7 +1,7 @@
 """The model function of boosted trees.
 
-While there are features of numbers without boundaries, steps only collect quantiles, and are not counted. If the bias is
-centered, the steps that follow correct it. All further steps grow trees, layer by layer.
+While there are features of numbers without boundaries, steps only collect quantiles, and are not counted. If the bias
+is centered, the steps that follow correct it. All further steps grow trees, layer by layer.
 """
 
 from __future__ import annotations
@@ -281,9 +281,7 @@ def _check_in_memory(batches: TensorLike, config: RunConfig) -> None:
         raise ValueError("train_in_memory is supported only for non-distributed training.")
 
 
-def _for_this_worker(
-    ensemble: Ensemble, config: RunConfig, scope: str
-) -> tuple[Ensemble, Sequence[tf.Operation]]:
+def _for_this_worker(ensemble: Ensemble, config: RunConfig, scope: str) -> tuple[Ensemble, Sequence[tf.Operation]]:
     """The ensemble that this worker asks: where there are several, a copy of its own, loaded anew in each step."""
     if config.num_worker_replicas <= 1:
         return ensemble, []

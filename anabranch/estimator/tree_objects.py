@@ -69,7 +69,7 @@ class Ensemble:
         return logits
 
     def explain(self, buckets: Sequence[tf.Tensor]) -> tf.Tensor:
-        """For each example a `DebugOutput` message, string [batch]: the features of its splits, and logits on its way."""
+        """For each example a `DebugOutput` message, string [batch]: the features of its splits, logits on its way."""
         messages: tf.Tensor = _raw.BoostedTreesExampleDebugOutputs(
             tree_ensemble_handle=self.handle, bucketized_features=list(buckets), logits_dimension=1
         )

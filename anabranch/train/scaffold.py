@@ -210,9 +210,7 @@ def _default_ready_op() -> Tensor:
 
 
 def _default_ready_for_local_init_op() -> Tensor:
-    variables = report_uninitialized_variables(
-        global_variables(), name="report_uninitialized_variables_for_local_init"
-    )
+    variables = report_uninitialized_variables(global_variables(), name="report_uninitialized_variables_for_local_init")
     return _with_objects(variables, shared_objects())
 
 

@@ -49,10 +49,8 @@ class OlderTensorFlow:
     def run(self, session: Any, feeds: dict[str, Any], fetches: list[str], targets: list[str]) -> list[Any]:
         inputs = (_Pointer * len(feeds))(*[self._tensor(np.asarray(value)) for value in feeds.values()])
         outputs = (_Pointer * len(fetches))()
-        self._checked(
-            "TF_Run", _Pointer(session), None, _names(feeds), inputs, len(feeds), _names(fetches), outputs, len(fetches),
-            _names(targets), len(targets), None,
-        )  # fmt: skip
+        given, wanted = (_names(feeds), inputs, len(feeds)), (_names(fetches), outputs, len(fetches))
+        self._checked("TF_Run", _Pointer(session), None, *given, *wanted, _names(targets), len(targets), None)
         return [self._array(output) for output in outputs]
 
     def _checked(self, name: str, *arguments: Any) -> Any:

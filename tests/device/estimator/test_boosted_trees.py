@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 import anabranch as tf
 from anabranch.proto import boosted_trees_pb2
-from tests.oracles.boosted_tree_cases import CASES, FEATURES, LABELS, SIZE, columns, data, estimator, result
+from tests.oracles.boosted_tree_cases import CASES, FEATURES, LABELS, columns, data, result
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_trees.json").read_text(encoding="utf-8")
@@ -77,9 +77,7 @@ def test_contributions_add_up_to_predictions(tmp_path: Path) -> None:
 def test_a_head_of_classes_is_explained_as_probabilities(tmp_path: Path) -> None:
     head = tf.estimator.BinaryClassHead()
     case = CASES["head of classes"]
-    model = tf.estimator.BoostedTreesEstimator(
-        columns(tf, case.columns), 1, head, tmp_path, center_bias=True, **SMALL
-    )
+    model = tf.estimator.BoostedTreesEstimator(columns(tf, case.columns), 1, head, tmp_path, center_bias=True, **SMALL)
     model.train(data(tf, case, None))
     for said in model.experimental_predict_with_explanations(data(tf, case, 1)):
         assert said["bias"] + sum(said["dfc"].values()) == pytest.approx(said["logistic"][0], rel=1e-4)

@@ -43,7 +43,10 @@ def test_weights_are_those_of_ridge_regression(tmp_path: Path) -> None:
     model = trained(tmp_path, columns="pair height", steps=150)
     x = np.column_stack([FEATURES["height"], FEATURES["pair"], np.ones(len(FEATURES["height"]))]).astype(np.float64)
     expected = np.linalg.solve(x.T @ x + 2.0 * np.eye(4), x.T @ LABELS["numbers"])
-    found = [model.get_variable_value(f"linear/linear_model/{name}") for name in ("height/weights", "pair/weights", "bias_weights")]
+    found = [
+        model.get_variable_value(f"linear/linear_model/{name}")
+        for name in ("height/weights", "pair/weights", "bias_weights")
+    ]
     np.testing.assert_allclose(np.concatenate([v.reshape(-1) for v in found]), expected, rtol=2e-3)
 
 
