@@ -51,7 +51,7 @@ class _BoostedTrees(Estimator):
     ) -> None:
         if head.logits_dimension != 1:
             raise ValueError(f"boosted trees have one logit, but the head has {head.logits_dimension}")
-        features = TreeFeatures(feature_columns, settings.quantiles + 1)
+        features = TreeFeatures(feature_columns, settings.number_buckets)
         self._model = TreeModel(head, features, settings, batches, weight_column, derivatives, in_memory)
         model = self._model
 

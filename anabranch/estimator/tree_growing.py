@@ -66,8 +66,8 @@ class TreeSettings:
         return (1 << self.max_depth) - 1
 
     @property
-    def quantiles(self) -> int:
-        """How many quantiles of a feature of numbers are its boundaries; there is one more, the greatest number."""
+    def number_buckets(self) -> int:
+        """How many buckets a feature of numbers has."""
         return int(1.0 / self.quantile_sketch_epsilon)
 
 
@@ -147,7 +147,7 @@ class Grower(abc.ABC):
 
     def _flush(self, is_ready: tf.Variable) -> tf.Operation:
         assert self._quantiles is not None
-        with tf.control_dependencies([self._quantiles.flush(self._settings.quantiles)]):
+        with tf.control_dependencies([self._quantiles.flush(self._settings.number_buckets)]):
             ready: tf.Operation = tf.assign(is_ready, True).op
             return ready
 

@@ -172,10 +172,15 @@ def _metrics(found: dict[str, Any]) -> dict[str, float]:
 
 
 def _with_gains(ensemble: dict[str, Any]) -> dict[str, Any]:
-    """With the gains that are 0, which messages leave out."""
+    """With the gains that are 0, which messages leave out, and without by what it is that such nodes are split.
+
+    Where all examples of a node are alike, any split is as good as any other, and errors of rounding choose one.
+    """
     for tree in ensemble["trees"]:
         for node in tree["nodes"]:
-            node.setdefault("metadata", {}).setdefault("gain", 0.0)
+            if abs(node.setdefault("metadata", {}).setdefault("gain", 0.0)) < 1e-6:
+                for what in ("featureId", "threshold"):
+                    node.get("bucketizedSplit", {}).pop(what, None)
     return ensemble
 
 
@@ -249,4 +254,32 @@ def result(
             listed = list(model.experimental_predict_with_explanations(data(tf, case, 1)))
             found["bias"] = float(listed[0]["bias"])
             found["contributions"] = [{key: float(v) for key, v in said["dfc"].items()} for said in listed[:20]]
+    return found
+
+
+def boundaries(tf: Any) -> list[list[float]]:
+    """The boundaries of buckets that the operations find for streams of several kinds, in one or several parts."""
+    raw, random, found = tf.raw_ops, np.random.RandomState(5), []
+    with tf.Graph().as_default() as graph:
+        epsilon, buckets = tf.placeholder(tf.float32, []), tf.placeholder(tf.int64, [])
+        values, weights = (tf.placeholder(tf.float32, [None]) for _ in range(2))
+        handle = raw.BoostedTreesQuantileStreamResourceHandleOp(container="", shared_name="q", name="q")
+        of = {"quantile_stream_resource_handle": handle}
+        make = raw.BoostedTreesCreateQuantileStreamResource(**of, epsilon=epsilon, num_streams=np.int64(1))
+        summaries = raw.BoostedTreesMakeQuantileSummaries(
+            float_values=[values], example_weights=weights, epsilon=epsilon
+        )
+        add = raw.BoostedTreesQuantileStreamResourceAddSummaries(**of, summaries=summaries)
+        flush = raw.BoostedTreesQuantileStreamResourceFlush(**of, num_buckets=buckets)
+        (ends,) = raw.BoostedTreesQuantileStreamResourceGetBucketBoundaries(**of, num_features=1)
+    for i in range(60):
+        size, error = int(random.choice([3, 8, 11, 12, 40, 61, 100, 333])), float(random.choice([0.3, 0.2, 0.1, 0.05]))
+        kinds = random.rand(size), random.randn(size), random.randint(0, 30, size), random.rand(size).round(2)
+        weight = (np.ones(size), random.rand(size))[i // 4 % 2]
+        with tf.Session(graph=graph) as session:
+            session.run(make, {epsilon: error})
+            for part in np.array_split(np.arange(size), min(size, 1 + i % 3)):
+                session.run(add, {values: kinds[i % 4][part], weights: weight[part], epsilon: error})
+            session.run(flush, {buckets: int(1 / error)})
+            found.append([float(end) for end in np.asarray(session.run(ends))])
     return found

@@ -1,12 +1,10 @@
-"""Writes tests/fixtures/tensorflow/boosted_trees.json: what boosted trees of tensorflow-estimator 1.15 come to.
+"""Writes tests/fixtures/tensorflow/boosted_trees.json: what boosted trees of tensorflow-estimator 1.15 come to; and
+boosted_tree_boundaries.json: the boundaries of buckets that its operations find.
 
 Run in an environment that has TensorFlow 2.15 and tensorflow-estimator 2.15, from this folder, with the folders in
 which tensorflow-estimator 1.15.1 and the wheel of TensorFlow 2.8.4 (for CPython 3.10 on Linux) are unpacked:
 `python make_boosted_tree_fixture.py ESTIMATOR TENSORFLOW`. The estimators of trees are those of 1.15.1, which later
 versions do not have. TensorFlow 2.15 builds their graphs, and the kernels are those of 2.8.4, the last that has them.
-
-Their statistics of numbers have a bucket too few: the sums of the last are written where those of the next node are.
-Here they have it.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from boosted_tree_cases import CASES, result
+from boosted_tree_cases import CASES, boundaries, result
 from google.protobuf import descriptor_pool, json_format
 from google.protobuf.internal import builder
 from older_kernels import OlderTensorFlow, run_sessions_in
@@ -31,6 +29,7 @@ from tensorflow_estimator.python.estimator import canned
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "tensorflow" / "boosted_trees.json"
+BOUNDARIES = FIXTURE.with_name("boosted_tree_boundaries.json")
 
 
 def _messages() -> Any:
@@ -61,8 +60,6 @@ def _estimators(folder: Path) -> Any:
         sys.modules[spec.name] = made
         setattr(canned, name, made)
         spec.loader.exec_module(made)
-    group = made._group_features_by_num_buckets
-    made._group_features_by_num_buckets = lambda columns, quantiles: group(columns, quantiles + 1)
     return made
 
 
@@ -76,6 +73,7 @@ def main() -> None:
     def to_dict(serialized: bytes) -> dict[str, Any]:
         return json_format.MessageToDict(messages.TreeEnsemble.FromString(serialized))
 
+    BOUNDARIES.write_text(json.dumps(boundaries(v1)) + "\n")
     lines = []
     for name in CASES:
         with tempfile.TemporaryDirectory() as folder:

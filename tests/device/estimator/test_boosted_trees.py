@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 import anabranch as tf
 from anabranch.proto import boosted_trees_pb2
-from tests.oracles.boosted_tree_cases import CASES, FEATURES, LABELS, columns, data, result
+from tests.oracles.boosted_tree_cases import CASES, FEATURES, LABELS, boundaries, columns, data, result
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_trees.json").read_text(encoding="utf-8")
@@ -47,6 +47,12 @@ def test_trees_grow_as_tensorflows_grew(name: str, tmp_path: Path) -> None:
 
 def test_every_recorded_case_is_compared() -> None:
     assert set(RECORDED) == set(CASES)
+
+
+def test_boundaries_of_buckets_are_those_of_tensorflow() -> None:
+    path = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_tree_boundaries.json"
+    for i, (ours, theirs) in enumerate(zip(boundaries(tf), json.loads(path.read_text(encoding="utf-8")), strict=True)):
+        assert ours == theirs, i
 
 
 # ---------------------------------------------------------------------- beyond what is recorded
@@ -181,10 +187,10 @@ def test_columns_that_do_not_go() -> None:
 
 
 def test_a_loss_without_curvature_is_refused(tmp_path: Path) -> None:
-    def absolute(labels: Any, logits: Any) -> Any:
-        return tf.abs(labels - logits)
+    def straight(labels: Any, logits: Any) -> Any:
+        return -labels * logits
 
-    head = tf.estimator.RegressionHead(loss_fn=absolute)
+    head = tf.estimator.RegressionHead(loss_fn=straight)
     model = tf.estimator.BoostedTreesEstimator(columns(tf, "height_buckets"), 1, head, tmp_path)
     with pytest.raises(ValueError, match="second derivative"):
         model.train(data(tf, CASES["numbers by buckets"], None), steps=1)
