@@ -95,6 +95,13 @@ def when(condition: TensorLike, then: Callable[[], tf.Operation], name: str | No
     return either(condition, then, tf.no_op, name)
 
 
+def set_to(variable: tf.Variable, value: TensorLike) -> tf.Operation:
+    """Gives a variable a value, where it is; in a branch too, on a cluster."""
+    with tf.device(variable.device):
+        assigned: tf.Operation = tf.assign(variable, value).op
+    return assigned
+
+
 class Grower(abc.ABC):
     """What becomes of the statistics of a step.
 
@@ -135,21 +142,20 @@ class Grower(abc.ABC):
     # ------------------------------------------------------------------ what both do
     def _center(self, is_needed: tf.Variable, gradient: tf.Tensor, hessian: tf.Tensor) -> tf.Tensor:
         """Corrects the bias by means over examples, [1, 1]; whether there is more to correct."""
-        goes_on = tf.raw_ops.BoostedTreesCenterBias(
-            tree_ensemble_handle=self._ensemble.handle,
+        goes_on = self._ensemble.run(
+            tf.raw_ops.BoostedTreesCenterBias,
             mean_gradients=gradient,
             mean_hessians=hessian,
             l1=self._settings.l1,
             l2=self._settings.l2,
         )
-        with tf.control_dependencies([tf.assign(is_needed, goes_on)]):
+        with tf.control_dependencies([set_to(is_needed, goes_on)]):
             return tf.identity(goes_on)
 
     def _flush(self, is_ready: tf.Variable) -> tf.Operation:
         assert self._quantiles is not None
         with tf.control_dependencies([self._quantiles.flush(self._settings.number_buckets)]):
-            ready: tf.Operation = tf.assign(is_ready, True).op
-            return ready
+            return set_to(is_ready, True)
 
     def _grow(self, statistics: Sequence[tf.Tensor], last_layer: tf.Tensor) -> tf.Operation:
         """Splits each node of the last layer where the gain is greatest."""
@@ -169,8 +175,8 @@ class Grower(abc.ABC):
             for all_of_kind, of_group in zip(proposals, made, strict=True):
                 all_of_kind += of_group
         nodes, gains, thresholds, left, right = proposals
-        grown: tf.Operation = tf.raw_ops.BoostedTreesUpdateEnsemble(
-            tree_ensemble_handle=self._ensemble.handle,
+        grown: tf.Operation = self._ensemble.run(
+            tf.raw_ops.BoostedTreesUpdateEnsemble,
             feature_ids=features,
             node_ids=nodes,
             gains=gains,
@@ -226,69 +232,91 @@ class BatchGrower(Grower):
         super().__init__(ensemble, quantiles, settings, groups)
         self._stamp, self._batches, self._is_chief = stamp, batches, is_chief
         self._sums = [
-            _accumulator(
-                [len(group.features), settings.max_splits, group.buckets, 2], f"numeric_stats_summary_accumulator_{i}"
+            _Mean(
+                ensemble,
+                [len(group.features), settings.max_splits, group.buckets, 2],
+                f"numeric_stats_summary_accumulator_{i}",
             )
             for i, group in enumerate(groups)
         ]
-        self._bias = _accumulator([2, 1, 1], "bias_accumulator") if settings.center_bias else None
+        self._bias = _Mean(ensemble, [2, 1, 1], "bias_accumulator") if settings.center_bias else None
         #: counts the batches that quantiles are made of
-        self._seen = None if quantiles is None else _accumulator([], "quantile_summary_accum")
+        self._seen = None if quantiles is None else _Mean(ensemble, [], "quantile_summary_accum")
 
     def initializer(self) -> tf.Operation:
-        accumulators = self._sums if self._bias is None else [*self._sums, self._bias]
-        return tf.group(*(accumulator.set_global_step(self._stamp) for accumulator in accumulators))
+        means = self._sums if self._bias is None else [*self._sums, self._bias]
+        return tf.group(*(mean.begin(self._stamp) for mean in means))
 
     def add_numbers(self, values: Sequence[tf.Tensor], weights: tf.Tensor, is_ready: tf.Variable) -> tf.Operation:
         quantiles, seen = self._quantiles, self._seen
         assert quantiles is not None
         assert seen is not None
-        added = tf.group(
-            quantiles.add(values, weights), seen.set_global_step(self._stamp), seen.apply_grad(0.0, self._stamp)
-        )
+        added = tf.group(quantiles.add(values, weights), seen.begin(self._stamp), seen.add(0.0, self._stamp))
         if not self._is_chief:
             return added
 
         def flush() -> tf.Operation:
-            return tf.group(self._flush(is_ready), seen.take_grad(1))
+            return tf.group(self._flush(is_ready), seen.take())
 
         with tf.control_dependencies([added]):
-            return when(seen.num_accumulated() >= self._batches, flush, "enough_for_quantiles")
+            return when(seen.count() >= self._batches, flush, "enough_for_quantiles")
 
     def center(self, is_needed: tf.Variable, gradients: tf.Tensor, hessians: tf.Tensor) -> tf.Operation:
         bias = self._bias
         assert bias is not None
         means = tf.stack([tf.reduce_mean(tensor, 0, keepdims=True) for tensor in (gradients, hessians)])
-        added = bias.apply_grad(means, self._stamp)
+        added = bias.add(means, self._stamp)
         if not self._is_chief:
             return added
 
         def correct() -> tf.Operation:
-            gradient, hessian = tf.unstack(bias.take_grad(1), 2)
+            gradient, hessian = tf.unstack(bias.take(), 2)
             goes_on = self._center(is_needed, gradient, hessian)
             return when(tf.logical_not(goes_on), self._begin)
 
         with tf.control_dependencies([added]):
-            return when(bias.num_accumulated() >= self._batches, correct, "enough_for_bias")
+            return when(bias.count() >= self._batches, correct, "enough_for_bias")
 
     def _begin(self) -> tf.Operation:
         """Statistics count from the ensemble on that has its bias now."""
-        return tf.group(*(accumulator.set_global_step(self._stamp + 1) for accumulator in self._sums))
+        return tf.group(*(mean.begin(self._stamp + 1) for mean in self._sums))
 
     def grow(self, statistics: Sequence[tf.Tensor], last_layer: tf.Tensor) -> tf.Operation:
-        added = [
-            accumulator.apply_grad(sums, self._stamp) for accumulator, sums in zip(self._sums, statistics, strict=True)
-        ]
+        added = [mean.add(sums, self._stamp) for mean, sums in zip(self._sums, statistics, strict=True)]
         if not self._is_chief:
             return tf.group(*added)
         with tf.control_dependencies(added):
-            least = tf.reduce_min(tf.stack([accumulator.num_accumulated() for accumulator in self._sums]))
+            least = tf.reduce_min(tf.stack([mean.count() for mean in self._sums]))
 
             def grow() -> tf.Operation:
-                return self._grow([accumulator.take_grad(1) for accumulator in self._sums], last_layer)
+                return self._grow([mean.take() for mean in self._sums], last_layer)
 
             return when(least >= self._batches, grow, "enough_for_layer")
 
 
-def _accumulator(shape: Sequence[int], name: str) -> tf.ConditionalAccumulator:
-    return tf.ConditionalAccumulator(tf.float32, shape, shared_name=name)
+class _Mean:
+    """The mean of what steps add, beside the ensemble, which all workers share."""
+
+    def __init__(self, ensemble: Ensemble, shape: Sequence[int], name: str) -> None:
+        with tf.device(ensemble.handle.device):
+            self._made = tf.ConditionalAccumulator(tf.float32, shape, shared_name=name)
+
+    def begin(self, stamp: tf.Tensor) -> tf.Operation:
+        """What is of ensembles before that stamp is left out from now on."""
+        with tf.device(self._made.accumulator_ref.device):
+            return self._made.set_global_step(stamp)
+
+    def add(self, value: TensorLike, stamp: tf.Tensor) -> tf.Operation:
+        """Adds what is of the ensemble of that stamp."""
+        with tf.device(self._made.accumulator_ref.device):
+            return self._made.apply_grad(value, stamp)
+
+    def count(self) -> tf.Tensor:
+        """How many were added."""
+        with tf.device(self._made.accumulator_ref.device):
+            return self._made.num_accumulated()
+
+    def take(self) -> tf.Tensor:
+        """The mean; what is added from now on is of the next stamp."""
+        with tf.device(self._made.accumulator_ref.device):
+            return self._made.take_grad(1)

@@ -169,8 +169,8 @@ class _Training:
         local, loaded = _for_this_worker(ensemble, config, scope)
         with tf.control_dependencies(loaded):
             self._state: EnsembleState = local.state()
-            change, trees, nodes = tf.raw_ops.BoostedTreesTrainingPredict(
-                tree_ensemble_handle=local.handle,
+            change, trees, nodes = local.run(
+                tf.raw_ops.BoostedTreesTrainingPredict,
                 cached_tree_ids=before.trees,
                 cached_node_ids=before.nodes,
                 bucketized_features=self._buckets,
@@ -252,8 +252,9 @@ class _Training:
             steps.append(either(self._centers, center, grow))
         else:
             steps.append(grow())
-        with tf.control_dependencies(steps):
-            counted: tf.Operation = tf.assign_add(tf.train.get_or_create_global_step(), 1).op
+        count = tf.train.get_or_create_global_step()
+        with tf.control_dependencies(steps), tf.device(count.device):
+            counted: tf.Operation = tf.assign_add(count, 1).op
         return counted
 
     def _statistics(self, gradients: tf.Tensor, hessians: tf.Tensor) -> list[tf.Tensor]:
@@ -285,7 +286,7 @@ def _for_this_worker(ensemble: Ensemble, config: RunConfig, scope: str) -> tuple
     """The ensemble that this worker asks: where there are several, a copy of its own, loaded anew in each step."""
     if config.num_worker_replicas <= 1:
         return ensemble, []
-    with tf.name_scope(f"{scope.rstrip('/')}_local/") as name:
+    with tf.name_scope(f"{scope.rstrip('/')}_local/") as name, tf.device(tf.no_op().device):
         local = Ensemble(name, is_shared=False)
     return local, [local.replace(*ensemble.serialized())]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import anabranch as tf
+from anabranch.contrib.arguments import TensorLike
 from anabranch.frontend.resources.made_objects import MadeObject, register_object
 from anabranch.train.saveables import SaveableObject, SaveSpec
 
@@ -37,41 +38,42 @@ class Ensemble:
             self.handle: tf.Tensor = _raw.BoostedTreesEnsembleResourceHandleOp(
                 container="", shared_name=scope, name=scope
             )
-            make = _raw.BoostedTreesCreateEnsemble(
-                tree_ensemble_handle=self.handle, stamp_token=np.int64(0), tree_ensemble_serialized=""
-            )
-            is_made = _raw.IsBoostedTreesEnsembleInitialized(tree_ensemble_handle=self.handle)
+            make = self.run(_raw.BoostedTreesCreateEnsemble, stamp_token=np.int64(0), tree_ensemble_serialized="")
+            is_made = self.run(_raw.IsBoostedTreesEnsembleInitialized)
             register_object(MadeObject(self.handle, make, is_made), is_shared)
             if is_shared:
                 tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, _SavedEnsemble(self, make))
 
+    def run(self, operation: Callable[..., Any], **inputs: TensorLike) -> Any:
+        """The results of an operation of `tf.raw_ops` on the ensemble, where that is."""
+        with tf.device(self.handle.device):
+            return operation(tree_ensemble_handle=self.handle, **inputs)
+
     def serialized(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Its stamp, and a `TreeEnsemble` message."""
-        stamp, message = _raw.BoostedTreesSerializeEnsemble(tree_ensemble_handle=self.handle)
+        stamp, message = self.run(_raw.BoostedTreesSerializeEnsemble)
         return stamp, message
 
     def replace(self, stamp: tf.Tensor, message: tf.Tensor) -> tf.Operation:
         """Puts another ensemble in its place."""
-        replaced: tf.Operation = _raw.BoostedTreesDeserializeEnsemble(
-            tree_ensemble_handle=self.handle, stamp_token=stamp, tree_ensemble_serialized=message
+        replaced: tf.Operation = self.run(
+            _raw.BoostedTreesDeserializeEnsemble, stamp_token=stamp, tree_ensemble_serialized=message
         )
         return replaced
 
     def state(self) -> EnsembleState:
         """How far it has grown."""
-        return EnsembleState(*_raw.BoostedTreesGetEnsembleStates(tree_ensemble_handle=self.handle))
+        return EnsembleState(*self.run(_raw.BoostedTreesGetEnsembleStates))
 
     def predict(self, buckets: Sequence[tf.Tensor]) -> tf.Tensor:
         """The logits of examples, float32 [batch, 1]; `buckets` are int32 [batch] for each feature."""
-        logits: tf.Tensor = _raw.BoostedTreesPredict(
-            tree_ensemble_handle=self.handle, bucketized_features=list(buckets), logits_dimension=1
-        )
+        logits: tf.Tensor = self.run(_raw.BoostedTreesPredict, bucketized_features=list(buckets), logits_dimension=1)
         return logits
 
     def explain(self, buckets: Sequence[tf.Tensor]) -> tf.Tensor:
         """For each example a `DebugOutput` message, string [batch]: the features of its splits, logits on its way."""
-        messages: tf.Tensor = _raw.BoostedTreesExampleDebugOutputs(
-            tree_ensemble_handle=self.handle, bucketized_features=list(buckets), logits_dimension=1
+        messages: tf.Tensor = self.run(
+            _raw.BoostedTreesExampleDebugOutputs, bucketized_features=list(buckets), logits_dimension=1
         )
         return messages
 
@@ -105,24 +107,27 @@ class Quantiles:
             self.handle: tf.Tensor = _raw.BoostedTreesQuantileStreamResourceHandleOp(
                 container="", shared_name=scope, name=scope
             )
-            make = _raw.BoostedTreesCreateQuantileStreamResource(
-                quantile_stream_resource_handle=self.handle, epsilon=epsilon, num_streams=np.int64(count)
-            )
-            is_made = _raw.IsBoostedTreesQuantileStreamResourceInitialized(quantile_stream_resource_handle=self.handle)
+            make = self.run(_raw.BoostedTreesCreateQuantileStreamResource, epsilon=epsilon, num_streams=np.int64(count))
+            is_made = self.run(_raw.IsBoostedTreesQuantileStreamResourceInitialized)
             register_object(MadeObject(self.handle, make, is_made))
             tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, _SavedBoundaries(self, make))
 
+    def run(self, operation: Callable[..., Any], **inputs: TensorLike) -> Any:
+        """The results of an operation of `tf.raw_ops` on the quantiles, where they are."""
+        with tf.device(self.handle.device):
+            return operation(quantile_stream_resource_handle=self.handle, **inputs)
+
     def boundaries(self) -> list[tf.Tensor]:
         """The boundaries between the buckets of each feature, float32 [n]."""
-        found: list[tf.Tensor] = _raw.BoostedTreesQuantileStreamResourceGetBucketBoundaries(
-            quantile_stream_resource_handle=self.handle, num_features=self._count
+        found: list[tf.Tensor] = self.run(
+            _raw.BoostedTreesQuantileStreamResourceGetBucketBoundaries, num_features=self._count
         )
         return list(found)
 
     def set_boundaries(self, boundaries: Sequence[tf.Tensor]) -> tf.Operation:
         """Replaces the boundaries."""
-        replaced: tf.Operation = _raw.BoostedTreesQuantileStreamResourceDeserialize(
-            quantile_stream_resource_handle=self.handle, bucket_boundaries=list(boundaries)
+        replaced: tf.Operation = self.run(
+            _raw.BoostedTreesQuantileStreamResourceDeserialize, bucket_boundaries=list(boundaries)
         )
         return replaced
 
@@ -131,16 +136,12 @@ class Quantiles:
         summaries = _raw.BoostedTreesMakeQuantileSummaries(
             float_values=list(values), example_weights=weights, epsilon=self._epsilon
         )
-        added: tf.Operation = _raw.BoostedTreesQuantileStreamResourceAddSummaries(
-            quantile_stream_resource_handle=self.handle, summaries=list(summaries)
-        )
+        added: tf.Operation = self.run(_raw.BoostedTreesQuantileStreamResourceAddSummaries, summaries=list(summaries))
         return added
 
     def flush(self, buckets: int) -> tf.Operation:
         """Makes boundaries of so many buckets from what was added."""
-        flushed: tf.Operation = _raw.BoostedTreesQuantileStreamResourceFlush(
-            quantile_stream_resource_handle=self.handle, num_buckets=np.int64(buckets)
-        )
+        flushed: tf.Operation = self.run(_raw.BoostedTreesQuantileStreamResourceFlush, num_buckets=np.int64(buckets))
         return flushed
 
 

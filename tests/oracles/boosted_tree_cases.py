@@ -110,6 +110,7 @@ CASES = {
         "classes",
         {
             **_COARSE,
+            "max_depth": 2,  # in small nodes, splits by two features may be the same
             "train_in_memory": True,
             "pruning_mode": "post",
             "tree_complexity": 0.01,
@@ -178,9 +179,12 @@ def _with_gains(ensemble: dict[str, Any]) -> dict[str, Any]:
     """
     for tree in ensemble["trees"]:
         for node in tree["nodes"]:
-            if abs(node.setdefault("metadata", {}).setdefault("gain", 0.0)) < 1e-6:
+            split = node.get("bucketizedSplit", {})
+            if abs(node.setdefault("metadata", {}).setdefault("gain", 0.0)) < 1e-6 and split:
                 for what in ("featureId", "threshold"):
-                    node.get("bucketizedSplit", {}).pop(what, None)
+                    split.pop(what, None)
+                for child in (split["leftId"], split["rightId"]):
+                    tree["nodes"][child].pop("leaf", None)  # one of the two has no examples
     return ensemble
 
 
