@@ -100,8 +100,25 @@ def test_counts_are_trained_too(tmp_path: Path) -> None:
 
 
 def test_words_and_indicators(tmp_path: Path) -> None:
-    model = trained(tmp_path, "LinearClassifier", columns="kind_indicator pair")
-    assert model.evaluate(data(tf, "classes", epochs=1))["accuracy"] > 0.7
+    numbers = trained(tmp_path / "numbers", "LinearClassifier", columns="kind pair", steps=60)
+    words = tf.estimator.LinearClassifier(
+        columns(tf, "kind_indicator pair"),
+        str(tmp_path / "words"),
+        label_vocabulary=["small", "large"],
+        optimizer=LinearSDCA("id", symmetric_l2_regularization=2.0),
+    )
+
+    def in_words() -> Any:
+        features, labels = data(tf, "classes")()
+        return features, tf.where(tf.equal(labels, 1), tf.fill([30], "large"), tf.fill([30], "small"))
+
+    words.train(in_words, steps=60)
+    np.testing.assert_allclose(
+        words.get_variable_value("linear/linear_model/kind_indicator/weights"),
+        numbers.get_variable_value("linear/linear_model/kind/weights"),
+        rtol=1e-3,
+        atol=1e-4,
+    )
 
 
 def test_what_does_not_go(tmp_path: Path) -> None:
