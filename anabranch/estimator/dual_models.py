@@ -198,7 +198,7 @@ def _of(table: tf.contrib.lookup.MutableDenseHashTable, keys: tf.Tensor) -> tf.T
     return values
 
 
-class Examples(NamedTuple):
+class DualExamples(NamedTuple):
     """A batch.
 
     Attributes:
@@ -229,7 +229,7 @@ class DualModel:
         self,
         loss_type: str,
         settings: DualSettings,
-        examples: Examples,
+        examples: DualExamples,
         sparse_weights: Sequence[Weights],
         dense_weights: Sequence[Weights],
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
-from anabranch.estimator.dual_models import DualModel, DualSettings, Examples, Weights, unique_features, vector_of
+from anabranch.estimator.dual_models import DualModel, DualSettings, DualExamples, Weights, unique_features, vector_of
 from anabranch.estimator.heads import SingleHead
 from anabranch.estimator.model_functions import EstimatorSpec, ModeKeys
 from anabranch.feature_column.columns import CategoricalColumn, DenseColumn, FeatureColumn, Features, Transformed
@@ -120,7 +120,7 @@ class LinearSDCA:
         dense.append(tf.ones([tf.size(labels), 1]))
         dense_weights.append(bias_var)
         given = tf.ones_like(labels) if weights is None else vector_of(weights)
-        examples = Examples(self._ids(features), labels, given, sparse, dense)
+        examples = DualExamples(self._ids(features), labels, given, sparse, dense)
         model = DualModel(loss_type, self._settings, examples, sparse_weights, dense_weights)
         return model, model.minimize(global_step)
 

@@ -102,7 +102,7 @@ def _part_of(column: FeatureColumn) -> _Bucketized | _Indicator | _Numbers:
     )
 
 
-class Group(NamedTuple):
+class FeatureGroup(NamedTuple):
     """Features of as many buckets, by their numbers."""
 
     buckets: int
@@ -136,7 +136,7 @@ class TreeFeatures:
         """How many features are numbers, whose buckets are found."""
         return sum(part.width for part in self._parts if isinstance(part, _Numbers))
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FeatureGroup]:
         """The features by how many buckets statistics have for them; bucketized columns have those of the largest."""
         bucketized = max([_HAS_OR_NOT, *(part.count for part in self._parts if isinstance(part, _Bucketized))])
         sizes = {_Bucketized: bucketized, _Indicator: _HAS_OR_NOT, _Numbers: self.number_buckets}
@@ -145,7 +145,7 @@ class TreeFeatures:
         for part in self._parts:
             found.setdefault(sizes[type(part)], []).extend(range(first, first + part.width))
             first += part.width
-        return [Group(size, ids) for size, ids in found.items()]
+        return [FeatureGroup(size, ids) for size, ids in found.items()]
 
     def numbers(self, features: Features) -> list[tf.Tensor]:
         """The features that are numbers, float32 [batch] each."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import anabranch as tf
 from anabranch.contrib.arguments import TensorLike
-from anabranch.estimator.tree_features import Group
+from anabranch.estimator.tree_features import FeatureGroup
 from anabranch.estimator.tree_objects import Ensemble, Quantiles
 
 #: as the operations number them
@@ -113,7 +113,7 @@ class Grower(abc.ABC):
     """
 
     def __init__(
-        self, ensemble: Ensemble, quantiles: Quantiles | None, settings: TreeSettings, groups: Sequence[Group]
+        self, ensemble: Ensemble, quantiles: Quantiles | None, settings: TreeSettings, groups: Sequence[FeatureGroup]
     ) -> None:
         self._ensemble, self._quantiles = ensemble, quantiles
         self._settings, self._groups = settings, groups
@@ -224,7 +224,7 @@ class BatchGrower(Grower):
         ensemble: Ensemble,
         quantiles: Quantiles | None,
         settings: TreeSettings,
-        groups: Sequence[Group],
+        groups: Sequence[FeatureGroup],
         stamp: tf.Tensor,
         batches: TensorLike,
         is_chief: bool,

@@ -58,7 +58,7 @@ class TreeModel:
         with tf.name_scope(SCOPE) as scope:
             ensemble, quantiles = Ensemble(scope), self._quantiles()
             if mode == ModeKeys.TRAIN:
-                training = _Training(self, ensemble, quantiles, checked, labels, config, scope)
+                training = _TreeTraining(self, ensemble, quantiles, checked, labels, config, scope)
             else:
                 logits = ensemble.predict(self._buckets(checked, quantiles))
         if mode != ModeKeys.TRAIN:
@@ -96,7 +96,7 @@ def _checked(features: PassedOn) -> Features:
     return features
 
 
-class _Places(NamedTuple):
+class _TreePlaces(NamedTuple):
     """Where the examples of a batch stand: in which tree, int32 [batch], at which node, and their logits so far."""
 
     trees: tf.Tensor
@@ -111,7 +111,7 @@ class _Memory:
         self._size = tf.shape(labels)[0]
         self._kept = [_local(values, name) for values, name in zip(_nowhere(0), _NAMES, strict=True)]
 
-    def places(self) -> _Places:
+    def places(self) -> _TreePlaces:
         """Where the examples of this step stood."""
         is_same = tf.equal(tf.shape(self._kept[0])[0], self._size)
         kept = tf.cond(
@@ -121,9 +121,9 @@ class _Memory:
         trees.set_shape([None])
         nodes.set_shape([None])
         logits.set_shape([None, 1])
-        return _Places(trees, nodes, logits)
+        return _TreePlaces(trees, nodes, logits)
 
-    def keep(self, places: _Places) -> tf.Operation:
+    def keep(self, places: _TreePlaces) -> tf.Operation:
         """Notes where they stand now."""
         return tf.group(
             *(tf.assign(variable, now, validate_shape=False) for variable, now in zip(self._kept, places, strict=True))
@@ -133,9 +133,9 @@ class _Memory:
 _NAMES: Final = ("tree_ids_cache", "node_ids_cache", "logits_cache")
 
 
-def _nowhere(size: TensorLike) -> _Places:
+def _nowhere(size: TensorLike) -> _TreePlaces:
     """Examples that were not seen before."""
-    return _Places(tf.zeros([size], tf.int32), tf.fill([size], _UNSEEN), tf.zeros([size, 1]))
+    return _TreePlaces(tf.zeros([size], tf.int32), tf.fill([size], _UNSEEN), tf.zeros([size, 1]))
 
 
 def _local(values: tf.Tensor, name: str) -> tf.Variable:
@@ -145,7 +145,7 @@ def _local(values: tf.Tensor, name: str) -> tf.Variable:
     )
 
 
-class _Training:
+class _TreeTraining:
     """The graph of a step of training."""
 
     def __init__(
@@ -176,7 +176,7 @@ class _Training:
                 bucketized_features=self._buckets,
                 logits_dimension=1,
             )
-        self._places = _Places(trees, nodes, before.logits + change)
+        self._places = _TreePlaces(trees, nodes, before.logits + change)
         self._grower = self._grower_of(ensemble, quantiles, config)
         self._centers = tf.Variable(model.settings.center_bias, trainable=False, name="center_bias_needed")
         self._weights = _weights(features, model.weight_column)
