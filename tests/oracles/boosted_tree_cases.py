@@ -197,7 +197,7 @@ def _losses(tf: Any, folder: Path) -> dict[str, float]:
     return found
 
 
-def _export(tf: Any, model: Any, case: Case, folder: Path) -> list[float]:
+def export(tf: Any, model: Any, case: Case, folder: Path) -> list[float]:
     """What an exported model says of the first examples, by its signature "predict"."""
     first = {name: values[:5] for name, values in FEATURES.items() if name in case.columns or name == "colour"}
 
@@ -209,8 +209,13 @@ def _export(tf: Any, model: Any, case: Case, folder: Path) -> list[float]:
         return tf.estimator.export.ServingInputReceiver(tensors, tensors)
 
     path = model.export_saved_model(str(folder / "export"), receiver)
+    return said_of_first(tf, path.decode(), first)
+
+
+def said_of_first(tf: Any, path: str, first: dict[str, Any]) -> list[float]:
+    """What an exported model says of some examples, by its signature "predict"."""
     with tf.Graph().as_default(), tf.Session() as session:
-        meta = tf.saved_model.loader.load(session, ["serve"], path.decode())
+        meta = tf.saved_model.loader.load(session, ["serve"], path)
         signature = meta.signature_def["predict"]
         key = "predictions" if "predictions" in signature.outputs else "logits"
         feeds = {signature.inputs[name].name: values for name, values in first.items() if name in signature.inputs}
@@ -249,7 +254,7 @@ def result(
             "importances": dict(model.experimental_feature_importances()),
             "ensemble": _with_gains(to_dict(np.asarray(model.get_variable_value("boosted_trees:0_serialized")).item())),
             "stamp": int(model.get_variable_value("boosted_trees:0_stamp")),
-            "exported": _export(tf, model, case, folder),
+            "exported": export(tf, model, case, folder),
         }
         if min(found["importances"].values()) >= 0:
             found["shares"] = dict(model.experimental_feature_importances(normalize=True))

@@ -1,5 +1,6 @@
 """Writes tests/fixtures/tensorflow/boosted_trees.json: what boosted trees of tensorflow-estimator 1.15 come to; and
-boosted_tree_boundaries.json: the boundaries of buckets that its operations find.
+boosted_tree_boundaries.json: the boundaries of buckets that its operations find; and the folder boosted_trees: a
+checkpoint and an exported model.
 
 Run in an environment that has TensorFlow 2.15 and tensorflow-estimator 2.15, from this folder, with the folders in
 which tensorflow-estimator 1.15.1 and the wheel of TensorFlow 2.8.4 (for CPython 3.10 on Linux) are unpacked:
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import shutil
 import sys
 import tempfile
 import types
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from boosted_tree_cases import CASES, boundaries, result
+from boosted_tree_cases import CASES, boundaries, data, estimator, export, result
 from google.protobuf import descriptor_pool, json_format
 from google.protobuf.internal import builder
 from older_kernels import OlderTensorFlow, run_sessions_in
@@ -29,6 +31,8 @@ from tensorflow_estimator.python.estimator import canned
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "tensorflow" / "boosted_trees.json"
+#: the model after so many steps
+MODELS, STEPS = FIXTURE.with_suffix(""), 5
 BOUNDARIES = FIXTURE.with_name("boosted_tree_boundaries.json")
 
 
@@ -63,6 +67,21 @@ def _estimators(folder: Path) -> Any:
     return made
 
 
+def _write_models(v1: Any, estimators: Any) -> None:
+    """Writes the case "classes" after some steps: its checkpoint, an exported model, what that says of examples."""
+    shutil.rmtree(MODELS, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder, case = Path(name), CASES["classes"]
+        model = estimator(v1, estimators, case, folder)
+        model.train(data(v1, case, None), steps=STEPS)
+        said = export(v1, model, case, folder)
+        (exported,) = (folder / "export").iterdir()
+        shutil.copytree(exported, MODELS / "exported")
+        for path in folder.glob(f"model.ckpt-{STEPS}.[di]*"):
+            shutil.copy(path, MODELS)
+    (MODELS / "said.json").write_text(json.dumps(said) + "\n")
+
+
 def main() -> None:
     v1 = tf.compat.v1
     v1.disable_v2_behavior()
@@ -74,6 +93,7 @@ def main() -> None:
         return json_format.MessageToDict(messages.TreeEnsemble.FromString(serialized))
 
     BOUNDARIES.write_text(json.dumps(boundaries(v1)) + "\n")
+    _write_models(v1, estimators)
     lines = []
     for name in CASES:
         with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,19 @@ from google.protobuf import json_format
 
 import anabranch as tf
 from anabranch.proto import boosted_trees_pb2
-from tests.oracles.boosted_tree_cases import CASES, FEATURES, LABELS, boundaries, columns, data, result
+from tests.oracles.boosted_tree_cases import (
+    CASES,
+    FEATURES,
+    LABELS,
+    boundaries,
+    columns,
+    data,
+    estimator,
+    result,
+    said_of_first,
+)
 
+MODELS = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_trees"
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_trees.json").read_text(encoding="utf-8")
 )
@@ -53,6 +65,22 @@ def test_boundaries_of_buckets_are_those_of_tensorflow() -> None:
     path = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "boosted_tree_boundaries.json"
     for i, (ours, theirs) in enumerate(zip(boundaries(tf), json.loads(path.read_text(encoding="utf-8")), strict=True)):
         assert ours == theirs, i
+
+
+def test_a_model_that_tensorflow_exported_says_the_same() -> None:
+    first = {name: values[:5] for name, values in FEATURES.items()}
+    recorded = json.loads((MODELS / "said.json").read_text(encoding="utf-8"))
+    np.testing.assert_allclose(said_of_first(tf, str(MODELS / "exported"), first), recorded, rtol=1e-5)
+
+
+def test_training_goes_on_from_tensorflows_checkpoint(tmp_path: Path) -> None:
+    for path in MODELS.glob("model.ckpt-5.*"):
+        shutil.copy(path, tmp_path)
+    tf.train.update_checkpoint_state(str(tmp_path), str(tmp_path / "model.ckpt-5"))
+    case = CASES["classes"]
+    model = estimator(tf, tf.estimator, case, tmp_path).train(data(tf, case, None))
+    logits = [said["logits"] for said in model.predict(data(tf, case, 1))]
+    np.testing.assert_allclose(logits, RECORDED["classes"]["predictions"]["logits"], rtol=1e-4, atol=1e-5)
 
 
 # ---------------------------------------------------------------------- beyond what is recorded
