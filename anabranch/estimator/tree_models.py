@@ -60,7 +60,7 @@ class TreeModel:
             if mode == ModeKeys.TRAIN:
                 training = _TreeTraining(self, ensemble, quantiles, checked, labels, config, scope)
             else:
-                logits = ensemble.predict(self._buckets(checked, quantiles))
+                logits = ensemble.predict(self.buckets(checked, quantiles))
         if mode != ModeKeys.TRAIN:
             return self.head.create_estimator_spec(checked, mode, logits, labels, train_op_fn=lambda loss: tf.no_op())
         return training.spec()
@@ -70,7 +70,7 @@ class TreeModel:
         checked = _checked(features)
         with tf.name_scope(SCOPE) as scope:
             ensemble = Ensemble(scope)
-            buckets = self._buckets(checked, self._quantiles())
+            buckets = self.buckets(checked, self._quantiles())
             logits, messages = ensemble.predict(buckets), ensemble.explain(buckets)
         spec = self.head.create_estimator_spec(checked, ModeKeys.PREDICT, logits)
         spec.predictions[EXPLANATIONS] = messages
@@ -82,12 +82,9 @@ class TreeModel:
         with tf.name_scope("QuantileAccumulator") as scope:
             return Quantiles(scope, self.features.number_count, self.settings.quantile_sketch_epsilon)
 
-    def _buckets(self, features: Features, quantiles: Quantiles | None) -> list[tf.Tensor]:
-        return self.features.buckets(features, [] if quantiles is None else quantiles.boundaries())
-
     def buckets(self, features: Features, quantiles: Quantiles | None) -> list[tf.Tensor]:
         """The buckets of a batch, int32 [batch] for each feature."""
-        return self._buckets(features, quantiles)
+        return self.features.buckets(features, [] if quantiles is None else quantiles.boundaries())
 
 
 def _checked(features: PassedOn) -> Features:
