@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
-from anabranch.estimator.dual_models import DualModel, DualSettings, DualExamples, Weights, unique_features, vector_of
+from anabranch.estimator.dual_models import DualExamples, DualModel, DualSettings, Weights, unique_features, vector_of
 from anabranch.estimator.heads import SingleHead
 from anabranch.estimator.model_functions import EstimatorSpec, ModeKeys
 from anabranch.feature_column.columns import CategoricalColumn, DenseColumn, FeatureColumn, Features, Transformed
