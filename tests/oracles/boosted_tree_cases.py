@@ -143,9 +143,10 @@ def columns(tf: Any, names: str) -> list[Any]:
 
 def data(tf: Any, case: Case, epochs: int | None, batch: int | None = None) -> Callable[[], Any]:
     """An input function of the data, in order."""
-    return tf.estimator.inputs.numpy_input_fn(
+    read: Callable[[], Any] = tf.estimator.inputs.numpy_input_fn(
         FEATURES, LABELS[case.labels], batch_size=batch or case.batch, num_epochs=epochs, shuffle=False
     )
+    return read
 
 
 def estimator(tf: Any, estimators: Any, case: Case, folder: Path) -> Any:

@@ -189,10 +189,11 @@ def test_importances_that_cannot_be_normalized(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_do_not_go(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"n_batches_per_layer": 1, "model_dir": tmp_path} | arguments
     with pytest.raises(ValueError, match=message):
-        tf.estimator.BoostedTreesRegressor(
-            columns(tf, "height_buckets"), **({"n_batches_per_layer": 1, "model_dir": tmp_path} | arguments)
-        ).train(data(tf, CASES["numbers by buckets"], None))
+        tf.estimator.BoostedTreesRegressor(columns(tf, "height_buckets"), **settings).train(
+            data(tf, CASES["numbers by buckets"], None)
+        )
 
 
 def test_columns_that_do_not_go() -> None:
