@@ -59,12 +59,6 @@ REFUSALS: Final = (
         ANY_DEVICE,
     ),
     RefusedFamily(
-        "tf.estimator.BoostedTrees*, tf.estimator.experimental.LinearSDCA",
-        r"estimator\.(BoostedTrees\w+|experimental\.LinearSDCA)",
-        "estimators here are own code, and these are not written (docs/decisions/0050)",
-        "tf.estimator.Estimator takes a model_fn of your own; tf.estimator.DNNClassifier and its like are there",
-    ),
-    RefusedFamily(
         "tf.keras",
         r"keras(\..+)?",
         "the package keras 2.3.1 is what serves it (docs/decisions/0048)",

@@ -25,6 +25,11 @@ from anabranch.estimator.baseline import (
     BaselineEstimator as BaselineEstimator,
     BaselineRegressor as BaselineRegressor,
 )
+from anabranch.estimator.boosted_trees import (
+    BoostedTreesClassifier as BoostedTreesClassifier,
+    BoostedTreesEstimator as BoostedTreesEstimator,
+    BoostedTreesRegressor as BoostedTreesRegressor,
+)
 from anabranch.estimator.canned import (
     DNNClassifier as DNNClassifier,
     DNNEstimator as DNNEstimator,

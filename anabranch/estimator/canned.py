@@ -11,11 +11,12 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.estimator.class_heads import classification_head
 from anabranch.estimator.estimators import Estimator
-from anabranch.estimator.heads import Head, WeightColumn
-from anabranch.estimator.model_functions import WarmStartSettings
+from anabranch.estimator.heads import Head, SingleHead, WeightColumn
+from anabranch.estimator.model_functions import ModelFunction, WarmStartSettings
 from anabranch.estimator.model_parts import Activation, Deep, ModelPart, OptimizerLike, Wide, model_function
 from anabranch.estimator.regression_heads import RegressionHead
 from anabranch.estimator.run_config import RunConfig
+from anabranch.estimator.sdca import LinearSDCA, dual_model_function
 from anabranch.feature_column.columns import FeatureColumn
 
 _Path: TypeAlias = "str | os.PathLike[str] | None"
@@ -150,12 +151,35 @@ class DNNEstimator(_DNN):
         super().__init__(head, hidden_units, feature_columns, optimizer, layers, model_dir, config, warm_start_from)
 
 
+def _linear(
+    head: Head,
+    feature_columns: Iterable[FeatureColumn],
+    optimizer: OptimizerLike | LinearSDCA,
+    sparse_combiner: str,
+    partitioner: PassedOn,
+) -> ModelFunction:
+    """The model function of a linear model."""
+    columns = _columns(feature_columns, "feature_columns")
+    if not isinstance(optimizer, LinearSDCA):
+        return model_function(head, [Wide(columns, optimizer, _LINEAR_RATE, sparse_combiner, partitioner)])
+    if sparse_combiner != "sum":
+        raise ValueError(
+            f'sparse_combiner must be "sum" when optimizer is a LinearSDCA object, not {sparse_combiner!r}.'
+        )
+    if not isinstance(head, SingleHead):
+        raise ValueError(
+            f"LinearSDCA knows the losses of tf.estimator's heads. Unsupported head type: {type(head).__name__}"
+        )
+    return dual_model_function(head, columns, optimizer, partitioner)
+
+
 class LinearClassifier(Estimator):
     """A linear model that says which class an example is of.
 
     Args:
         feature_columns: dense and categorical ones, as for `tf.feature_column.linear_model`.
-        optimizer: as for `DNNClassifier`; names have a learning rate of 1 / sqrt(number of columns), 0.2 at most.
+        optimizer: as for `DNNClassifier`; names have a learning rate of 1 / sqrt(number of columns), 0.2 at most. Or a
+            `tf.estimator.experimental.LinearSDCA`, for two classes.
         partitioner: of the variables.
         sparse_combiner: how the weights of several ids are combined.
         model_dir, n_classes, weight_column, label_vocabulary, config, warm_start_from, loss_reduction: as for
@@ -169,7 +193,7 @@ class LinearClassifier(Estimator):
         n_classes: int = 2,
         weight_column: WeightColumn = None,
         label_vocabulary: Sequence[str] | None = None,
-        optimizer: OptimizerLike = "Ftrl",
+        optimizer: OptimizerLike | LinearSDCA = "Ftrl",
         config: RunConfig | None = None,
         partitioner: PassedOn = None,
         warm_start_from: str | WarmStartSettings | None = None,
@@ -177,9 +201,8 @@ class LinearClassifier(Estimator):
         sparse_combiner: str = "sum",
     ) -> None:
         head = classification_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        columns = _columns(feature_columns, "feature_columns")
-        part = Wide(columns, optimizer, _LINEAR_RATE, sparse_combiner, partitioner)
-        super().__init__(model_function(head, [part]), model_dir, config, warm_start_from=warm_start_from)
+        model_fn = _linear(head, feature_columns, optimizer, sparse_combiner, partitioner)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class LinearRegressor(Estimator):
@@ -191,7 +214,7 @@ class LinearRegressor(Estimator):
         model_dir: _Path = None,
         label_dimension: int = 1,
         weight_column: WeightColumn = None,
-        optimizer: OptimizerLike = "Ftrl",
+        optimizer: OptimizerLike | LinearSDCA = "Ftrl",
         config: RunConfig | None = None,
         partitioner: PassedOn = None,
         warm_start_from: str | WarmStartSettings | None = None,
@@ -199,9 +222,8 @@ class LinearRegressor(Estimator):
         sparse_combiner: str = "sum",
     ) -> None:
         head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        columns = _columns(feature_columns, "feature_columns")
-        part = Wide(columns, optimizer, _LINEAR_RATE, sparse_combiner, partitioner)
-        super().__init__(model_function(head, [part]), model_dir, config, warm_start_from=warm_start_from)
+        model_fn = _linear(head, feature_columns, optimizer, sparse_combiner, partitioner)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class LinearEstimator(Estimator):
@@ -217,14 +239,13 @@ class LinearEstimator(Estimator):
         head: Head,
         feature_columns: Iterable[FeatureColumn],
         model_dir: _Path = None,
-        optimizer: OptimizerLike = "Ftrl",
+        optimizer: OptimizerLike | LinearSDCA = "Ftrl",
         config: RunConfig | None = None,
         partitioner: PassedOn = None,
         sparse_combiner: str = "sum",
     ) -> None:
-        columns = _columns(feature_columns, "feature_columns")
-        part = Wide(columns, optimizer, _LINEAR_RATE, sparse_combiner, partitioner)
-        super().__init__(model_function(head, [part]), model_dir, config)
+        model_fn = _linear(head, feature_columns, optimizer, sparse_combiner, partitioner)
+        super().__init__(model_fn, model_dir, config)
 
 
 @dataclass(frozen=True)

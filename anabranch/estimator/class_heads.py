@@ -212,6 +212,7 @@ class BinaryClassHead(_OneClassHead, _HasThresholds):
          [b'no']]
     """
 
+    _dual_loss = "logistic_loss"
     _prediction_keys = ("logits", "logistic", "probabilities", "class_ids", "classes", "all_class_ids", "all_classes")
 
     def __init__(

@@ -22,7 +22,10 @@ from anabranch.estimator.model_functions import (
     arguments_of,
 )
 from anabranch.estimator.run_config import RunConfig
+from anabranch.train.device_setter import STANDARD_PS_OPS
 
+#: the handles of what boosted trees share
+_TREE_OPS = ("BoostedTreesEnsembleResourceHandleOp", "BoostedTreesQuantileStreamResourceHandleOp")
 #: what else than features and labels a model function may ask for
 _MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 Hooks = Sequence[tf.train.SessionRunHook]
@@ -483,7 +486,9 @@ class Estimator:
         if config.device_fn is not None or not config.num_ps_replicas:
             return config.device_fn
         own = f"/job:{config.task_type}/task:{config.task_id}"
-        return tf.train.replica_device_setter(worker_device=own, cluster=config.cluster_spec)
+        return tf.train.replica_device_setter(
+            worker_device=own, cluster=config.cluster_spec, ps_ops=(*STANDARD_PS_OPS, *_TREE_OPS)
+        )
 
     def _input(self, input_fn: InputFunction, mode: str) -> tuple[Any, Any, list[tf.train.SessionRunHook]]:
         """Features, labels and the hooks that the input needs."""

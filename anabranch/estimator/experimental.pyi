@@ -16,3 +16,4 @@ from anabranch.estimator.memory_evaluation import InMemoryEvaluatorHook as InMem
 from anabranch.estimator.receivers import (
     build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
 )
+from anabranch.estimator.sdca import LinearSDCA as LinearSDCA

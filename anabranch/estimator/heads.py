@@ -244,6 +244,8 @@ class SingleHead(Head):
     _loss_dimension = 1
     #: whether each logit may have a weight of its own
     _has_weights_of_logits = False
+    #: see `dual_loss`
+    _dual_loss: str | None = None
 
     def __init__(
         self,
@@ -279,6 +281,21 @@ class SingleHead(Head):
     @property
     def loss_reduction(self) -> str:
         return self._reduction
+
+    @property
+    def dual_loss(self) -> str | None:
+        """The loss of an example, as the operations of dual coordinate ascent call it; None: it is none of theirs."""
+        return None if self._loss_fn is not None else self._dual_loss
+
+    def targets_and_weights(
+        self, labels: TensorLike, logits: tf.Tensor, features: Mapping[str, TensorLike]
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Labels as the loss takes them, and the weights of examples, or None where all weigh the same.
+
+        Raises:
+            ValueError: labels are missing, or something has another shape or dtype.
+        """
+        return self._targets(labels, logits), self._weights(logits, features)
 
     def loss(
         self,

@@ -46,6 +46,7 @@ class RegressionHead(SingleHead):
     """
 
     _has_weights_of_logits = True
+    _dual_loss: str | None = "squared_loss"
 
     def __init__(
         self,
@@ -62,6 +63,17 @@ class RegressionHead(SingleHead):
         self._loss_dimension = label_dimension
         self._inverse_link_fn = inverse_link_fn
         self._prediction_keys = ("predictions",) if inverse_link_fn is None else ("predictions", "logits")
+
+    @property
+    def inverse_link_fn(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        """What makes predictions of logits; None: they are the logits."""
+        return self._inverse_link_fn
+
+    @property
+    def dual_loss(self) -> str | None:
+        """See `SingleHead`; squared differences are of the logits."""
+        linked = self._dual_loss == "squared_loss" and self._inverse_link_fn is not None
+        return None if linked else super().dual_loss
 
     def _targets(self, labels: TensorLike, logits: tf.Tensor) -> tf.Tensor:
         targets: tf.Tensor = tf.cast(dense_labels(labels, logits, self.logits_dimension), tf.float32)
@@ -97,6 +109,8 @@ class PoissonRegressionHead(RegressionHead):
         compute_full_loss: whether the loss has the term of the labels alone, log(label!), by Stirling's approximation.
     """
 
+    _dual_loss = "poisson_loss"
+
     def __init__(
         self,
         label_dimension: int = 1,
@@ -118,6 +132,8 @@ class LogisticRegressionHead(RegressionHead):
     Args:
         weight_column, loss_reduction, name: as for `RegressionHead`.
     """
+
+    _dual_loss = None  # that of logits takes labels of 0 and 1 only
 
     def __init__(
         self, weight_column: WeightColumn = None, loss_reduction: str = BATCH_MEAN, name: str | None = None

@@ -134,12 +134,20 @@ class Summary:
         return gap / float(self.max_ranks[-1])
 
     def boundaries(self, count: int) -> HostArray:
-        """About `count` values that divide the weight into equal parts, without repetition."""
+        """At most `count` values (or two) that divide the weight into about equal parts, without repetition.
+
+        Where one too many is left, that one goes without which ranks are known best. So it is since TensorFlow 2; the
+        bucket of one more is none of those that statistics are made of.
+        """
         if not len(self):
             return self.values
         least = float(_FLOAT(self.error() + 1.0 / count))
-        chosen = self.compressed(count, least).values
-        return chosen[np.r_[True, chosen[1:] != chosen[:-1]]]
+        chosen = self.compressed(count, least)
+        if len(chosen) > max(count, 2):
+            without = chosen._before[2:] - chosen._after[:-2]
+            chosen = chosen._at(np.delete(np.arange(len(chosen)), 1 + int(np.argmin(without))))
+        values = chosen.values
+        return values[np.r_[True, values[1:] != values[:-1]]]
 
     def quantiles(self, count: int) -> HostArray:
         """The `count` + 1 quantiles (at least three) from the smallest value to the greatest."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from anabranch.frontend.arrays.joining import concat
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.platform import logging
+from anabranch.frontend.resources.made_objects import (
+    MadeObject,
+    local_objects,
+    report_missing_objects,
+    shared_objects,
+)
 from anabranch.frontend.storage.summary import merge_all
 from anabranch.frontend.variables.functions import (
     global_variables,
@@ -28,12 +35,12 @@ class Scaffold:
     A member that was not given is taken from the graph's collection of that name, or else made.
 
     Args:
-        init_op: initializes the model; default: all global variables.
+        init_op: initializes the model; default: all global variables, and the objects that belong to the model.
         init_feed_dict: feeds for it.
         init_fn: called with this scaffold and the session after it.
         ready_op: its value is the list of what is not initialized; default: global and local variables.
         ready_for_local_init_op: the same before `local_init_op`; default: global variables.
-        local_init_op: run in each new session; default: local variables and tables.
+        local_init_op: run in each new session; default: local variables, tables and local objects.
         summary_op: serialized summaries; default: all of the graph's merged.
         saver: a `Saver`; default: of all variables.
         copy_from_scaffold: what is not given is taken from this one.
@@ -99,14 +106,12 @@ class Scaffold:
         if self._init_op is None:
             self._init_op = self.get_or_default("init_op", GraphKeys.INIT_OP, _default_init_op)
         if self._ready_op is None:
-            self._ready_op = self.get_or_default("ready_op", GraphKeys.READY_OP, report_uninitialized_variables)
+            self._ready_op = self.get_or_default("ready_op", GraphKeys.READY_OP, _default_ready_op)
         if self._ready_for_local_init_op is None:
             self._ready_for_local_init_op = self.get_or_default(
                 "ready_for_local_init_op",
                 GraphKeys.READY_FOR_LOCAL_INIT_OP,
-                lambda: report_uninitialized_variables(
-                    global_variables(), name="report_uninitialized_variables_for_local_init"
-                ),
+                _default_ready_for_local_init_op,
             )
         if self._local_init_op is None:
             self._local_init_op = self.get_or_default(
@@ -144,9 +149,9 @@ class Scaffold:
 
     @staticmethod
     def default_local_init_op() -> Operation:
-        """An operation that initializes local variables and tables."""
+        """An operation that initializes local variables and tables, and makes local objects."""
         tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
-        return group(local_variables_initializer(), *tables)
+        return group(local_variables_initializer(), *tables, *(made.make for made in local_objects()))
 
     @property
     def init_op(self) -> Operation:
@@ -196,4 +201,19 @@ class Scaffold:
 
 
 def _default_init_op() -> Any:
-    return global_variables_initializer()
+    initialized, objects = global_variables_initializer(), shared_objects()
+    return group(initialized, *(made.make for made in objects)) if objects else initialized
+
+
+def _default_ready_op() -> Tensor:
+    return _with_objects(report_uninitialized_variables(), [*shared_objects(), *local_objects()])
+
+
+def _default_ready_for_local_init_op() -> Tensor:
+    variables = report_uninitialized_variables(global_variables(), name="report_uninitialized_variables_for_local_init")
+    return _with_objects(variables, shared_objects())
+
+
+def _with_objects(variables: Tensor, objects: list[MadeObject]) -> Tensor:
+    """The names of the variables that have no value, with those of objects that are not there."""
+    return concat([variables, report_missing_objects(objects)], 0) if objects else variables

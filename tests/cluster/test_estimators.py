@@ -154,3 +154,55 @@ def test_the_command_line_runs_an_evaluator_beside_the_cluster(tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
     assert "evaluator/0 | evaluator of ['chief', 'ps'] saw step 30" in done.stdout
     assert "chief/0     | chief of ['chief', 'ps'] saw step None" in done.stdout
+
+
+def test_workers_grow_trees_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trees are on the parameter server; the chief and a worker add statistics, and the chief grows."""
+    chief, worker, ps = free_addresses(3)
+    cluster = {"chief": [chief], "worker": [worker], "ps": [ps]}
+    columns = [tf.feature_column.numeric_column("x", 2)]
+    steps_of = dict[str, int]()
+
+    class CountsSteps(tf.train.SessionRunHook):  # type: ignore[misc]
+        def __init__(self, task: str) -> None:
+            self._task = task
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            steps_of[self._task] = steps_of.get(self._task, 0) + 1
+
+    def as_task(job: str) -> Callable[[], Any]:
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}}))
+        config = tf.estimator.RunConfig(str(tmp_path), save_checkpoints_steps=40)
+        estimator = tf.estimator.BoostedTreesRegressor(
+            columns, 6, n_trees=4, max_depth=3, learning_rate=0.5, center_bias=True, config=config,
+            quantile_sketch_epsilon=0.1,
+        )  # fmt: skip
+        train = tf.estimator.TrainSpec(arrays(None), hooks=[CountsSteps(job)])
+        return lambda: tf.estimator.train_and_evaluate(estimator, train, tf.estimator.EvalSpec(arrays(1)))
+
+    roles = {job: as_task(job) for job in ("chief", "worker")}
+    monkeypatch.delenv("TF_CONFIG")
+    server = tf.train.Server(cluster, "ps", 0)
+    ended = set[str]()
+
+    def work(job: str) -> None:
+        roles[job]()
+        ended.add(job)
+
+    threads = [threading.Thread(target=work, args=(job,), name=job, daemon=True) for job in roles]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+            assert thread.name in ended, f"{thread.name} has not ended"
+    finally:
+        server.stop()
+    assert set(steps_of) == {"chief", "worker"}
+    alone = tf.estimator.BoostedTreesRegressor(
+        columns, 6, tmp_path, n_trees=4, max_depth=3, center_bias=True, quantile_sketch_epsilon=0.1
+    )
+    result = alone.evaluate(arrays(1))
+    assert result["average_loss"] < 0.2 * Y.var()
+    assert sum(steps_of.values()) >= result["global_step"] > 0
+    assert alone.get_variable_value("boosted_trees:0_stamp") >= 4 * 3

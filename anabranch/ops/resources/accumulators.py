@@ -57,7 +57,10 @@ SparseConditionalAccumulator = _making("SparseConditionalAccumulator", "string",
 
 
 def _spec(ctx: ShapeContext) -> TensorShape:
-    shape: TensorShape = ctx.tensor("handle").op.attrs.get("shape", shape_rules.UNKNOWN)
+    """The shape of an accumulator's gradients, where the handle comes from what makes it and not through a branch."""
+    maker = ctx.tensor("handle").op
+    makes = maker.type in (ConditionalAccumulator.name, ResourceConditionalAccumulator.name)
+    shape: TensorShape = maker.attrs["shape"] if makes else shape_rules.UNKNOWN
     return shape
 
 

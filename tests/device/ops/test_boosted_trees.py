@@ -296,7 +296,9 @@ def test_the_rank_of_a_boundary_is_off_by_no_more_than_epsilon(exact: bool) -> N
             assert (np.diff(found_ones) > 0).all()
             ranks = np.array([weights[sign * values <= b].sum() for b in found_ones]) / weights.sum()
             gaps = np.diff(ranks)
-            assert gaps.max() <= 1 / buckets + 4 * epsilon
+            # two buckets are one where there would be one too many
+            assert gaps.max() <= (1 if exact else 2) / buckets + 4 * epsilon
+            assert np.sort(gaps)[-2] <= 1 / buckets + 4 * epsilon
             if exact:
                 np.testing.assert_allclose(ranks, np.linspace(0, 1, buckets), atol=3 * epsilon)
 

@@ -28,6 +28,18 @@ def joined(thread: threading.Thread) -> None:
 
 
 # ---------------------------------------------------------------------- accumulators
+def test_what_an_accumulator_gives_in_a_branch() -> None:
+    """AccumulatorTakeGradient: the handle that a branch is given says nothing of the shape of gradients."""
+    sums = tf.ConditionalAccumulator(tf.float32, [2, 3], shared_name="in a branch")
+    add = sums.apply_grad(np.full([2, 3], 4.0))
+    taken = tf.cond(sums.num_accumulated() > 1, lambda: sums.take_grad(2), lambda: tf.zeros([2, 3]))
+    with tf.Session() as session:
+        session.run(add)
+        assert (session.run(taken) == 0).all()
+        session.run(add)
+        assert (session.run(taken) == 4).all()
+
+
 @pytest.mark.parametrize("prefix", ["", "Resource"])
 def test_the_operations_of_an_accumulator(prefix: str) -> None:
     """ConditionalAccumulator, AccumulatorApplyGradient, AccumulatorTakeGradient, AccumulatorSetGlobalStep,

@@ -54,8 +54,8 @@ def test_uses(source: str, expected: list[tuple[str, int, bool]]) -> None:
         ("tensorflow.core.framework.types_pb2.DT_FLOAT", None),
         ("tensorflow.train.Saver.nosuch", "anabranch has no tensorflow.train.Saver.nosuch"),
         (
-            "tensorflow.estimator.BoostedTreesRegressor",
-            "anabranch has no tf.estimator.BoostedTreesRegressor; estimators",
+            "tensorflow.distribute.MirroredStrategy",
+            "anabranch has no tf.distribute.MirroredStrategy; no strategy",
         ),
         ("tensorflow.nosuch", "anabranch has no tensorflow.nosuch"),
     ],
@@ -67,11 +67,11 @@ def test_what_is_there(path: str, message: str | None) -> None:
 
 def test_a_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "program.py"
-    program.write_text("import tensorflow as tf\ntf.nn.relu\n" + 2 * "tf.estimator.BoostedTreesRegressor\n")
+    program.write_text("import tensorflow as tf\ntf.nn.relu\n" + 2 * "tf.distribute.MirroredStrategy\n")
     assert command_line.main(["check", str(program)]) == 1
     text = capsys.readouterr().out
-    assert "estimator.BoostedTreesRegressor" in text
-    assert f"{program}:4: tensorflow.estimator.BoostedTreesRegressor" in text
+    assert "distribute.MirroredStrategy" in text
+    assert f"{program}:4: tensorflow.distribute.MirroredStrategy" in text
     assert "use 2 names of TensorFlow in 3 places; 1 of these names are missing" in text
     (tmp_path / "old.py").write_text("print 'hello'\n")
     (tmp_path / "torn.py").write_bytes(b"\x00\xff")
@@ -80,7 +80,7 @@ def test_a_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert command_line.main(["check", "--json", str(tmp_path)]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [(entry["name"], entry["places"]) for entry in found["absent"]] == [
-        ("tensorflow.estimator.BoostedTreesRegressor", [[str(program), 3], [str(program), 4]])
+        ("tensorflow.distribute.MirroredStrategy", [[str(program), 3], [str(program), 4]])
     ]
     assert {Path(name).name for name in found["unreadable"]} == {"old.py", "torn.py"}
     assert "line 1: " in found["unreadable"][str(tmp_path / "old.py")]

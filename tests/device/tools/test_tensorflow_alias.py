@@ -124,8 +124,8 @@ def test_names_that_are_missing_say_what_to_do() -> None:
             _ = module(name).keras
         with pytest.raises(AttributeError, match="anabranch has no tf.saved_model.save; "):
             _ = module(name).saved_model.save
-        with pytest.raises(AttributeError, match="has no tf.estimator.BoostedTreesRegressor; "):
-            _ = module(name).estimator.BoostedTreesRegressor
+        with pytest.raises(AttributeError, match="has no tf.distribute.MirroredStrategy; "):
+            _ = module(name).distribute.MirroredStrategy
 
 
 def test_the_whole_has_one_module_under_each_spelling() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from anabranch import errors
+from anabranch.frontend.resources.made_objects import MadeObject, register_object
 from anabranch.frontend.storage import summary
 from anabranch.frontend.storage.summary_writer import FileWriterCache
 from anabranch.frontend.variables.functions import global_variables_initializer, report_uninitialized_variables
@@ -616,3 +617,22 @@ def test_the_global_step_is_made_once() -> None:
     assert get_or_create_global_step() is step
     with pytest.raises(ValueError, match="already exists"):
         create_global_step()
+
+
+# ---------------------------------------------------------------------- registered objects
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_objects_of_the_collections_of_resources_are_made(is_shared: bool) -> None:
+    with Graph().as_default():
+        handle = raw.BoostedTreesEnsembleResourceHandleOp(shared_name="trees", name="trees")
+        make = raw.BoostedTreesCreateEnsemble(handle, np.int64(7), b"")
+        is_made = raw.IsBoostedTreesEnsembleInitialized(handle)
+        register_object(MadeObject(handle, make, is_made), is_shared)
+        scaffold = Scaffold().finalize()
+        with Session() as session:
+            assert session.run(scaffold.ready_op).tolist() == [b"trees:0"]
+            assert session.run(scaffold.ready_for_local_init_op).tolist() == ([b"trees:0"] if is_shared else [])
+            session.run(scaffold.init_op)
+            assert session.run(is_made) == is_shared
+            session.run(scaffold.local_init_op)
+            assert session.run(is_made)
+            assert not session.run(scaffold.ready_op).size
