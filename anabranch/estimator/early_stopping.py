@@ -127,57 +127,51 @@ def _metric_by_step(folder: str, metric_name: str, min_steps: int) -> list[tuple
     return steps
 
 
-def _stop_if_crossed(
-    estimator: Estimator,
-    metric_name: str,
-    threshold: float,
-    sign: int,
-    eval_dir: str | None,
-    min_steps: int,
-    run_every_secs: float | None,
-    run_every_steps: int | None,
-) -> tf.train.SessionRunHook:
-    """Stops when the metric, times the sign, is above the threshold times the sign."""
-    folder = estimator.eval_dir() if eval_dir is None else eval_dir
-
-    def should_stop() -> bool:
-        for step, value in _metric_by_step(folder, metric_name, min_steps):
-            if sign * value > sign * threshold:
-                tf.logging.info(
-                    "At step %d, metric %r is %s: beyond %s, at which training ends",
-                    step,
-                    metric_name,
-                    value,
-                    threshold,
-                )
-                return True
-        return False
-
-    return make_early_stopping_hook(estimator, should_stop, run_every_secs, run_every_steps)
+#: says of the metric at the steps of the evaluations why training ends; None: it goes on
+_Judge = Callable[[list[tuple[int, float]]], str | None]
 
 
-def _stop_if_no_better(
-    estimator: Estimator,
-    metric_name: str,
-    patience: int,
-    sign: int,
-    eval_dir: str | None,
-    min_steps: int,
-    run_every_secs: float | None,
-    run_every_steps: int | None,
-) -> tf.train.SessionRunHook:
-    """Stops when the metric, times the sign, has not grown for as many steps."""
-    folder = estimator.eval_dir() if eval_dir is None else eval_dir
+def _crossed(threshold: float, sign: int) -> _Judge:
+    """Training ends when the metric, times the sign, is above the threshold times the sign."""
 
-    def should_stop() -> bool:
+    def judge(metrics: list[tuple[int, float]]) -> str | None:
+        beyond = ((step, value) for step, value in metrics if sign * value > sign * threshold)
+        return next((f"at step {step} it is {value}: beyond {threshold}" for step, value in beyond), None)
+
+    return judge
+
+
+def _no_better(patience: int, sign: int) -> _Judge:
+    """Training ends when the metric, times the sign, has not grown for as many steps."""
+
+    def judge(metrics: list[tuple[int, float]]) -> str | None:
         best: tuple[int, float] | None = None
-        for step, value in _metric_by_step(folder, metric_name, min_steps):
+        for step, value in metrics:
             if best is None or sign * value > sign * best[1]:
                 best = step, value
             if step - best[0] >= patience:
-                tf.logging.info("Metric %r is no better since step %d: training ends", metric_name, best[0])
-                return True
-        return False
+                return f"it is no better since step {best[0]}"
+        return None
+
+    return judge
+
+
+def _stop_when(
+    judge: _Judge,
+    estimator: Estimator,
+    metric_name: str,
+    eval_dir: str | None,
+    min_steps: int,
+    run_every_secs: float | None,
+    run_every_steps: int | None,
+) -> tf.train.SessionRunHook:
+    folder = estimator.eval_dir() if eval_dir is None else eval_dir
+
+    def should_stop() -> bool:
+        reason = judge(_metric_by_step(folder, metric_name, min_steps))
+        if reason is not None:
+            tf.logging.info("Metric %r: %s, at which training ends", metric_name, reason)
+        return reason is not None
 
     return make_early_stopping_hook(estimator, should_stop, run_every_secs, run_every_steps)
 
@@ -204,7 +198,8 @@ def stop_if_higher_hook(
     Returns:
         The hook, for `Estimator.train` or `TrainSpec`.
     """
-    return _stop_if_crossed(estimator, metric_name, threshold, 1, eval_dir, min_steps, run_every_secs, run_every_steps)
+    judge = _crossed(threshold, 1)
+    return _stop_when(judge, estimator, metric_name, eval_dir, min_steps, run_every_secs, run_every_steps)
 
 
 def stop_if_lower_hook(
@@ -217,7 +212,8 @@ def stop_if_lower_hook(
     run_every_steps: int | None = None,
 ) -> tf.train.SessionRunHook:
     """A hook that ends training when a metric of an evaluation is below a threshold; see `stop_if_higher_hook`."""
-    return _stop_if_crossed(estimator, metric_name, threshold, -1, eval_dir, min_steps, run_every_secs, run_every_steps)
+    judge = _crossed(threshold, -1)
+    return _stop_when(judge, estimator, metric_name, eval_dir, min_steps, run_every_secs, run_every_steps)
 
 
 def stop_if_no_increase_hook(
@@ -240,9 +236,8 @@ def stop_if_no_increase_hook(
     Returns:
         The hook, for `Estimator.train` or `TrainSpec`.
     """
-    return _stop_if_no_better(
-        estimator, metric_name, max_steps_without_increase, 1, eval_dir, min_steps, run_every_secs, run_every_steps
-    )
+    judge = _no_better(max_steps_without_increase, 1)
+    return _stop_when(judge, estimator, metric_name, eval_dir, min_steps, run_every_secs, run_every_steps)
 
 
 def stop_if_no_decrease_hook(
@@ -255,9 +250,8 @@ def stop_if_no_decrease_hook(
     run_every_steps: int | None = None,
 ) -> tf.train.SessionRunHook:
     """A hook that ends training when a metric has not fallen for a while; see `stop_if_no_increase_hook`."""
-    return _stop_if_no_better(
-        estimator, metric_name, max_steps_without_decrease, -1, eval_dir, min_steps, run_every_secs, run_every_steps
-    )
+    judge = _no_better(max_steps_without_decrease, -1)
+    return _stop_when(judge, estimator, metric_name, eval_dir, min_steps, run_every_secs, run_every_steps)
 
 
 # ---------------------------------------------------------------------- the last checkpoint
