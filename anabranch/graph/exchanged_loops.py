@@ -34,6 +34,9 @@ NodeList = RepeatedCompositeFieldContainer[NodeDef]
 
 #: the types of operations that stand beside others
 _BESIDE: Final = frozenset({RECORDS, VALUES})
+#: TensorFlow runs loops and conditionals without this annotation by calls within calls: some thousand iterations end
+#: its process. Those that it builds itself have it.
+LOWERING: Final = "_lower_using_switch_merge"
 #: of a node: the node that was rewritten to it; of a function: that rewriting made it
 _ORIGIN = "_anabranch"
 
@@ -362,6 +365,8 @@ def _while(node: NodeDef, op: str, inputs: list[str], more: list[dtypes.DType], 
     if "output_shapes" in made.attr and made.attr["output_shapes"].list.shape:
         for _ in more:
             made.attr["output_shapes"].list.shape.add()
+    if LOWERING not in made.attr:
+        made.attr[LOWERING].b = True
     # these are annotations of another number of outputs
     made.attr.pop("_output_shapes", None)
     return made

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from anabranch.core.attrs import AttributeValue
-from anabranch.graph.exchanged_loops import in_tensorflows_vocabulary
+from anabranch.core.roles import FUNCTIONAL_ROLES
+from anabranch.graph.exchanged_loops import LOWERING, in_tensorflows_vocabulary
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
 from anabranch.graph.operation import Operation
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
@@ -88,6 +89,8 @@ def node_to_proto(
         except (TypeError, ValueError) as error:
             problem = f"operation {op.name!r} ({op.type}): cannot write the attribute {name!r}: {error}"
             raise TypeError(problem) from error
+    if op.op_def.role in FUNCTIONAL_ROLES and LOWERING not in node.attr:
+        node.attr[LOWERING].b = True
     if add_shapes and op.outputs:
         shapes = AttrValue.ListValue(shape=[shape_to_proto(t.shape) for t in op.outputs])
         node.attr["_output_shapes"].CopyFrom(AttrValue(list=shapes))

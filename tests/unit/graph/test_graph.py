@@ -15,6 +15,7 @@ from anabranch.graph.creation_site import user_frame
 from anabranch.graph.graph import Graph, op_def_of
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
+from anabranch.proto.graph_pb2 import GraphDef, NodeDef
 
 
 @pytest.fixture
@@ -219,3 +220,29 @@ def test_similar_names_are_looked_for_when_someone_reads(graph: Graph, monkeypat
     assert not looked
     assert "get_operations()" in str(caught.value)
     assert looked == ["absent"]
+
+
+LOWERING = "_lower_using_switch_merge"
+
+
+def functional_nodes(message: GraphDef) -> list[NodeDef]:
+    """Loops and conditionals, those in functions included."""
+    nodes = [*message.node, *(node for function in message.library.function for node in function.node_def)]
+    return [node for node in nodes if node.op in {"While", "StatelessWhile", "If", "StatelessIf"}]
+
+
+def test_loops_and_conditionals_say_that_tensorflow_is_to_lower_them(graph: Graph) -> None:
+    """Otherwise it runs them by calls within calls, and some thousand iterations end its process."""
+    x = tf.placeholder(tf.float32, [])
+    y = tf.while_loop(lambda v: v < 100.0, lambda v: tf.cond(v > 1.0, lambda: v * 2.0, lambda: v + 1.0), [x])
+    plain = graph.as_graph_def()
+    tf.gradients(y, x)
+    for message, count in ((plain, 2), (graph.as_graph_def(), 6)):
+        found = functional_nodes(message)
+        assert len(found) >= count
+        assert all(node.attr[LOWERING].b for node in found)
+    for node in functional_nodes(plain):
+        node.attr[LOWERING].b = False
+    with Graph().as_default() as other:
+        tf.import_graph_def(plain, name="")
+    assert not any(node.attr[LOWERING].b for node in functional_nodes(other.as_graph_def()))
