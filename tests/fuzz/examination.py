@@ -100,7 +100,7 @@ class Examination:
             self.result.counts["nodes without a kernel there"] += 1
         except SideDiedError as error:
             deadly = self._deadly_node()
-            self._disagree("died", deadly, str(error), "program")
+            self._disagree("died", deadly, f"{error}{self._overrun_by(deadly)}", "program")
             self._go_on_without({deadly})
         return self.result
 
@@ -120,6 +120,13 @@ class Examination:
             else:
                 lives = middle
         return str(nodes[dies - 1]["id"])
+
+    def _overrun_by(self, name: str) -> str:
+        """Says of gradients if they are of an operation whose gradient TensorFlow lets write beyond its memory."""
+        node = self.nodes[name]
+        behind = needed(self.program, set(node["ys"])) if node["kind"] == "gradients" else set()
+        types = {operation for one in behind for operation in self.allowed.operations(one)}
+        return "".join(f"; through {operation}" for operation in sorted(types & {"CropAndResize"}))
 
     def _dies(self, nodes: list[Node]) -> bool:
         try:
