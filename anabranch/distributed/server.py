@@ -344,7 +344,8 @@ class _ReachedServers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[str, Endpoint] = {}
+        #: by the address of this machine, the cluster's name, and the keys that there were then
+        self._clients: dict[tuple[str, str | None, CurveKeys | None], Endpoint] = {}
 
     def master(
         self, address: str, config: ConfigProto | None, placement: PlacementPolicy | str | os.PathLike[str] | None
@@ -374,10 +375,11 @@ class _ReachedServers:
         if served is not None:
             return served[1]
         host = own_host(parse_address(address))
+        key = host, os.environ.get(CLUSTER_VARIABLE), CurveKeys.load()
         with self._lock:
-            endpoint = self._clients.get(host)
+            endpoint = self._clients.get(key)
             if endpoint is None:
-                endpoint = self._clients[host] = client_endpoint(host)
+                endpoint = self._clients[key] = client_endpoint(host)
             return endpoint
 
 
