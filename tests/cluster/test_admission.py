@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zmq
 
-from anabranch.distributed import wire
-from anabranch.distributed.keys import CurveKeys
+from anabranch.distributed import server, wire
+from anabranch.distributed.keys import FILE_VARIABLE, CurveKeys
 from anabranch.distributed.wire import Lane, Limits, MessageKind
 from anabranch.errors import FailedPreconditionError, UnauthenticatedError, UnavailableError
 from tests.cluster.places import DEADLINE, Places, Stranger
@@ -117,3 +118,18 @@ def test_garbage_is_survived(places: Places, stranger: Stranger, caplog: pytest.
     assert caplog.text.count("from an unknown process") == 1
     assert caplog.text.count("from stranger at") == 1
     assert "secret" not in caplog.text
+
+
+def test_clients_with_other_keys_have_another_endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process may have spoken to tasks without keys before it is given some."""
+    reached = server._ReachedServers()
+    try:
+        monkeypatch.delenv(FILE_VARIABLE, raising=False)
+        without = reached._endpoint_for("127.0.0.1:1")
+        CurveKeys.generate().save(tmp_path / "keys")
+        monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "keys"))
+        among = reached._endpoint_for("127.0.0.1:1")
+        assert among is not without
+        assert reached._endpoint_for("127.0.0.2:1") is among
+    finally:
+        reached.close()
