@@ -19,13 +19,11 @@ LinearSDCA = tf.estimator.experimental.LinearSDCA
 @pytest.mark.parametrize("name", CASES)
 def test_models_come_to_what_tensorflows_came_to(name: str, tmp_path: Path) -> None:
     ours, theirs = result(tf, name, tmp_path), RECORDED[name]
-    # which examples adaptive sampling takes is drawn, here and there: both are on their way to the optimum
-    rtol = 1e-2 if name == "adaptive" else 1e-3
     for what in ("variables", "metrics"):
         assert set(ours[what]) == set(theirs[what])
         for key, value in theirs[what].items():
-            np.testing.assert_allclose(ours[what][key], value, rtol=rtol, atol=2e-4, err_msg=f"{name}, {key}")
-    np.testing.assert_allclose(ours["predictions"], theirs["predictions"], rtol=rtol, atol=2e-4, err_msg=name)
+            np.testing.assert_allclose(ours[what][key], value, rtol=1e-3, atol=2e-4, err_msg=f"{name}, {key}")
+    np.testing.assert_allclose(ours["predictions"], theirs["predictions"], rtol=1e-3, atol=2e-4, err_msg=name)
 
 
 def test_every_recorded_case_is_compared() -> None:
