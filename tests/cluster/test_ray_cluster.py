@@ -30,6 +30,7 @@ from anabranch.distributed.supervisor import all_ready, task_program
 from anabranch.distributed.task_engine import TaskStatus, log_name
 from anabranch.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
 from anabranch.tools import command_line
+from tests.cluster.places import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Ray forks to start its programs, beside JAX's threads; what is forked does nothing but that
@@ -155,18 +156,19 @@ def is_running(process: int | None) -> bool:
 @contextlib.contextmanager
 def taken(port: int) -> Iterator[None]:
     """A port that somebody else has, as soon as it is free."""
-    deadline = time.monotonic() + DEADLINE
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        while True:
+
+        def is_taken() -> bool:
             try:
-                other.bind(("", port))
+                if not other.getsockname()[1]:
+                    other.bind(("", port))
                 other.listen()
             except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            else:
-                break
+                return False
+            return True
+
+        until(is_taken, f"a free port {port}")
         yield
 
 
