@@ -102,6 +102,14 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 0
 
 
+def test_a_command_imports_no_other(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    find = command_line._command
+    monkeypatch.setattr(command_line, "_command", lambda name: asked.append(name) or find(name))
+    assert command_line.main(["version"]) == 0
+    assert asked == ["version"]
+
+
 def test_every_command_has_help_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     found = command_line.commands()
     assert {"run", "explain", "inspect", "doctor", "version"} <= set(found)
