@@ -190,7 +190,6 @@ class Link:
         # -- this side's direction: 0 while there is no connection
         self.channel = 0
         self._connected = [False, False]
-        self._mistrusted = [False, False]
         self._sequence = [0, 0]
         self._sent_bytes = 0
         self._taken_bytes = 0
@@ -276,7 +275,6 @@ class Link:
         # what a connection says that was closed since is no news; so in all that follows
         if channel == self.channel:
             self._connected[lane] = True
-            self._mistrusted[lane] = False
             self._failing_since = None
         return []
 
@@ -316,13 +314,9 @@ class Link:
         # without a channel until then: what was said on this one may have been half heard
         return [HangUp(self._dropped_channel())]
 
-    def unauthenticated(self, channel: int, lane: Lane) -> list[Instruction]:
-        """The handshake of a connection failed; the next attempt is under way."""
+    def unauthenticated(self, channel: int) -> list[Instruction]:
+        """The handshake of a connection failed."""
         if channel != self.channel:
-            return []
-        # one failure proves nothing: who is about to end at this address, or is no task, may have been asked
-        if not self._mistrusted[lane]:
-            self._mistrusted[lane] = True
             return []
         return self._lose(
             UnauthenticatedError(
@@ -487,7 +481,6 @@ class Link:
     def _dial(self, now: float) -> list[Instruction]:
         self.channel = self._next_channel()
         self._connected = [False, False]
-        self._mistrusted = [False, False]
         self._dial_at = None
         self._sequence = [0, 0]
         self._sent_before += self._sent_bytes

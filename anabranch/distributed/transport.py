@@ -397,7 +397,7 @@ class _ConnectionEvent:
         if self.event == zmq.EVENT_CONNECT_RETRIED:
             return link.refused(self.channel, self.lane, now)
         if self.event in _KEYS_DIFFER:
-            return link.unauthenticated(self.channel, self.lane)
+            return link.unauthenticated(self.channel)
         return link.broken(self.channel, now)
 
 
