@@ -201,7 +201,8 @@ def _unsorted_segments(
         )
         ctx.check(count >= 0, f"num_segments must be >= 0, got {count}")
         ids = xp.reshape(segment_ids, (-1,))
-        _check_below(xp, ctx, segment_ids, ids, count)
+        if 0 not in data.shape:  # TensorFlow looks at no id of rows without elements
+            _check_below(xp, ctx, segment_ids, ids, count)
         rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
         kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
         out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
@@ -212,8 +213,6 @@ def _unsorted_segments(
 
 def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Array, count: int) -> None:
     """No id is `count` or more; the message shows the first that is, with its position."""
-    if not flat.shape[0]:
-        return
     flat = xp.asarray(flat)
     at = xp.argmax(flat >= count)
     position = ",".join(f"{{{i}}}" for i in range(1, segment_ids.ndim + 1))

@@ -22,7 +22,7 @@ from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arrays.gather_scatter import check_indices, check_updates, hold_elements
+from anabranch.ops.arrays.gather_scatter import check_indices, check_updates
 from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows
 
 VarHandleOp = define_op(
@@ -266,8 +266,6 @@ def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: Operati
     table = ctx.read(resource)
     xp = library_of(table, indices)
     table = xp.asarray(table)
-    if not hold_elements(table.shape, batch_dims):
-        return xp.zeros((*np.shape(indices), *table.shape[batch_dims + 1 :]), table.dtype)
     check_indices(ctx, indices, table.shape[batch_dims], xp)
     if batch_dims == 0:
         return xp.take(table, indices, axis=0, mode="clip")

@@ -80,11 +80,13 @@ def _(
     adjoint_b: bool,
     ctx: OperationContext,
 ) -> Any:
-    _check_inside(ctx, a_indices, np.asarray(a_shape), "a_indices")
     values, right = (jnp.conj(a_values) if adjoint_a else a_values), (jnp.conj(b).T if adjoint_b else jnp.asarray(b))
     out, inner = (1, 0) if adjoint_a else (0, 1)
     if int(a_shape[inner]) != right.shape[0]:
         raise ValueError(f"the inner dimensions {int(a_shape[inner])} and {right.shape[0]} must be equal")
+    if not (a_shape[out] and right.shape[1]):  # TensorFlow looks at no index of a product without elements
+        return jnp.zeros((int(a_shape[out]), right.shape[1]), right.dtype)
+    _check_inside(ctx, a_indices, np.asarray(a_shape), "a_indices")
     wide = jnp.float32 if right.dtype.name in {"float16", "bfloat16"} else right.dtype
     terms = jnp.asarray(values, wide)[:, None] * jnp.take(right, a_indices[:, inner], axis=0, mode="clip").astype(wide)
     return jax.ops.segment_sum(terms, a_indices[:, out], num_segments=int(a_shape[out])).astype(right.dtype)
@@ -101,11 +103,13 @@ def _(
     adjoint_b: bool,
     ctx: OperationContext,
 ) -> Any:
-    _check_inside(ctx, a_indices, a_shape, "a_indices", np)
     values, right = (np.conj(a_values) if adjoint_a else a_values), (np.conj(b).T if adjoint_b else b)
     out, inner = (1, 0) if adjoint_a else (0, 1)
     if a_shape[inner] != right.shape[0]:
         raise ValueError(f"the inner dimensions {a_shape[inner]} and {right.shape[0]} must be equal")
+    if not (a_shape[out] and right.shape[1]):
+        return np.zeros((int(a_shape[out]), right.shape[1]), right.dtype)
+    _check_inside(ctx, a_indices, a_shape, "a_indices", np)
     wide = np.float32 if right.dtype.name in {"float16", "bfloat16"} else right.dtype
     rows, columns = a_indices[:, out], a_indices[:, inner]
     if (rows[1:] < rows[:-1]).any():
