@@ -35,8 +35,8 @@ def _range_length(start: Array, limit: Array, delta: Array) -> int:
 def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
     if any(np.ndim(v) for v in (start, limit, delta)):
         return "start, limit and delta must be scalars"
-    if not all(np.isfinite(float(v)) for v in (start, limit, delta)):
-        return f"Requires finite start, limit and delta, got {start}, {limit} and {delta}"
+    if not np.isfinite(float(start)) or not np.isfinite(float(limit)) or np.isnan(float(delta)):
+        return f"Requires finite start and limit, and a delta that is a number, got {start}, {limit} and {delta}"
     if delta == 0:
         return f"Requires delta != 0, for the numbers from {start} to {limit}"
     if delta > 0 and start > limit:

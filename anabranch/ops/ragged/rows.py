@@ -67,10 +67,13 @@ def _range_lengths(first: Array, last: Array, step: Array) -> list[int]:
     if first.dtype.kind in "iu":
         triples = zip(first.tolist(), last.tolist(), step.tolist(), strict=True)
         return [len(range(*triple)) for triple in triples]
-    wide = np.float64
+    first, last, step = (each.astype(np.float64) for each in (first, last, step))
     with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))
-    return [0 if n < 0 else int(n) if np.isfinite(n) else -1 for n in lengths]
+        lengths = np.ceil((last - first) / step)
+    lengths[(step > 0) & (last < first) | (step < 0) & (last > first)] = (
+        0  # infinite ones that lie the wrong way round, too
+    )
+    return [int(n) if np.isfinite(n) else -1 for n in lengths]
 
 
 RaggedGather = define_op(

@@ -43,12 +43,18 @@ ROWS = [
     OpCase("RaggedRange", (floats(0.5), floats(2.0), floats(0.5)), expected=[longs(0, 3), floats(0.5, 1.0, 1.5)]),
     OpCase(
         "RaggedRange",
-        (floats(8, 8, np.inf, 1), floats(-np.inf, np.inf, 3, 2), floats(2, -2, 1, np.inf)),
-        expected=[longs(0, 0, 0, 0, 0), floats()],
+        (
+            floats(8, 8, np.inf, 1, np.inf, 0),
+            floats(-np.inf, np.inf, 3, 2, -1, np.inf),
+            floats(2, -2, 1, *[np.inf] * 2, -np.inf),
+        ),
+        expected=[longs(0, 0, 0, 0, 0, 0, 0), floats()],
         label="infinite",
     ),
     OpCase("RaggedRange", (floats(-np.inf), floats(3), floats(1)), error=INVALID, label="without end"),
     OpCase("RaggedRange", (floats(np.nan), floats(3), floats(1)), error=INVALID, label="NaN"),
+    OpCase("RaggedRange", (floats(0), floats(3), floats(np.nan)), error=INVALID, label="a step of NaN"),
+    OpCase("RaggedRange", (floats(np.inf), floats(np.inf), floats(np.inf)), error=INVALID, label="all infinite"),
     OpCase("RaggedRange", (ints(1), ints(2), ints(0)), error=INVALID, label="no step"),
     OpCase("RaggedRange", (ints(1, 2), ints(2), ints(1)), error=INVALID, label="sizes"),
     OpCase(

@@ -207,6 +207,8 @@ SEQUENCES = [
     OpCase("Range", (np.int64(1), np.int64(4), np.int64(1)), expected=[1, 2, 3], label="int64"),
     OpCase("Range", (0.0, 1.0, 0.3), expected=np.float32([0, 0.3, 0.6, 0.9]), label="float32"),
     OpCase("Range", (np.float64(0), np.float64(1), np.float64(0.25)), expected=[0, 0.25, 0.5, 0.75], label="float64"),
+    OpCase("Range", (0.0, 1.0, np.float32(np.inf)), expected=np.float32([]), label="a step beyond all"),
+    OpCase("Range", (0.0, -1.0, np.float32(-np.inf)), expected=np.float32([]), label="a step below all"),
     OpCase("Range", (0, 5, 0), error=errors.InvalidArgumentError, label="no step"),
     OpCase("Range", (0, 5, -1), error=errors.InvalidArgumentError, label="wrong way"),
     OpCase("LinSpace", (10.0, 12.0, 3), expected=[10, 11, 12]),

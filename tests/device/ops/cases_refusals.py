@@ -90,6 +90,7 @@ VALUES = [
     refused("HistogramFixedWidth", floats(np.nan), floats(0, 1), np.int32(3), label="NaN"),
     refused("Range", np.float32(0), np.float32(np.inf), np.float32(1), label="infinite"),
     refused("Range", np.float32(0), np.float32(np.nan), np.float32(1), label="NaN"),
+    refused("Range", np.float32(0), np.float32(1), np.float32(np.nan), label="a step of NaN"),
     refused(
         "Conv2D",
         np.zeros((1, 2, 2, 1), np.float32),
