@@ -79,6 +79,17 @@ def test_a_slice_without_elements_takes_any_value() -> None:
         np.testing.assert_array_equal(session.run(raw.ReadVariableOp(handle, dtype="float32")), X)
 
 
+def test_a_value_of_a_higher_rank_is_assigned_where_it_has_one_element_along_what_comes_first() -> None:
+    handle, initialize = variable(X)
+    assign = raw.ResourceStridedSliceAssign(handle, [0], [1], [1], -X[None, :1, :1], shrink_axis_mask=1)
+    with Session() as session:
+        session.run(initialize)
+        session.run(assign)
+        wanted = X.copy()
+        wanted[0] = -X[0, :1]
+        np.testing.assert_array_equal(session.run(raw.ReadVariableOp(handle, dtype="float32")), wanted)
+
+
 def test_assignment_at_a_fed_index() -> None:
     handle, initialize = variable(X)
     i = constants.placeholder("int32", [])

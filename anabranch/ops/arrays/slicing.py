@@ -504,9 +504,17 @@ def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Arra
 
 
 def _fitting(value: Array, region: _Region, xp: ArrayLibrary) -> Any:
-    """The value as large as the slice. One without elements takes none, whatever there are: as TensorFlow has it."""
+    """The value as large as the slice, as TensorFlow has it.
+
+    A slice without elements takes none, whatever there are. A value of a higher rank fits where it has but one element
+    along what comes first.
+    """
     if 0 in region.shape:
         return xp.zeros(region.shape, value.dtype)
+    shape = np.shape(value)
+    more = max(0, len(shape) - len(region.shape))
+    if more and set(shape[:more]) == {1}:
+        value = xp.reshape(value, shape[more:])
     return xp.broadcast_to(value, region.shape)
 
 
@@ -562,5 +570,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     if part.shape.num_elements() == 0:
         return kept, None, None, None, raw.ZerosLike(value)
     # where the value was broadcast, each of its elements has a part in several
-    axes = raw.BroadcastGradientArgs(raw.Shape(value), raw.Shape(part))[0]
-    return kept, None, None, None, raw.Reshape(raw.Sum(part, axes), raw.Shape(value))
+    of_value, of_part = raw.Shape(value), raw.Shape(part)
+    axes = raw.BroadcastGradientArgs(of_value, of_part)[0]
+    spread = raw.Reshape(part, raw.BroadcastArgs(of_value, of_part))  # of the value's rank, where that is the higher
+    return kept, None, None, None, raw.Reshape(raw.Sum(spread, axes), of_value)
