@@ -233,10 +233,23 @@ def _expected_dtype(arg: ArgDef, attrs: dict[str, Any]) -> DType | None:
     return arg.dtype if arg.type_attr is None else attrs.get(arg.type_attr)
 
 
-def _default_type(op_def: OpDef, arg: ArgDef) -> DType | None:
-    """The dtype of a plain Python value where nothing else decides its type attribute."""
+def _default_type(op_def: OpDef, arg: ArgDef, value: TensorLike) -> DType | None:
+    """The dtype of a plain value where nothing else decides its type attribute.
+
+    An array of NumPy's keeps a dtype of another kind, which the attribute allows, and one that the default is too
+    narrow for: otherwise a number would lose its fraction, or its higher bits.
+    """
     attr = op_def.attrs[arg.type_attr] if arg.type_attr is not None else None
-    return attr.default if attr is not None and attr.has_default else None
+    if attr is None or not attr.has_default:
+        return None
+    default: DType = attr.default
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype == default.as_numpy_dtype:
+        return default
+    own = as_dtype(value.dtype)
+    if attr.allowed is not None and own not in attr.allowed:
+        return default
+    alike = np.can_cast(value.dtype, default.as_numpy_dtype, "same_kind")
+    return default if alike and np.array_equal(value, value.astype(default.as_numpy_dtype)) else own
 
 
 def _convert_one(
@@ -244,7 +257,7 @@ def _convert_one(
 ) -> Tensor:
     try:
         if dtype is None:
-            tensor = convert_to_tensor(value, name=name, preferred_dtype=_default_type(op_def, arg))
+            tensor = convert_to_tensor(value, name=name, preferred_dtype=_default_type(op_def, arg, value))
         else:
             tensor = convert_to_tensor(value, dtype, name=name)
     except ValueError as error:

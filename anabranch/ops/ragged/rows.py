@@ -17,6 +17,9 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.ragged.parts import check_nested, rows_of, splits_of
 
+#: numbers of ranges that are computed at once: what is needed in between takes several times their memory
+_AT_ONCE = 1 << 20
+
 RaggedRange = define_op(
     "RaggedRange",
     "starts: T, limits: T, deltas: T -> rt_nested_splits: Tsplits, rt_dense_values: T",
@@ -55,11 +58,21 @@ def _(starts: Array, limits: Array, deltas: Array, *, Tsplits: DType, ctx: Opera
         f"the ranges have more numbers than {Tsplits.name} can count: look at their starts, limits and deltas",
     )
     check_storable([total], starts.dtype, ctx.op, "the ranges")
-    counts = np.array(lengths, np.int64)
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    dtype = starts.dtype
-    values = np.repeat(first, counts) + within.astype(dtype) * np.repeat(step, counts)
-    return splits_of(counts, Tsplits.as_numpy_dtype), values.astype(dtype)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    values = np.empty(total, starts.dtype)
+    for begin in range(0, total, _AT_ONCE):
+        _count_on(values[begin : begin + _AT_ONCE], begin, ends, first, step)
+    return splits_of(np.array(lengths, np.int64), Tsplits.as_numpy_dtype), values
+
+
+def _count_on(values: Array, begin: int, ends: Array, first: Array, step: Array) -> None:
+    """Fills a piece of all ranges' numbers, which starts with the one at `begin`; row `i` stops before `ends[i]`."""
+    end = begin + len(values)
+    rows = np.arange(np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end) + 1)
+    starts = np.where(rows > 0, ends[rows - 1], 0)
+    row = np.repeat(rows, np.minimum(ends[rows], end) - np.maximum(starts, begin))
+    within = np.arange(begin, end) - np.repeat(starts, np.minimum(ends[rows], end) - np.maximum(starts, begin))
+    values[:] = first[row] + within.astype(values.dtype) * step[row]
 
 
 def _range_lengths(first: Array, last: Array, step: Array) -> list[int]:

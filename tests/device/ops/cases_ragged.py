@@ -33,6 +33,8 @@ def scalar(value: int) -> Any:
 
 
 _VALUES = floats(1.0, 2.0, 3.0, 4.0)
+#: ranges of more numbers than are computed at once, some of them empty
+_MANY = ints(0, 5, 0, 900_000, 7), ints(0, 6, 1_200_000, -900_000, 3), ints(3, 1, 1, -1, 1)
 ROWS = [
     OpCase(
         "RaggedRange",
@@ -50,6 +52,12 @@ ROWS = [
         ),
         expected=[longs(0, 0, 0, 0, 0, 0, 0), floats()],
         label="infinite",
+    ),
+    OpCase(
+        "RaggedRange",
+        _MANY,
+        expected=[longs(0, 0, 1, 1_200_001, 3_000_001, 3_000_001), np.concatenate([*map(np.arange, *_MANY)])],
+        label="many",
     ),
     OpCase("RaggedRange", (floats(-np.inf), floats(3), floats(1)), error=INVALID, label="without end"),
     OpCase("RaggedRange", (floats(np.nan), floats(3), floats(1)), error=INVALID, label="NaN"),
