@@ -306,8 +306,20 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
     adj = _transposed(a)
     penalty = l2_regularizer.astype(a.dtype) * jnp.eye(min(rows, columns), dtype=a.dtype)
     if rows >= columns:
-        return _solved(*_factored(ctx, adj @ a + penalty), adj @ b).astype(rhs.dtype)
-    return (adj @ _solved(*_factored(ctx, a @ adj + penalty), b)).astype(rhs.dtype)
+        return _solved(*_normal_factored(ctx, adj @ a + penalty), adj @ b).astype(rhs.dtype)
+    return (adj @ _solved(*_normal_factored(ctx, a @ adj + penalty), b)).astype(rhs.dtype)
+
+
+def _normal_factored(ctx: OperationContext, matrix: Array) -> tuple[Any, Any]:
+    """The LU factors and the permutation of the matrix of normal equations; one with NaN or infinity is let through."""
+    factors, _, permutation = jax.lax.linalg.lu(matrix)
+    singular = jnp.any(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0, axis=-1)
+    ctx.check(
+        jnp.all(~singular | ~jnp.all(jnp.isfinite(matrix), axis=(-2, -1))),
+        "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger l2_regularizer "
+        "> 0.",
+    )
+    return factors, permutation
 
 
 @MatrixSolveLs.gradient

@@ -61,13 +61,15 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
     """Lines one pixel wide along the boxes' borders, as far as they lie in the image."""
     out = images.copy()
     height, width, depth = images.shape[1:]
-    if not len(colours):
-        # On grey images all boxes are white.
-        colours = COLOURS if depth > 1 else np.ones((1, 1), np.float32)
+    if colours.ndim != 2:
+        raise ValueError(f"colors must be a 2-D matrix, got shape {colours.shape}")
     if boxes.shape[2] != 4:
         raise ValueError(f"a box has 4 numbers, but boxes has shape {boxes.shape}")
     if colours.shape[1] < depth:
         raise ValueError(f"colors must have at least the {depth} channels of the images, got shape {colours.shape}")
+    if not len(colours):
+        # On grey images all boxes are white.
+        colours = COLOURS if depth > 1 else np.ones((1, 1), np.float32)
     for image, own in zip(out, boxes, strict=True):
         for i, box in enumerate(own):
             colour = colours[i % len(colours)][:depth]

@@ -294,6 +294,19 @@ SYSTEMS = [
     ),
     OpCase(
         "MatrixSolveLs",
+        (np.stack([np.where(np.eye(3) > 0, np.nan, 1), np.eye(3)]), np.ones((2, 3, 1)), np.float64(9)),
+        expected=np.stack([np.full((3, 1), np.nan), np.full((3, 1), 0.1)]),
+        gradient=False,
+        label="NaN",
+    ),
+    OpCase(
+        "MatrixSolveLs",
+        (np.zeros((3, 3)), np.ones((3, 1)), np.float64(0)),
+        error=errors.InvalidArgumentError,
+        label="without an inverse",
+    ),
+    OpCase(
+        "MatrixSolveLs",
         (real(4, 3), real(4, 2), np.float64(0)),
         {"fast": False},
         oracle=least_squares,

@@ -26,6 +26,7 @@ def refused(op: str, *inputs: Any, label: str, **attrs: Any) -> OpCase:
 
 
 MATRIX = floats([1, 2, 3], [4, 5, 6])
+PICTURE, FRAME = np.ones((1, 4, 4, 3), np.float32), MATRIX[None, :, [0, 1, 2, 0]]
 NAN = floats([np.nan, 0], [0, 0])
 TWICE = ints(0, 0)
 WORDS = np.array([b"a", b"b"], np.object_)
@@ -59,11 +60,14 @@ RANKS = [
     refused("MatrixSolveLs", MATRIX, MATRIX, np.float64(-1), label="negative, though not used", fast=False),
     refused(
         "DrawBoundingBoxesV2",
-        np.ones((1, 4, 4, 3), np.float32),
-        MATRIX[None, :, [0, 1, 2, 0]],
+        PICTURE,
+        FRAME,
         MATRIX[:, :2],
         label="colours",
     ),
+    refused("DrawBoundingBoxesV2", PICTURE, FRAME, np.float32([1, 0, 0]), label="a vector of colours"),
+    refused("DrawBoundingBoxesV2", PICTURE, FRAME, np.ones((1, 1, 3), np.float32), label="colours of rank 3"),
+    refused("DrawBoundingBoxesV2", PICTURE, FRAME, np.ones((0, 2), np.float32), label="no colours, of two channels"),
     refused("DrawBoundingBoxesV2", MATRIX[None, :, :, None], MATRIX[None], MATRIX, label="boxes of 3 numbers"),
     refused("StringSplit", np.array([[b"a"]], np.object_), np.array(b",", np.object_), label="a matrix"),
     refused("StringJoin", [WORDS[:1], WORDS], label="lengths"),
