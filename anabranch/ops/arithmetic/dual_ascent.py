@@ -8,8 +8,7 @@ The examples of a call are taken in a random order, each once; where it is adapt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -43,32 +42,59 @@ def _(input: Array) -> Any:
 _DECAY: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """One group of features of one example: which weights it meets, and with what factors."""
+class _Features(NamedTuple):
+    """The features of all examples in one group of them.
 
-    at: HostArray
+    Attributes:
+        examples: of each feature, the example that has it.
+        places: which of the group's weights it meets.
+        values: the factors that these weights meet.
+    """
+
+    examples: HostArray
+    places: HostArray
     values: HostArray
 
 
-class _Weights:
-    """The weights of one group of features, and what was added to them."""
+class _Model:
+    """The weights of all groups in one row, what was added to them, and the features of every example."""
 
-    def __init__(self, nominal: HostArray, shrinkage: float) -> None:
-        self.shape = nominal.shape
-        self.nominal = nominal.reshape(-1).astype(np.float32)
-        self.delta = np.zeros_like(self.nominal)
+    def __init__(self, number: int, groups: list[_Features], weights: list[HostArray], shrinkage: float) -> None:
+        self._shapes = [one.shape for one in weights]
+        self._ends = np.cumsum([one.size for one in weights])
+        self._nominal = np.concatenate([one.reshape(-1) for one in weights]).astype(np.float32)
+        self._delta = np.zeros_like(self._nominal)
         self._shrinkage = shrinkage
+        begins = self._ends - [one.size for one in weights]
+        examples = np.concatenate([one.examples for one in groups])
+        order = np.argsort(examples, kind="stable")
+        self._of = examples[order]
+        places = np.concatenate([one.places + begin for one, begin in zip(groups, begins, strict=True)])[order]
+        values = np.concatenate([one.values for one in groups])[order].astype(np.float64)
+        bounds = np.searchsorted(self._of, np.arange(1, number))
+        self._places, self._values = np.split(places, bounds), np.split(values, bounds)
+        #: of each example, the sum of the squares of its values
+        self.norms = self._per_example(number, values**2)
+        #: of each example, the product with the weights as they were
+        self.before = self._per_example(number, values * self._shrunk(self._nominal)[places])
 
-    def before(self, group: _Group) -> float:
-        return float(group.values.astype(np.float64) @ self._shrunk(self.nominal[group.at]))
+    def product(self, example: int, partitions: int) -> float:
+        """The product of an example with the weights as they are."""
+        places = self._places[example]
+        changed = self._nominal[places] + self._delta[places] * np.float64(partitions)
+        return float(self._values[example] @ self._shrunk(changed))
 
-    def now(self, group: _Group, partitions: int) -> float:
-        changed = self.nominal[group.at] + self.delta[group.at] * np.float64(partitions)
-        return float(group.values.astype(np.float64) @ self._shrunk(changed))
+    def add(self, example: int, step: float) -> None:
+        """Adds an example, times `step`, to the weights."""
+        self._delta[self._places[example]] += self._values[example] * step
 
-    def add(self, group: _Group, step: float) -> None:
-        self.delta[group.at] += group.values * np.float64(step)
+    def deltas(self) -> list[HostArray]:
+        """What was added to the weights of each group."""
+        parts = np.split(self._delta, self._ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def _per_example(self, number: int, terms: HostArray) -> HostArray:
+        return np.bincount(self._of, terms, number)
 
     def _shrunk(self, weights: HostArray) -> HostArray:
         shrunk: HostArray = np.sign(weights) * np.maximum(np.abs(weights) - self._shrinkage, 0)
@@ -76,36 +102,28 @@ class _Weights:
 
 
 class _Training:
-    """One call of the optimizer: `groups[e]` are the features of example e, one group for each of `weights`."""
+    """One call of the optimizer."""
 
     def __init__(
-        self,
-        ctx: OperationContext,
-        weights: list[_Weights],
-        groups: list[list[_Group]],
-        state: HostArray,
-        examples: tuple[HostArray, HostArray],
+        self, ctx: OperationContext, model: _Model, state: HostArray, example_weights: HostArray, labels: HostArray
     ) -> None:
         attrs: dict[str, Any] = dict(ctx.op.attrs)
         self._loss: DualLoss = LOSSES[attrs["loss_type"].decode()]
         self._l2 = float(np.float32(attrs["l2"]))
         self._partitions = int(attrs["num_loss_partitions"])
-        self._weights, self._groups, self._state = weights, groups, state
-        self._example_weights, labels = examples
+        self._model, self._state = model, state
+        self._example_weights = example_weights
         self._labels = [self._loss.label(float(label)) for label in labels]
-        self._norms = [sum(float(g.values.astype(np.float64) @ g.values) for g in example) for example in groups]
 
     def step(self, example: int) -> None:
-        groups, weight, label = self._groups[example], float(self._example_weights[example]), self._labels[example]
-        dual = float(self._state[example, 0])
-        pairs = list(zip(self._weights, groups, strict=True))
-        before = sum(w.before(g) for w, g in pairs)
-        wx = sum(w.now(g, self._partitions) for w, g in pairs)
-        new = self._loss.updated(dual, label, wx, self._partitions * self._norms[example] / self._l2 * weight)
-        for weights, group in pairs:
-            weights.add(group, (new - dual) * weight / self._l2)
-        loss = self._loss.primal(before, label) * weight, self._loss.conjugate(dual, label) * weight
-        self._state[example] = new, *loss, weight
+        """Trains with an example."""
+        model, weight, label = self._model, float(self._example_weights[example]), self._labels[example]
+        dual, norm = float(self._state[example, 0]), float(model.norms[example])
+        wx = model.product(example, self._partitions)
+        new = self._loss.updated(dual, label, wx, self._partitions * norm / self._l2 * weight)
+        model.add(example, (new - dual) * weight / self._l2)
+        primal = self._loss.primal(float(model.before[example]), label)
+        self._state[example] = new, primal * weight, self._loss.conjugate(dual, label) * weight, weight
 
     def order(self, adaptive: bool) -> Sequence[int]:
         """The examples in the order in which they are taken."""
@@ -128,42 +146,42 @@ class _Training:
         return [*taken, *unseen][:count]
 
     def _gain(self, example: int) -> float:
-        wx = sum(w.now(g, self._partitions) for w, g in zip(self._weights, self._groups[example], strict=True))
+        wx = self._model.product(example, self._partitions)
         distance = float(self._state[example, 0]) + self._loss.derivative(wx, self._labels[example])
-        steepness = self._norms[example] + self._l2 * self._loss.smoothness
+        steepness = float(self._model.norms[example]) + self._l2 * self._loss.smoothness
         return float(self._example_weights[example]) * float(np.sqrt(steepness)) * abs(distance)
 
 
-def _sparse_groups(
+def _sparse_features(
     number: int, of_example: HostArray, features: HostArray, values: HostArray, known: HostArray, ctx: OperationContext
-) -> list[_Group]:
-    """The features of each example in one group of sparse features."""
+) -> _Features:
+    """One group of sparse features, which are looked up among the `known` ones, those that have a weight."""
+    of_example, features, values, known = (one.reshape(-1) for one in (of_example, features, values, known))
     ctx.check(of_example.size == features.size, f"Found mismatched example_indices and feature_indices: "
               f"{of_example.size} and {features.size} of them")  # fmt: skip
     ctx.check(values.size == features.size, f"there are {features.size} features, and {values.size} values of them")
-    places = {int(feature): at for at, feature in enumerate(known.reshape(-1))}
-    unknown = [int(f) for f in features.reshape(-1) if int(f) not in places]
-    ctx.check(not unknown, f"Found sparse feature indices out of valid range: {unknown[:8]}")
+    order = np.argsort(known, kind="stable")
+    at = np.searchsorted(known[order], features, "right") - 1  # the last one, should a feature have several weights
+    unknown = features[(at < 0) | (known[order[at]] != features)] if known.size else features
+    ctx.check(not unknown.size, f"Found sparse feature indices out of valid range: {unknown[:8].tolist()}")
     bad = (of_example < 0) | (of_example >= number)
     ctx.check(
         not bad.any(), f"there are {number} examples, but features of the examples {of_example[bad][:8].tolist()}"
     )
-    at = np.array([places.get(int(f), 0) for f in features.reshape(-1)], np.int64)
-    groups = []
-    for example in range(number):
-        mine = np.flatnonzero(of_example.reshape(-1) == example)
-        ctx.check(len(set(at[mine].tolist())) == len(mine), "Duplicate index in sparse vector.")
-        groups.append(_Group(at[mine], values.reshape(-1)[mine]))
-    return groups
+    places = order[at] if known.size else at
+    pairs = np.unique(np.stack([of_example, places]), axis=1)
+    ctx.check(pairs.shape[1] == places.size, "Duplicate index in sparse vector.")
+    return _Features(of_example, places, values)
 
 
-def _dense_groups(number: int, features: HostArray, weights: HostArray, ctx: OperationContext) -> list[_Group]:
+def _dense_features(number: int, features: HostArray, weights: HostArray, ctx: OperationContext) -> _Features:
+    """One group of dense features: each example has all of them."""
     ctx.check(features.ndim == 2, f"Dense features must be rank 2 but have the shape {list(features.shape)}")
     fits = features.shape[0] >= number and features.shape[1] <= weights.size
     ctx.check(fits, f"More dense features than we have parameters for: features of shape {list(features.shape)} for "
               f"{number} examples and {weights.size} weights")  # fmt: skip
-    at = np.arange(features.shape[1])
-    return [_Group(at, row) for row in features[:number]]
+    examples, places = np.indices((number, features.shape[1])).reshape(2, -1)
+    return _Features(examples, places, features[:number].reshape(-1))
 
 
 def _optimize(
@@ -191,23 +209,22 @@ def _optimize(
     sparse = []
     for i, features in enumerate(sparse_feature_indices):
         given = sparse_feature_values[i] if i < len(sparse_feature_values) else np.ones(features.size, np.float32)
-        sparse.append(_sparse_groups(number, sparse_example_indices[i], features, given, sparse_indices[i], ctx))
+        sparse.append(_sparse_features(number, sparse_example_indices[i], features, given, sparse_indices[i], ctx))
         fits = sparse_weights[i].size == sparse_indices[i].size
         ctx.check(fits, f"there are {sparse_indices[i].size} sparse_indices and {sparse_weights[i].size} weights")
-    dense = [_dense_groups(number, f, w, ctx) for f, w in zip(dense_features, dense_weights, strict=True)]
+    dense = [_dense_features(number, f, w, ctx) for f, w in zip(dense_features, dense_weights, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
         shrinkage = float(np.float32(l1) / np.float32(l2))
-    weights = [_Weights(w, shrinkage) for w in (*sparse_weights, *dense_weights)]
-    groups = [[column[e] for column in (*sparse, *dense)] for e in range(number)]
+    model = _Model(number, [*sparse, *dense], [*sparse_weights, *dense_weights], shrinkage)
     state = example_state_data.astype(np.float32)
     try:
-        training = _Training(ctx, weights, groups, state, (example_weights.reshape(-1), example_labels.reshape(-1)))
+        training = _Training(ctx, model, state, example_weights.reshape(-1), example_labels.reshape(-1))
     except ValueError as error:
         raise InvalidArgumentError(None, ctx.op, str(error)) from error
     with np.errstate(all="ignore"):
         for example in training.order(bool(attrs.get("adaptive", attrs.get("adaptative")))):
             training.step(example)
-    deltas = [w.delta.reshape(w.shape) for w in weights]
+    deltas = model.deltas()
     return state, deltas[: len(sparse)], deltas[len(sparse) :]
 
 
