@@ -60,7 +60,7 @@ from anabranch.autodiff.gradients import (
     gradients as gradients,
     hessians as hessians,
 )
-from anabranch.autodiff.tape import GradientTape as GradientTape
+from anabranch.frontend.control_flow.gradient_tape import GradientTape as GradientTape
 from anabranch.core import nest as nest
 from anabranch.core.device import DeviceSpec as DeviceSpec
 from anabranch.core.devices import register_device as register_device

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from anabranch.core import nest
+from anabranch.core.dtypes import resource
 from anabranch.core.registry import register_gradient
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -17,6 +19,11 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 _names = itertools.count()
+_COLLECTIONS_OF_VARIABLES: Final = (
+    GraphKeys.GLOBAL_VARIABLES,
+    GraphKeys.LOCAL_VARIABLES,
+    GraphKeys.TRAINABLE_VARIABLES,
+)
 
 
 class RegisterGradient:
@@ -63,7 +70,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         inputs = [raw.Identity(x) for x in xs]
         before = len(graph.get_operations())
         result, grad_fn = f(*nest.pack_sequence_as(args, inputs), **kwargs)
-        variables = _variables_read(graph.get_operations()[before:], graph)
+        variables = variables_read(graph.get_operations()[before:], graph)
         flat = [convert_to_tensor(y) for y in nest.flatten(result)]
         name = f"CustomGradient-{next(_names)}"
         register_gradient(name, _gradient_of(grad_fn, len(flat), len(xs), variables))
@@ -75,13 +82,16 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def _variables_read(operations: Iterable[Operation], graph: Graph) -> list[Any]:
-    """The variables whose values `operations` take."""
+def variables_read(operations: Iterable[Operation], graph: Graph) -> list[Any]:
+    """The trainable variables whose values `operations` of a graph take, in the order in which they were made."""
     from_handle = {
-        v.handle: v for v in graph.get_collection("variables") if isinstance(getattr(v, "handle", None), Tensor)
+        v.handle: v
+        for collection in _COLLECTIONS_OF_VARIABLES
+        for v in graph.get_collection(collection)
+        if isinstance(getattr(v, "handle", None), Tensor) and v.trainable
     }
-    read = [t for op in operations for t in op.inputs if t in from_handle]
-    return [from_handle[t] for t in dict.fromkeys(read) if from_handle[t].trainable]
+    read = {t.get_attribute("handle_of", t) for op in operations for t in op.inputs if t.dtype is resource}
+    return [v for handle, v in from_handle.items() if handle in read]
 
 
 def _gradient_of(grad_fn: Callable[..., Any], outputs: int, inputs: int, variables: list[Any]) -> Callable[..., Any]:

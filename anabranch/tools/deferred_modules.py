@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from anabranch.core.values import PassedOn
 
-#: of TensorFlow, each with what is in it; Sonnet imports the first, TensorFlow Probability the others
-DEFERRED: Final = ("contrib.eager.python", "python.autograph", "python.framework.type_spec", "python.ops.linalg")
+#: of TensorFlow, each with what is in it; TensorFlow Probability imports them
+DEFERRED: Final = ("python.autograph", "python.ops.linalg")
 
 
 class _Absent(type):

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.eager.python.tfe": (
+        "anabranch.compat.private.test_modes tf defun=function "
+        "run_test_in_graph_and_eager_modes=run_in_graph_and_eager_modes "
+        "run_all_tests_in_graph_and_eager_modes=run_all_in_graph_and_eager_modes"
+    ),
     "contrib.framework.python.framework": "tf.contrib.framework",
     "contrib.framework.python.framework.checkpoint_utils": "tf.train",
     "contrib.framework.python.framework.tensor_util": "tf.contrib.framework tf.contrib.util",

@@ -19,7 +19,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.data.ops.iterator_ops": "tf.data",
     "python.data.ops.readers": "tf.data",
     "python.data.util.nest": "anabranch.frontend.data.nest",
-    "python.eager.backprop": "tf anabranch.autodiff.tape",
+    "python.eager.backprop": "tf anabranch.frontend.control_flow.gradient_tape",
     "python.eager.context": "anabranch.compat.private.switches",
     "python.estimator.estimator": "tf.estimator",
     "python.estimator.export.export": "tf.estimator.export",
@@ -46,8 +46,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
+    "python.framework.type_spec": "anabranch.compat.private.type_specs",
     "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
-    "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
+    "python.framework.test_util": "anabranch.compat.private.test_modes tf.test TensorFlowTestCase=TestCase",
     "python.keras.backend": (
         "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
         "anabranch.compat.private.keras_settings"

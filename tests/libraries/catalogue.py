@@ -21,6 +21,7 @@ class Library:
         tests: patterns of its own test files, relative to the installed package or to its sources.
         tag: of the version in its repository, when the tests are not in the package; "" when they are.
         tests_need: folders and files of its repository that the tests read, beside themselves.
+        generated: folders of the package that its build makes, so that the repository has not the whole of them.
         environment: variables that its processes get.
         leave_out: files that need what is not there by nature: a network, another backend.
     """
@@ -31,6 +32,7 @@ class Library:
     tests: tuple[str, ...] = ()
     tag: str = ""
     tests_need: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,7 +93,8 @@ LIBRARIES: Final = (
         ("probability.py",),
         tuple(f"tensorflow_probability/python/{folder}/**/*_test.py" for folder in _PROBABILITY_FOLDERS),
         tag="0.8.0",
-        tests_need=("tensorflow_probability/python",),
+        tests_need=("tensorflow_probability",),
+        generated=("tensorflow_probability/python/internal/backend",),
     ),
     Library(
         "dm-sonnet",

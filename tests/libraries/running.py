@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ ROOT: Final = Path(__file__).parents[2]
 INSTALLED: Final = ROOT / "build" / "libraries"
 _PLUGIN: Final = Path(__file__).parent / "plugin"
 _RUN: Final = (sys.executable, "-m", "anabranch", "run")
+#: thousands of small graphs are compiled, and each runs a few times
+_QUICK_COMPILATION: Final = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 @dataclass
@@ -88,6 +91,8 @@ def lay_out_tests(library: Library, sources: Path | None) -> Path | None:
         capture_output=True,
     )
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=archive.stdout, check=True)
+    for generated in library.generated:
+        shutil.copytree(folder_of(library) / generated, folder / generated, dirs_exist_ok=True)
     return folder
 
 
@@ -127,7 +132,7 @@ def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: 
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", *(["-k", only] if only else [])]
-    environment = _environment(library, work) | {"OUTCOMES": str(outcomes)}
+    environment = _environment(library, work) | {"OUTCOMES": str(outcomes), "XLA_FLAGS": _QUICK_COMPILATION}
     end = ""
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:

@@ -14,7 +14,7 @@ from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitione
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from anabranch.frontend.variables.partitioned import PartitionedVariable, PartitionInfo, partition_slices
-from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
+from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization, checked_policy
 from anabranch.frontend.variables.variables import SaveSliceInfo, Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
@@ -46,7 +46,8 @@ class VariableStore:
         """The variable of that full name: an existing or a new one, as `reuse` says.
 
         Args:
-            custom_getter: called in place of `get`, with `get` as its first argument.
+            custom_getter: called in place of `get`, with `get` as its first argument. It is told whether the variable is
+                to be trained even where the caller did not say.
             arguments: those of `get`.
 
         Raises:
@@ -56,6 +57,8 @@ class VariableStore:
             return self.get(name, **arguments)
         if not callable(custom_getter):
             raise ValueError(f"custom_getter of the variable {name!r} must be callable, got {custom_getter!r}")
+        policy = ("synchronization", "aggregation", "trainable")
+        arguments.update(zip(policy, checked_policy(*(arguments.get(one) for one in policy), name), strict=True))
         if not _accepts(custom_getter, "constraint"):
             arguments.pop("constraint", None)
         return custom_getter(getter=self.get, name=name, **arguments)

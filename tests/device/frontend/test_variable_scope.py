@@ -19,6 +19,7 @@ from anabranch.frontend.variables.partitioned import (
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
 )
+from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
 from anabranch.frontend.variables.scope import (
     get_local_variable,
     get_variable,
@@ -302,6 +303,23 @@ def test_custom_getters_nest() -> None:
     assert [v.name for v in functions.global_variables()] == ["a/b/w_raw:0"]
     with pytest.raises(ValueError, match="custom_getter"):
         get_variable("x", [1], custom_getter=3)  # type: ignore[arg-type]
+
+
+def test_custom_getters_are_told_what_was_left_open() -> None:
+    """As in TensorFlow: getters that change trainable variables only ask for it, as those of variational weights do."""
+    told = []
+
+    def getter(getter: Any, *args: Any, **kwargs: Any) -> Any:
+        told.append((kwargs["trainable"], kwargs["synchronization"], kwargs["aggregation"]))
+        return getter(*args, **kwargs)
+
+    auto, none = VariableSynchronization.AUTO, VariableAggregation.NONE
+    with variable_scope("a", custom_getter=getter):
+        get_variable("open", [1])
+        get_variable("fixed", [1], trainable=False)
+        get_variable("read", [1], synchronization=VariableSynchronization.ON_READ)
+    assert told == [(True, auto, none), (False, auto, none), (False, VariableSynchronization.ON_READ, none)]
+    assert [v.name for v in functions.trainable_variables()] == ["a/open:0"]
 
 
 # ---------------------------------------------------------------------- partitions
