@@ -20,6 +20,8 @@ from anabranch.core.values import TensorLike
 
 __version__ = tf.__version__
 
+_MISSING: Final = object()
+
 #: names of version 1 alone
 _OLD: Final = frozenset(
     [
@@ -160,8 +162,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _OLD:
         raise AttributeError(f"tf.compat.v2 has no {name}, which is of version 1; tf.compat.v1.{name} is there")
-    value = getattr(tf, name, None)
-    if value is None:
+    value = getattr(tf, name, _MISSING)
+    if value is _MISSING:
         raise AttributeError(absent_names.absence("", name, dir(tf)))
     return v2_modules.changed(name, value) if isinstance(value, ModuleType) else v2_modules.of_version_2(name, value)
 

@@ -193,6 +193,8 @@ def _read_entry(entry: str) -> tuple[list[Any], dict[str, str]]:
 def _source(path: str) -> Any:
     if path == "tf":
         return tf
+    if path == "generated":
+        return _GeneratedWrappers()
     if path.split(".")[0] == slim_package.PACKAGE:
         return slim_package.find_module(path, standing_in)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         help="a clone of a library's repository, whose own tests are run too; may be repeated",
     )
     parser.add_argument("--files", default="", help="only test files whose path holds this")
+    parser.add_argument("--every", type=int, default=1, help="only every so manyth test file of a library")
     parser.add_argument("--only", default="", help="only tests that pytest's -k selects")
     parser.add_argument("--seconds", type=float, default=900, help="for each file of tests")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
@@ -58,7 +59,7 @@ def _is_chosen(library: Library, names: Sequence[str]) -> bool:
 
 def _jobs(library: Library, sources: Path | None, options: argparse.Namespace) -> list[Job]:
     jobs: list[Job] = []
-    if not options.files and not options.only:
+    if not options.files and not options.only and options.every == 1:
         jobs += [
             (library.title, f"program {name}", lambda name=name: run_program(library, name, options.seconds))
             for name in library.programs
@@ -66,7 +67,7 @@ def _jobs(library: Library, sources: Path | None, options: argparse.Namespace) -
     folder = lay_out_tests(library, sources) if library.tests else None
     if folder is None:
         return jobs
-    files = [file for file in test_files(library, folder) if options.files in str(file)]
+    files = [file for file in test_files(library, folder)[:: options.every] if options.files in str(file)]
     return jobs + [
         (library.title, str(file), lambda file=file: run_tests(library, folder, file, options.seconds, options.only))
         for file in files

@@ -31,7 +31,8 @@ Hint = bool | None
 
 def with_batch_of(matrix: Tensor, other: Tensor) -> Tensor:
     """`matrix`, broadcast so that its batch dimensions are those of the two matrices together."""
-    if matrix.shape[:-2].is_fully_defined() and matrix.shape[:-2].as_list() == other.shape[:-2].as_list():
+    mine, others = matrix.shape[:-2], other.shape[:-2]
+    if mine.is_fully_defined() and mine.dims_tuple == others.dims_tuple:
         return matrix
     batch = broadcast_dynamic_shape(shape(matrix)[:-2], shape(other)[:-2])
     return broadcast_to(matrix, raw.ConcatV2([batch, shape(matrix)[-2:]], 0))

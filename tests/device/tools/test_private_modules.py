@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
+import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,8 @@ from anabranch.compat.private import (
     metrics,
     rnn_cells,
     switches,
+    test_modes,
+    type_specs,
 )
 from anabranch.proto.summary_pb2 import Event, Summary
 
@@ -148,6 +152,59 @@ def test_modes_are_those_of_graphs() -> None:
         assert not switches.context().executing_eagerly()
     with pytest.raises(RuntimeError, match="no eager mode"):
         switches.eager_mode()
+
+
+def test_tests_of_several_modes_run_in_a_session() -> None:
+    ran = []
+
+    @test_modes.run_all_in_graph_and_eager_modes
+    class Case(tf.test.TestCase):
+        def test_value(self) -> None:
+            ran.append(("test_value", self.evaluate(tf.constant(2) + 1)))
+
+        @test_modes.run_v2_only
+        def test_of_version_2(self) -> None:
+            ran.append(("test_of_version_2", 0))
+
+        @test_modes.run_v1_only("why")
+        @test_modes.run_deprecated_v1
+        def test_as_it_is(self) -> None:
+            ran.append(("test_as_it_is", 1))
+
+        @test_modes.run_in_graph_and_eager_modes(config=tf.ConfigProto(), use_gpu=False)
+        def test_options(self) -> None:
+            with test_modes.use_gpu(), test_modes.force_cpu():
+                ran.append(("test_options", tf.get_default_session() is not None))
+
+        @test_modes.run_gpu_only
+        def test_gpu(self) -> None:
+            ran.append(("test_gpu", tf.test.is_gpu_available()))
+
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+    assert (result.errors, result.failures) == ([], [])
+    assert [one for one in ran if one[0] != "test_gpu"] == [("test_as_it_is", 1), ("test_options", True), ("test_value", 3)]
+    assert "this is version 1 of the interface" in [why for _, why in result.skipped]
+    with pytest.raises(ValueError, match="run_all_in_graph"):
+        test_modes.run_in_graph_and_eager_modes(Case)
+
+
+def test_specs_of_libraries_say_their_parts() -> None:
+    class Pair(type_specs.BatchableTypeSpec):
+        def __init__(self, first: Any, second: Any) -> None:
+            self._both = (first, second)
+
+        @property
+        def value_type(self) -> type:
+            return tuple
+
+        def _serialize(self) -> tuple[Any, ...]:
+            return self._both
+
+    spec = tf.TensorSpec([None], tf.float32)
+    assert Pair(spec, 1) == Pair(tf.TensorSpec([None], tf.float32), 1)
+    assert Pair(spec, 1).is_compatible_with(Pair(tf.TensorSpec([3], tf.float32), 1))
+    assert not Pair(spec, 1).is_compatible_with(Pair(spec, 2))
 
 
 def test_an_evaluation_of_a_number_of_steps() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -67,6 +68,23 @@ def test_generated_modules_take_arguments_by_position_and_by_tensorflows_names()
         assert sess.run(functions._sum([2.0, 3.0], axis=0)) == 5.0
     with pytest.raises(AttributeError, match="mat_mull"):
         functions.mat_mull
+
+
+def test_modules_of_operations_have_the_generated_functions_too(tmp_path: Path) -> None:
+    """As TensorFlow's do, which import all of them."""
+    io_ops, prefix = module("tensorflow.python.ops.io_ops"), str(tmp_path / "model")
+    with tf.Session() as sess:
+        sess.run(io_ops.save_v2(prefix, ["x"], [""], [tf.constant([1.0, 2.0])]))
+        assert sess.run(io_ops.restore_v2(prefix, ["x"], [""], [tf.float32])[0]).tolist() == [1.0, 2.0]
+        assert sess.run(module("tensorflow.python.ops.math_ops").mat_mul([[2.0]], [[3.0]])) == [[6.0]]
+    with pytest.raises(AttributeError, match="has no tensorflow.python.ops.io_ops.restore_v9"):
+        io_ops.restore_v9
+
+
+def test_version_2_has_names_that_stand_for_nothing() -> None:
+    assert module("tensorflow.compat.v2").newaxis is None
+    with pytest.raises(AttributeError, match="has no .*newaxes"):
+        module("tensorflow.compat.v2").newaxes
 
 
 def test_private_modules_are_reached_from_the_top() -> None:
