@@ -382,6 +382,41 @@ def map_structure_up_to(
     return _pack(shallow_tree, iter([func(*pieces) for pieces in zip(*columns, strict=True)]))
 
 
+def get_traverse_shallow_structure(
+    traverse_fn: Callable[[Any], Any], structure: Structure, expand_composites: bool = False
+) -> Any:
+    """A structure of truth values that says how far into a structure to go.
+
+    Args:
+      traverse_fn: called with a part of `structure`; returns whether each of its parts is gone into, or a structure of
+        the same kind, one level deep, with True or False for each of them.
+      structure: what is gone into.
+      expand_composites: nothing depends on it.
+
+    Raises:
+      TypeError: `traverse_fn` returns something else.
+    """
+    wanted = traverse_fn(structure)
+    if not is_nested(structure):
+        if not isinstance(wanted, bool):
+            raise TypeError(f"traverse_fn returned structure: {wanted!r} for non-structure: {structure!r}")
+        return wanted
+    if wanted is False:
+        return False
+    parts = list(_values(structure))
+    if wanted is True:
+        each = [True] * len(parts)
+    elif not is_nested(wanted):
+        raise TypeError(f"traverse_fn returned a non-bool scalar: {wanted!r} for input: {structure!r}")
+    else:
+        assert_shallow_structure(wanted, structure)
+        each = list(_values(wanted))
+    if not all(isinstance(one, bool) for one in each):
+        raise TypeError(f"traverse_fn didn't return a depth=1 structure of bools, but {wanted!r} for {structure!r}")
+    pairs = zip(each, parts, strict=True)
+    return _rebuild(structure, [one and get_traverse_shallow_structure(traverse_fn, part) for one, part in pairs])
+
+
 def flatten_with_tuple_paths(structure: Structure, expand_composites: bool = False) -> list[tuple[Path, Any]]:
     """The leaves with their paths: tuples of keys, field names and indices, empty for a lone leaf."""
     pairs: list[tuple[Path, Any]] = []

@@ -573,10 +573,14 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
         return tuple([x if x == y else _broadcast_length(x, y) for x, y in padded])
     except ValueError:
         raise ValueError(
-            f"Dimensions must be equal, but are {_unequal(a, b)}: the shapes {TensorShape.from_tuple(a)} and "
-            f"{TensorShape.from_tuple(b)}, aligned at the right, do not broadcast; tf.reshape or tf.expand_dims "
-            "line dimensions up"
+            f"Dimensions must be equal, but are {_unequal(a, b)}. Incompatible shapes: {_in_brackets(a)} vs. "
+            f"{_in_brackets(b)}: aligned at the right, they do not broadcast; tf.reshape or tf.expand_dims line "
+            "dimensions up"
         ) from None
+
+
+def _in_brackets(dims: tuple[int | None, ...]) -> str:
+    return f"[{','.join('?' if length is None else str(length) for length in dims)}]"
 
 
 def _unequal(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> str:

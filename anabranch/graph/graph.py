@@ -68,6 +68,8 @@ class Graph(GraphScopes):
         self.structure_version = 0
         #: whether every operation was made after all that it waits for
         self._in_creation_order = True
+        #: what stands for the graph in calls of TensorFlow's wrapped C library
+        self._c_graph = self
 
     # ------------------------------------------------------------------ creation
     def create_op(

@@ -111,6 +111,10 @@ class Tensor:
     def graph(self) -> Graph:
         return self._op.graph
 
+    def _as_tf_output(self) -> Tensor:
+        """What stands for the tensor in calls of TensorFlow's wrapped C library."""
+        return self
+
     @property
     def name(self) -> str:
         """``<operation name>:<output index>``."""

@@ -26,6 +26,7 @@ import anabranch as tf
 from anabranch.core import absent_names
 from anabranch.core.consoles import table_console
 from anabranch.core.refused_names import refusal_of
+from anabranch.tools import old_names
 from anabranch.tools.name_uses import ROOT, NameUse, uses_in
 from anabranch.tools.tensorflow_alias import absence_of, is_there
 
@@ -134,6 +135,14 @@ def _package(name: str) -> Path | None:
 
 def check_files(files: Sequence[Path], report: NameReport) -> None:
     """Reads sources, and adds to a report what they use."""
+    forget = old_names.restore(quiet=True)  # packages that serve names, as Keras does, are imported as in a program
+    try:
+        _check_files(files, report)
+    finally:
+        forget()
+
+
+def _check_files(files: Sequence[Path], report: NameReport) -> None:
     known = frozenset(absent_names.names()[""])
     asked: dict[str, str | None] = {}
     for path in files:

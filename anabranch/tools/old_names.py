@@ -103,8 +103,8 @@ def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
 class _Teller:
     """Tells of the first old name that a program uses."""
 
-    def __init__(self) -> None:
-        self._told = False
+    def __init__(self, quiet: bool) -> None:
+        self._told = quiet
 
     def tell(self, name: str) -> None:
         if not self._told:
@@ -116,9 +116,13 @@ class _Teller:
             )
 
 
-def restore() -> Callable[[], None]:
-    """Restores what is missing, in this process; returns the function that undoes it."""
-    teller = _Teller()
+def restore(quiet: bool = False) -> Callable[[], None]:
+    """Restores what is missing, in this process; returns the function that undoes it.
+
+    Args:
+        quiet: whether nothing is said when a name is used.
+    """
+    teller = _Teller(quiet)
     undo = [_answer_for(module, names, teller) for module, names in _table()]
     undo += [_allow_unequal_rows(name, teller) for name in ("array", "asarray")]
     undo.append(old_h5py.restore())

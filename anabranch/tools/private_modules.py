@@ -48,7 +48,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.sparse_tensor": "tf",
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
     "python.framework.type_spec": "anabranch.compat.private.type_specs",
-    "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
+    "python.framework.tensor_util": (
+        "tf anabranch.graph.constants constant_value=get_static_value MakeNdarray=make_ndarray"
+    ),
     "python.framework.test_util": "anabranch.compat.private.test_modes tf.test TensorFlowTestCase=TestCase",
     "python.keras.backend": (
         "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
@@ -79,7 +81,8 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.clip_ops": "tf",
     "python.ops.confusion_matrix": "tf anabranch.frontend.measures.weights_broadcast",
     "python.ops.control_flow_ops": (
-        "tf anabranch.frontend.control_flow.grouping anabranch.frontend.control_flow.conditionals generated"
+        "tf anabranch.frontend.control_flow.grouping anabranch.frontend.control_flow.conditionals "
+        "anabranch.compat.private.branches generated"
     ),
     "python.ops.control_flow_util": "anabranch.compat.private.switches",
     "python.ops.critical_section_ops": "tf",
@@ -89,6 +92,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.embedding_ops": "tf.nn",
     "python.ops.functional_ops": "tf generated",
     "python.ops.gradient_checker": "tf.test",
+    "python.ops.gradient_checker_v2": "anabranch.compat.private.gradient_checks",
     "python.ops.gradients": "tf",
     "python.ops.gradients_impl": "tf gradients_v2=gradients",
     "python.ops.histogram_ops": "tf",
@@ -110,13 +114,14 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.numerics": "tf",
     "python.ops.parsing_ops": "tf tf.io generated",
     "python.ops.partitioned_variables": "tf",
-    "python.ops.random_ops": "tf tf.random",
+    "python.ops.random_ops": "tf tf.random anabranch.compat.private.random_numbers",
     "python.ops.resource_variable_ops": "tf ResourceVariable=Variable generated",
     "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
     "python.ops.rnn_cell": "tf.nn.rnn_cell",
     "python.ops.rnn_cell_impl": "tf.nn.rnn_cell anabranch.compat.private.rnn_cells",
     "python.ops.script_ops": "tf",
     "python.ops.sparse_ops": "tf tf.sparse generated",
+    "python.ops.spectral_ops_test_util": "anabranch.compat.private.test_modes",
     "python.ops.special_math_ops": "tf",
     "python.ops.standard_ops": "tf",
     "python.ops.state_ops": "tf generated",
@@ -125,7 +130,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.template": "tf",
     "python.ops.tensor_array_ops": "tf",
     "python.ops.unconnected_gradients": "tf",
-    "python.ops.variable_scope": "tf anabranch.frontend.variables.scope variable=Variable",
+    "python.ops.variable_scope": (
+        "tf anabranch.frontend.variables.scope anabranch.compat.private.scopes variable=Variable"
+    ),
     "python.ops.variables": (
         "tf anabranch.frontend.variables.variables anabranch.frontend.variables.partitioned VariableV1=Variable"
     ),
@@ -137,7 +144,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.platform.resource_loader": "tf.resource_loader",
     "python.platform.test": "tf.test",
     "python.platform.tf_logging": "tf.logging",
-    "python.pywrap_tensorflow": "anabranch.compat.private.event_writer tf.train EventsWriter=PrefixedEventsWriter",
+    "python.pywrap_tensorflow": (
+        "anabranch.compat.private.event_writer anabranch.compat.private.branches tf.train "
+        "EventsWriter=PrefixedEventsWriter"
+    ),
     "python.saved_model.builder": "tf.saved_model.builder tf.saved_model",
     "python.saved_model.builder_impl": "tf.saved_model.builder",
     "python.saved_model.constants": "anabranch.serving.constants",

@@ -164,7 +164,7 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
         return (sources, renamed) if sources else None
     if path.startswith("compat.v2."):
         return _counterpart_of_version_2(path.removeprefix("compat.v2."))
-    module = keras_package.find_module(path) or deferred_modules.find_module(path)
+    module = keras_package.find_module(path, standing_in) or deferred_modules.find_module(path)
     if module is not None:
         return [module], {}
     if _GENERATED.fullmatch(path):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from tests import quick_compilation
 from tests.libraries.catalogue import PROGRAMS, Library
 
 ROOT: Final = Path(__file__).parents[2]
@@ -19,8 +20,6 @@ ROOT: Final = Path(__file__).parents[2]
 INSTALLED: Final = ROOT / "build" / "libraries"
 _PLUGIN: Final = Path(__file__).parent / "plugin"
 _RUN: Final = (sys.executable, "-m", "anabranch", "run")
-#: thousands of small graphs are compiled, and each runs a few times
-_QUICK_COMPILATION: Final = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 @dataclass
@@ -132,7 +131,7 @@ def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: 
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", *(["-k", only] if only else [])]
-    environment = _environment(library, work) | {"OUTCOMES": str(outcomes), "XLA_FLAGS": _QUICK_COMPILATION}
+    environment = _environment(library, work) | {"OUTCOMES": str(outcomes)} | quick_compilation.environment()
     end = ""
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-import numpy as np
 
 import anabranch as tf
+from anabranch.compat.private import gradient_checks
 
 Test = Callable[..., object]
 Decorator = Callable[[Any], Any]
-#: a jacobian for each input
-Jacobians = list[np.ndarray[Any, np.dtype[Any]]]
+
 
 
 def _in_a_graph(test: Test) -> Test:
@@ -114,26 +113,6 @@ def _unknown_shape(rank: int | None = None, ndims: int | None = None) -> tf.Tens
     return tf.TensorShape(None if known is None else [None] * known)
 
 
-def _gradients_of_function(f: Callable[..., tf.Tensor], x: Any, delta: float = 1e-3) -> tuple[Jacobians, Jacobians]:
-    """The second version's checker: the jacobians of `f` at the values `x`, by its gradients and by differences.
-
-    `tf.test.compute_gradient` finds both, and varies real and imaginary parts of complex values apart.
-    """
-    tensors = [tf.convert_to_tensor(one) for one in x]
-    session = tf.get_default_session()
-    with contextlib.nullcontext(session) if session is not None else tf.Session(graph=tensors[0].graph) as session:
-        values = session.run(tensors)
-        inputs = [tf.placeholder_with_default(tf.constant(value), np.shape(value)) for value in values]
-        y = f(*inputs)
-        shapes = [np.shape(value) for value in values]
-        pairs = tf.test.compute_gradient(inputs, shapes, y, np.shape(session.run(y)), values, delta)
-    return [theoretical for theoretical, _ in pairs], [numeric for _, numeric in pairs]
-
-
-def _largest_difference(first: Jacobians, second: Jacobians) -> float:
-    return max((np.abs(a - b).max() for a, b in zip(first, second, strict=True) if a.size), default=0.0)
-
-
 _PLATFORM: Final[dict[str, object]] = {
     "main": _none,
     "mock": mock,
@@ -224,7 +203,10 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "RefVariable": functools.partial(tf.Variable, use_resource=False),
     },
     "python.ops.resource_variable_ops": {"ResourceVariable": functools.partial(tf.Variable, use_resource=True)},
-    "python.ops.gradient_checker_v2": {"compute_gradient": _gradients_of_function, "max_error": _largest_difference},
+    "python.ops.gradient_checker_v2": {
+        "compute_gradient": gradient_checks.compute_gradient,
+        "max_error": gradient_checks.max_error,
+    },
 }
 
 #: module -> the public module, "" for `tf`, that has what neither helpers nor exports have

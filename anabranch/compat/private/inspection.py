@@ -12,6 +12,10 @@ from anabranch.compat.private.decorators import unwrap
 from anabranch.core.values import PassedOn
 
 
+#: libraries look for `stack` and the like below this name
+_inspect = inspect
+
+
 class ArgSpec(NamedTuple):
     """Arguments of a callable, as `inspect.getargspec` gave them until Python 3.11."""
 

@@ -146,6 +146,11 @@ def force_cpu() -> contextlib.AbstractContextManager[None]:
     return device(False)
 
 
+def fft_kernel_label_map() -> contextlib.AbstractContextManager[None]:
+    """Changes nothing: there is one kernel of each Fourier transform (`spectral_ops_test_util`)."""
+    return contextlib.nullcontext()
+
+
 def _unchanged(decorated: _Tested) -> _Tested:
     return decorated
 

@@ -10,20 +10,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import anabranch as tf
 from anabranch.compat.private import (
+    branches,
     decorators,
     deprecation,
     documented_names,
     evaluation,
     event_writer,
     files,
+    gradient_checks,
     graphs,
     inspection,
     metrics,
+    random_numbers,
     rnn_cells,
+    scopes,
     switches,
     test_modes,
     type_specs,
@@ -258,3 +263,63 @@ def test_shapes_are_put_together_of_sizes() -> None:
     rnn_cells.assert_like_rnncell("cell", tf.nn.rnn_cell.GRUCell(3))
     with pytest.raises(TypeError, match=r"'cell' \(3\) is not an RNNCell: 'output_size' property is missing.*callable"):
         rnn_cells.assert_like_rnncell("cell", 3)
+
+
+def test_branches_are_chosen_by_what_is_known() -> None:
+    """As TensorFlow Probability asks: with a function of its own instead of `tf.cond`."""
+    asked = []
+
+    def choose(pred: Any, true_fn: Any, false_fn: Any, name: str) -> Any:
+        asked.append(pred)
+        return tf.cond(tf.convert_to_tensor(pred), true_fn, false_fn, name=name)
+
+    x = tf.placeholder(tf.int32, [])
+    pairs = [(x < 1, lambda: tf.constant(1)), (x < 2, lambda: tf.constant(2))]
+    found = branches._case_helper(choose, pairs, lambda: tf.constant(3), False, "case")
+    strict = branches._case_helper(choose, pairs, None, True, "case")
+    with tf.Session() as session:
+        assert [session.run(found, {x: i}) for i in (0, 1, 2)] == [1, 2, 3]
+        assert session.run(strict, {x: 1}) == 2
+        with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1 conditions"):
+            session.run(strict, {x: 0})
+        with pytest.raises(tf.errors.InvalidArgumentError, match="None of conditions"):
+            session.run(strict, {x: 2})
+        known = branches._case_helper(choose, [(True, lambda: tf.constant(1))], None, False, "case", True)
+        assert session.run(known) == 1
+    assert len(asked) == 3
+    with pytest.raises(TypeError, match="must be Tensor"):
+        branches._case_helper(choose, [(True, lambda: 1)], None, False, "case")
+    with pytest.raises(TypeError, match="must be callable"):
+        branches._case_helper(choose, [(x < 1, 1)], None, False, "case")  # type: ignore[list-item]
+    folded = tf.constant(1) + 1
+    assert branches.TF_TryEvaluateConstant_wrapper(folded.graph._c_graph, folded._as_tf_output()) == 2
+    assert branches.TF_TryEvaluateConstant_wrapper(x.graph._c_graph, x._as_tf_output()) is None
+
+
+def test_jacobians_of_functions() -> None:
+    theoretical, numeric = gradient_checks.compute_gradient(tf.matmul, [np.ones([2, 3]), np.full([3, 1], 2.0)])
+    assert [one.shape for one in numeric] == [(6, 2), (3, 2)]
+    assert gradient_checks.max_error(theoretical, numeric) < 1e-6
+
+
+def test_normal_distributions_that_are_cut_off() -> None:
+    bounds = tf.constant([0.0, -1.0]), tf.constant([1.0, 3.0])
+    numbers = random_numbers.parameterized_truncated_normal([2, 500], 1.0, 2.0, *bounds, seed=1)
+    assert numbers.shape.as_list() == [2, 500]
+    with tf.Session() as session:
+        value = session.run(numbers)
+    assert value[0].min() >= 0.0
+    assert value[0].max() <= 1.0
+    assert -1.0 <= value[1].min() < -0.9
+    assert 2.9 < value[1].max() <= 3.0
+
+
+def test_a_variable_scope_without_a_name_scope() -> None:
+    with tf.variable_scope("outer") as outer:
+        v = tf.get_variable("v", initializer=1.0)
+    with tf.name_scope("names"), scopes._pure_variable_scope(outer, reuse=True) as scope:
+        assert scope.name == "outer"
+        assert tf.get_variable("v") is v
+        assert tf.no_op("op").name == "names/op"
+    with scopes._pure_variable_scope("new"):
+        assert tf.get_variable("w", [1]).name == "new/w:0"
