@@ -60,7 +60,6 @@ from anabranch.autodiff.gradients import (
     gradients as gradients,
     hessians as hessians,
 )
-from anabranch.frontend.control_flow.gradient_tape import GradientTape as GradientTape
 from anabranch.core import nest as nest
 from anabranch.core.device import DeviceSpec as DeviceSpec
 from anabranch.core.devices import register_device as register_device
@@ -447,6 +446,7 @@ from anabranch.frontend.control_flow.defined_functions import (
 from anabranch.frontend.control_flow.eager_functions import py_function as py_function
 from anabranch.frontend.control_flow.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
 from anabranch.frontend.control_flow.functions import function as function
+from anabranch.frontend.control_flow.gradient_tape import GradientTape as GradientTape
 from anabranch.frontend.control_flow.grouping import (
     group as group,
     initialize_all_tables as initialize_all_tables,

@@ -130,7 +130,15 @@ def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: 
     outcomes = work / f"{'.'.join(file.with_suffix('').parts)}.jsonl"
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]
-    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", *(["-k", only] if only else [])]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:hypothesispytest",
+        *(["-k", only] if only else []),
+    ]
     environment = _environment(library, work) | {"OUTCOMES": str(outcomes)} | quick_compilation.environment()
     end = ""
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:

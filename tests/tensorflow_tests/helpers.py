@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-
 import anabranch as tf
 from anabranch.compat.private import gradient_checks
 
 Test = Callable[..., object]
 Decorator = Callable[[Any], Any]
-
 
 
 def _in_a_graph(test: Test) -> Test:

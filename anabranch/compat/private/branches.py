@@ -1,4 +1,4 @@
-"""What libraries call to choose branches while the graph is built: of `control_flow_ops` and of the wrapped C library."""
+"""What libraries call to choose branches while the graph is built: of `control_flow_ops`, of the wrapped C library."""
 
 from __future__ import annotations
 

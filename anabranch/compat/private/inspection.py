@@ -11,7 +11,6 @@ import anabranch as tf
 from anabranch.compat.private.decorators import unwrap
 from anabranch.core.values import PassedOn
 
-
 #: libraries look for `stack` and the like below this name
 _inspect = inspect
 

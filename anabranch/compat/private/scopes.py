@@ -10,7 +10,7 @@ from anabranch.frontend.variables.scope import VariableScope
 from anabranch.frontend.variables.store import Reuse
 
 
-class _pure_variable_scope(tf.variable_scope):  # noqa: N801 (TensorFlow's name)
+class _pure_variable_scope(tf.variable_scope):
     """A variable scope that opens no name scope.
 
     Args:

@@ -1,7 +1,7 @@
 """`tensorflow.python.framework.test_util`: decorators that say in which modes of TensorFlow a test runs.
 
-Here there are graphs alone: a test of several modes runs once, in a graph; one that asks for eager tensors or for version 2
-is skipped, and says why.
+Here there are graphs alone: a test of several modes runs once, in a graph; one that asks for version 2 is skipped, and
+says why.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run_in_graph_and_eager_modes(
     reset_test: bool = True,
     assert_no_eager_garbage: bool = False,
 ) -> Any:
-    """Makes a test run in a session of its own; also used with arguments, as `@run_in_graph_and_eager_modes(config=...)`.
+    """Makes a test run in a session; also used with arguments, as `@run_in_graph_and_eager_modes(config=...)`.
 
     Args:
         func: the test; default: a decorator is returned.
@@ -39,7 +39,9 @@ def run_in_graph_and_eager_modes(
 
     def decorator(test: Test) -> Test:
         if isinstance(test, type):
-            raise ValueError("`run_in_graph_and_eager_modes` is for tests; classes take run_all_in_graph_and_eager_modes")
+            raise ValueError(
+                "`run_in_graph_and_eager_modes` is for tests; classes take run_all_in_graph_and_eager_modes"
+            )
         return _in_a_session(test, config, use_gpu)
 
     return decorator if func is None else decorator(func)
@@ -54,7 +56,9 @@ def deprecated_graph_mode_only(func: Any = None) -> Any:
     """Makes a test, or each test of a class, run in a graph."""
 
     def decorator(decorated: Any) -> Any:
-        return _each_test_of(decorated, decorator) if isinstance(decorated, type) else _in_a_session(decorated, None, True)
+        return (
+            _each_test_of(decorated, decorator) if isinstance(decorated, type) else _in_a_session(decorated, None, True)
+        )
 
     return decorator if func is None else decorator(func)
 

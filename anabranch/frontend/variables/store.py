@@ -46,8 +46,8 @@ class VariableStore:
         """The variable of that full name: an existing or a new one, as `reuse` says.
 
         Args:
-            custom_getter: called in place of `get`, with `get` as its first argument. It is told whether the variable is
-                to be trained even where the caller did not say.
+            custom_getter: called in place of `get`, with `get` as its first argument. It is told whether the variable
+                is to be trained even where the caller did not say.
             arguments: those of `get`.
 
         Raises:

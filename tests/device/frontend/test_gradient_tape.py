@@ -75,7 +75,11 @@ def test_jacobians(known: bool) -> None:
     assert none is None
     zeros = tape.jacobian(y, tf.constant([1.0]), unconnected_gradients=tf.UnconnectedGradients.ZERO)
     expected = np.zeros([2, 2, 3])
-    expected[0, 0, 0], expected[0, 1, 2], expected[1, 0, 1] = 2 * values[1, 2], 2 * values[0, 0], 2 * np.exp(values[0, 1])
+    expected[0, 0, 0], expected[0, 1, 2], expected[1, 0, 1] = (
+        2 * values[1, 2],
+        2 * values[0, 0],
+        2 * np.exp(values[0, 1]),
+    )
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(by_x), expected)
         np.testing.assert_allclose(session.run(by_w), [values[0, 0] * values[1, 2], np.exp(values[0, 1])])

@@ -188,7 +188,11 @@ def test_tests_of_several_modes_run_in_a_session() -> None:
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
     assert (result.errors, result.failures) == ([], [])
-    assert [one for one in ran if one[0] != "test_gpu"] == [("test_as_it_is", 1), ("test_options", True), ("test_value", 3)]
+    assert [one for one in ran if one[0] != "test_gpu"] == [
+        ("test_as_it_is", 1),
+        ("test_options", True),
+        ("test_value", 3),
+    ]
     assert "this is version 1 of the interface" in [why for _, why in result.skipped]
     with pytest.raises(ValueError, match="run_all_in_graph"):
         test_modes.run_in_graph_and_eager_modes(Case)

@@ -242,3 +242,18 @@ def test_map_with_paths() -> None:
         ((0,), 11),
         [((1, 0), 22)],
     ]
+
+
+def test_how_far_a_structure_is_gone_into() -> None:
+    structure = {"a": [1, (2, 3)], "b": Point(4, [5])}
+    only_first = nest.get_traverse_shallow_structure(lambda part: part is structure, structure)
+    assert only_first == {"a": False, "b": False}
+    lists = nest.get_traverse_shallow_structure(lambda part: not isinstance(part, tuple), structure)
+    assert lists == {"a": [True, False], "b": False}
+    chosen = nest.get_traverse_shallow_structure(
+        lambda part: Point(False, True) if isinstance(part, Point) else isinstance(part, dict | list | int), structure
+    )
+    assert chosen == {"a": [True, False], "b": Point(False, [True])}
+    for wrong in (lambda part: 3, lambda part: [[1]], lambda part: {"a": 1, "b": 2}):
+        with pytest.raises((TypeError, ValueError)):
+            nest.get_traverse_shallow_structure(wrong, structure)
