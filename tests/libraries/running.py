@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -123,11 +123,12 @@ def run_program(library: Library, program: str, seconds: float) -> Result:
     return Result(0, 1, failures=[f"{program}: {lines[-1]}"])
 
 
-def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: str = "") -> Result:
-    """Runs one file of the library's own tests with pytest, in a process of its own."""
+def run_tests(library: Library, folder: Path, files: Sequence[Path], seconds: float, only: str = "") -> Result:
+    """Runs files of the library's own tests with pytest, in one process."""
     work = INSTALLED / "work" / f"{library.name}-{library.version}" / "tests"
     work.mkdir(parents=True, exist_ok=True)
-    outcomes = work / f"{'.'.join(file.with_suffix('').parts)}.jsonl"
+    name = ".".join(files[0].with_suffix("").parts) if len(files) == 1 else "several"
+    outcomes = work / f"{name}.jsonl"
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]
     command += [
@@ -144,7 +145,7 @@ def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: 
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:
             done = subprocess.run(
-                [*command, str(folder / file)],
+                [*command, *(str(folder / file) for file in files)],
                 check=False,
                 cwd=folder,
                 env=environment,
@@ -157,7 +158,7 @@ def run_tests(library: Library, folder: Path, file: Path, seconds: float, only: 
                 end = f"exit status {done.returncode}"
         except subprocess.TimeoutExpired:
             end = f"no end in {seconds:g} s"
-    return _read(outcomes, str(file), end)
+    return _read(outcomes, str(files[0]) if len(files) == 1 else f"{len(files)} files", end)
 
 
 def _read(outcomes: Path, file: str, end: str) -> Result:

@@ -9,7 +9,8 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import TensorLike
-from anabranch.frontend.measures import metric_parts
+from anabranch.frontend.arguments import CollectionNames
+from anabranch.frontend.measures import metric_parts, metrics_at_k
 
 
 def metric_variable(
@@ -72,3 +73,28 @@ def _confusion_matrix_at_thresholds(
         if kind not in ("tp", "fn", "tn", "fp"):
             raise ValueError(f"Invalid key: {kind}. It must be one of tp, fn, tn and fp")
     return metric_parts.confusion_at_thresholds(labels, predictions, thresholds, weights, kinds)
+
+
+def _streaming_sparse_average_precision_at_top_k(
+    labels: TensorLike | tf.SparseTensor,
+    predictions_idx: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
+    name: str | None = None,
+) -> metric_parts.Metric:
+    """`tf.metrics.average_precision_at_k` of the predicted classes themselves.
+
+    Args:
+        predictions_idx: class numbers [d1, ..., dn, k], the best first; k must be known.
+
+    Raises:
+        ValueError: k is not known.
+    """
+    with tf.name_scope(name, "average_precision_at_top_k") as scope:
+        top = tf.cast(predictions_idx, tf.int64)
+        k = top.shape.with_rank_at_least(1)[-1].value
+        if k is None:
+            raise ValueError(f"The last dimension of predictions_idx must be known, but its shape is {top.shape}")
+        parts = metrics_at_k.average_precision_of(labels, top, k, weights, scope)
+        return metric_parts.finish(*parts, metrics_collections, updates_collections)

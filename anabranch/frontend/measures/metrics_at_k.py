@@ -18,6 +18,7 @@ from anabranch.frontend.measures.metric_parts import Metric, cast, finish, metri
 from anabranch.frontend.measures.weights_broadcast import broadcast_weights
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 #: stands where there is no label
@@ -214,18 +215,28 @@ def average_precision_at_k(
     if k < 1:
         raise ValueError(f"Invalid k={k}; it must be at least 1")
     with name_scope(name, f"average_precision_at_{k}", None) as scope:
-        top = _top(predictions, k)
-        classes = _dense_labels(labels, top.shape.ndims)
-        average = _average_precision(classes, top, k, _number_of_labels(labels, classes))
-        if weights is None:
-            amount = cast(raw.Size(average), dtypes.float64)
-        else:
-            weights = broadcast_weights(cast(weights, dtypes.float64), average)
-            average, amount = raw.Mul(average, weights), sum_all(weights)
-        total, new_total = _running(sum_all(average), "total")
-        most, new_most = _running(amount, "max")
-        parts = (raw.DivNoNan(total, most, name="mean"), raw.DivNoNan(new_total, new_most, name=scope))
+        parts = average_precision_of(labels, _top(predictions, k), k, weights, scope)
         return finish(*parts, metrics_collections, updates_collections)
+
+
+def average_precision_of(
+    labels: TensorLike | SparseTensor, top: Tensor, k: int, weights: TensorLike | None, scope: str | None
+) -> tuple[Tensor, Tensor]:
+    """The value and the update of `average_precision_at_k`, of predicted classes [d1, ..., dn, k], the best first.
+
+    Args:
+        scope: the name of the update.
+    """
+    classes = _dense_labels(labels, top.shape.ndims)
+    average = _average_precision(classes, top, k, _number_of_labels(labels, classes))
+    if weights is None:
+        amount = cast(raw.Size(average), dtypes.float64)
+    else:
+        weights = broadcast_weights(cast(weights, dtypes.float64), average)
+        average, amount = raw.Mul(average, weights), sum_all(weights)
+    total, new_total = _running(sum_all(average), "total")
+    most, new_most = _running(amount, "max")
+    return raw.DivNoNan(total, most, name="mean"), raw.DivNoNan(new_total, new_most, name=scope)
 
 
 def _number_of_labels(labels: TensorLike | SparseTensor, classes: TensorLike) -> Any:

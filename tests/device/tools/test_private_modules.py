@@ -327,3 +327,16 @@ def test_a_variable_scope_without_a_name_scope() -> None:
         assert tf.no_op("op").name == "names/op"
     with scopes._pure_variable_scope("new"):
         assert tf.get_variable("w", [1]).name == "new/w:0"
+
+
+def test_average_precision_of_predicted_classes() -> None:
+    """As `average_precision_at_k` of scores that rank the classes so."""
+    scores, labels = [[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]], [[2], [0]]
+    of_scores = tf.metrics.average_precision_at_k(labels, tf.constant(scores), 2)
+    of_classes = metrics._streaming_sparse_average_precision_at_top_k(labels, tf.constant([[1, 2], [0, 2]]))
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        assert session.run([of_scores[1], of_classes[1]]) == [0.75, 0.75]
+        assert session.run(of_classes[0]) == 0.75
+    with pytest.raises(ValueError, match="must be known"):
+        metrics._streaming_sparse_average_precision_at_top_k(labels, tf.placeholder(tf.int32, [2, None]))

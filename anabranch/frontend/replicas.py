@@ -1,0 +1,187 @@
+"""The one replica that a program is: what `tf.distribute` says where no strategy was entered.
+
+No strategy of TensorFlow's is here, so this always holds. Libraries ask for it to make a value that all replicas share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+
+class ReduceOp(enum.Enum):
+    """How the values of replicas become one.
+
+    Raises:
+        ValueError: there is none of that value.
+    """
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+
+class _Threads(threading.local):
+    """Whether a `merge_call` is running in this thread."""
+
+    merging = False
+
+
+_threads = _Threads()
+
+
+class OneReplica:
+    """What `get_strategy` returns: the strategy that runs everything once.
+
+    Attributes:
+        num_replicas_in_sync: 1.
+    """
+
+    num_replicas_in_sync = 1
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[OneReplica]:
+        """Changes nothing: it is the strategy that holds everywhere."""
+        yield self
+
+    def experimental_run_v2(
+        self, fn: Callable[..., Any], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
+    ) -> Any:
+        """Calls a function once, and returns what it returns."""
+        return fn(*args, **(kwargs or {}))
+
+    def experimental_local_results(self, value: PassedOn) -> tuple[Any, ...]:
+        """The values of the replicas here: a tuple of the one."""
+        return (value,)
+
+    def experimental_distribute_dataset(self, dataset: PassedOn) -> Any:
+        """The dataset itself."""
+        return dataset
+
+    def reduce(self, reduce_op: ReduceOp | str, value: TensorLike, axis: int | None) -> Tensor:
+        """The value of the one replica; its sum or mean along `axis` where that is given.
+
+        Raises:
+            ValueError: `reduce_op` is neither SUM nor MEAN.
+        """
+        kind, tensor = ReduceOp(reduce_op), convert_to_tensor(value)
+        if axis is None:
+            return tensor
+        return (raw.Sum if kind is ReduceOp.SUM else raw.Mean)(tensor, axis)  # type: ignore[no-any-return]
+
+
+class ReplicaContext:
+    """The place of a replica among all: the first of one.
+
+    Attributes:
+        strategy: what `get_strategy` returns.
+        num_replicas_in_sync: 1.
+        replica_id_in_sync_group: 0.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.distribute.get_replica_context().num_replicas_in_sync
+        1
+    """
+
+    num_replicas_in_sync = 1
+    replica_id_in_sync_group = 0
+
+    @property
+    def strategy(self) -> OneReplica:
+        return get_strategy()
+
+    def merge_call(
+        self, merge_fn: Callable[..., Any], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
+    ) -> Any:
+        """Calls a function for all replicas together: ``merge_fn(strategy, *args, **kwargs)``."""
+        before, _threads.merging = _threads.merging, True
+        try:
+            return merge_fn(get_strategy(), *args, **(kwargs or {}))
+        finally:
+            _threads.merging = before
+
+    def all_reduce(self, reduce_op: ReduceOp | str, value: PassedOn) -> Any:
+        """The values of all replicas as one: that of this one.
+
+        Raises:
+            ValueError: `reduce_op` is neither SUM nor MEAN.
+        """
+        ReduceOp(reduce_op)
+        return value
+
+
+_one, _context = OneReplica(), ReplicaContext()
+
+
+def get_strategy() -> OneReplica:
+    """The strategy that runs everything once; there is no other.
+
+    Returns:
+        An object with `num_replicas_in_sync` (1), `scope`, `experimental_run_v2`, `reduce` and their like.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.distribute.get_strategy().num_replicas_in_sync
+        1
+    """
+    return _one
+
+
+def has_strategy() -> bool:
+    """Whether a program entered a strategy.
+
+    Returns:
+        False: there is none to enter.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.distribute.has_strategy()
+        False
+    """
+    return False
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """The one replica.
+
+    Returns:
+        A `ReplicaContext`; None in a function that `merge_call` calls.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.distribute.get_replica_context().merge_call(lambda strategy, x: x + 1, args=(2,))
+        3
+    """
+    return None if _threads.merging else _context
+
+
+def in_cross_replica_context() -> bool:
+    """Whether what runs speaks for all replicas together.
+
+    Returns:
+        True in a function that `merge_call` calls.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.distribute.in_cross_replica_context()
+        False
+    """
+    return _threads.merging
