@@ -8,7 +8,6 @@ from typing import Any
 
 from anabranch.core.values import PassedOn
 from anabranch.frontend.variables.scope import VariableScope, variable_scope
-from anabranch.frontend.variables.store import AUTO_REUSE
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 
@@ -51,7 +50,7 @@ class Template:
                 self._scope = scope
                 return self._first_call(args, kwargs)
         if not self._variables_created:
-            with variable_scope(self._scope, reuse=AUTO_REUSE):
+            with variable_scope(self._scope):
                 return self._first_call(args, kwargs)
         with variable_scope(self._scope, reuse=True):
             return self._later_call(args, kwargs)

@@ -461,3 +461,15 @@ def test_a_template_without_a_name_has_its_scopes_name() -> None:
     with variable_scope("outer"):
         assert template().name == "outer//x:0"
     assert template.variable_scope_name == "outer/"
+
+
+def test_the_first_call_of_a_template_reuses_nothing() -> None:
+    told = []
+
+    def getter(getter: Any, *args: Any, **kwargs: Any) -> Any:
+        told.append((kwargs["reuse"], get_variable_scope().reuse))
+        return getter(*args, **kwargs)
+
+    layer = make_template("layer", lambda: get_variable("w", [1]), create_scope_now_=True, custom_getter_=getter)
+    assert layer() is layer()
+    assert [bool(one) for pair in told for one in pair] == [False, False, True, True]
