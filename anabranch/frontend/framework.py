@@ -259,7 +259,8 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """The two seeds of a new random operation, from the graph's seed and that given for the operation.
 
     Without any seed both are None (the operation draws a fresh one). An operation without a seed of its own takes
-    the number of operations in the graph, so that it differs from its neighbours and is the same in every run.
+    the number of operations in the graph, so that it differs from its neighbours and is the same in every run; inside
+    a branch, a loop or a function those around it count, too, so that it differs from those in other bodies.
     """
     graph_seed = get_default_graph().seed
     if graph_seed is None and op_seed is None:
@@ -267,10 +268,17 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     if graph_seed is None:
         graph_seed = DEFAULT_GRAPH_SEED
     if op_seed is None:
-        op_seed = get_default_graph().version
+        op_seed = sum(graph.version for graph in _with_outer_graphs(get_default_graph()))
     seeds = graph_seed % _MAX_SEED, op_seed % _MAX_SEED
     # two zeros mean "no seed" to the operations
     return (0, _MAX_SEED) if seeds == (0, 0) else seeds
+
+
+def _with_outer_graphs(graph: Graph) -> Iterator[Graph]:
+    inside: Graph | None = graph
+    while inside is not None:
+        yield inside
+        inside = inside.outer_graph
 
 
 # ---------------------------------------------------------------------- values

@@ -139,7 +139,7 @@ class VariableStore:
             initial_value, variable_dtype = _initial_value(name, wanted, dtype, initializer, partition_info)
             variable: Variable = Variable(initial_value=initial_value, name=name, dtype=variable_dtype, **options)
         self._variables[name] = variable
-        if regularizer is not None:
+        if regularizer:  # libraries give an empty dictionary for none
             _regularize(variable, name, regularizer)
         return variable
 

@@ -12,6 +12,7 @@ from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.arithmetic import random
+from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.framework import set_random_seed
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
@@ -160,3 +161,15 @@ def test_under_a_graph_seed_operations_still_differ() -> None:
     assert not np.any(first == second)
     assert draw(7, None) != draw(7, None, before=1)
     assert draw(7, 5) == draw(7, 5, before=1)
+
+
+def test_under_a_graph_seed_bodies_differ() -> None:
+    """Two dropouts in branches that look the same do not drop the same."""
+    set_random_seed(1)
+    pred = raw.PlaceholderWithDefault(True, [])
+
+    def branch() -> Any:
+        return random.random_uniform([3])
+
+    first, second = run([cond(pred, branch, branch), cond(pred, branch, branch)])
+    assert not np.any(first == second)

@@ -322,6 +322,14 @@ def test_custom_getters_are_told_what_was_left_open() -> None:
     assert [v.name for v in functions.trainable_variables()] == ["a/open:0"]
 
 
+def test_an_empty_regularizer_is_none() -> None:
+    with variable_scope("a", regularizer=lambda value: raw.Sum(value, [0])):
+        get_variable("w", [1], regularizer={})  # type: ignore[arg-type]
+        assert not get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
+        get_variable("x", [1])
+    assert len(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)) == 1
+
+
 # ---------------------------------------------------------------------- partitions
 def test_partitioned_variables() -> None:
     whole = get_variable("w", [5, 2], partitioner=fixed_size_partitioner(2), initializer=initializers.Constant(1.0))

@@ -26,7 +26,6 @@ from anabranch.compat.private import (
     graphs,
     inspection,
     metrics,
-    random_numbers,
     rnn_cells,
     scopes,
     switches,
@@ -304,18 +303,6 @@ def test_jacobians_of_functions() -> None:
     theoretical, numeric = gradient_checks.compute_gradient(tf.matmul, [np.ones([2, 3]), np.full([3, 1], 2.0)])
     assert [one.shape for one in numeric] == [(6, 2), (3, 2)]
     assert gradient_checks.max_error(theoretical, numeric) < 1e-6
-
-
-def test_normal_distributions_that_are_cut_off() -> None:
-    bounds = tf.constant([0.0, -1.0]), tf.constant([1.0, 3.0])
-    numbers = random_numbers.parameterized_truncated_normal([2, 500], 1.0, 2.0, *bounds, seed=1)
-    assert numbers.shape.as_list() == [2, 500]
-    with tf.Session() as session:
-        value = session.run(numbers)
-    assert value[0].min() >= 0.0
-    assert value[0].max() <= 1.0
-    assert -1.0 <= value[1].min() < -0.9
-    assert 2.9 < value[1].max() <= 3.0
 
 
 def test_a_variable_scope_without_a_name_scope() -> None:

@@ -54,6 +54,7 @@ def module(name: str) -> ModuleType:
         ("tensorflow.python.framework.type_spec", "BatchableTypeSpec", None),
         ("tensorflow.python.framework.tensor_util", "constant_value_as_shape", None),
         ("tensorflow.python.util.tf_inspect", "_inspect", None),
+        ("tensorflow.python.ops.random_ops", "parameterized_truncated_normal", None),
         ("tensorflow.core.framework.types_pb2", "DT_FLOAT", 1),
         ("tensorflow.examples.tutorials.mnist", "input_data", None),
         ("tensorflow.examples.tutorials.mnist.input_data", "read_data_sets", None),
