@@ -73,7 +73,7 @@ REFUSALS: Final = (
     ),
     RefusedFamily(
         "tf.distribute.*Strategy and what belongs to them",
-        r"distribute\.(?!Server|cluster_resolver|(get|has|in)_\w+)(\w+|experimental\.\w+)",
+        r"distribute\.(?!Server|cluster_resolver|get_(strategy|replica_context)|has_|in_)(\w+|experimental\.\w+)",
         "no strategy runs a program for each replica: one graph describes them all",
         ONE_GRAPH,
     ),
