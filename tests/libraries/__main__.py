@@ -35,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--every", type=int, default=1, help="only every so manyth file of a library's tests")
     parser.add_argument("--only", default="", help="only tests that pytest's -k selects")
     parser.add_argument("--seconds", type=float, default=900, help="for each process")
+    parser.add_argument("--each", type=float, default=0, help="processor time for each test, in seconds")
     parser.add_argument("--together", action="store_true", help="all files of a library's tests in one process")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     options = parser.parse_args(arguments)
@@ -69,12 +70,12 @@ def _jobs(library: Library, sources: Path | None, options: argparse.Namespace) -
     if folder is None:
         return jobs
     files = [file for file in test_files(library, folder)[:: options.every] if options.files in str(file)]
+    limits = (options.seconds, options.each, options.only)
     if options.together:
         whole = f"{len(files)} files of tests"
-        return [*jobs, (library.title, whole, lambda: run_tests(library, folder, files, options.seconds, options.only))]
+        return [*jobs, (library.title, whole, lambda: run_tests(library, folder, files, *limits))]
     return jobs + [
-        (library.title, str(file), lambda file=file: run_tests(library, folder, [file], options.seconds, options.only))
-        for file in files
+        (library.title, str(file), lambda file=file: run_tests(library, folder, [file], *limits)) for file in files
     ]
 
 

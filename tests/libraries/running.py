@@ -123,8 +123,16 @@ def run_program(library: Library, program: str, seconds: float) -> Result:
     return Result(0, 1, failures=[f"{program}: {lines[-1]}"])
 
 
-def run_tests(library: Library, folder: Path, files: Sequence[Path], seconds: float, only: str = "") -> Result:
-    """Runs files of the library's own tests with pytest, in one process."""
+def run_tests(
+    library: Library, folder: Path, files: Sequence[Path], seconds: float, each: float = 0, only: str = ""
+) -> Result:
+    """Runs files of the library's own tests with pytest, in one process.
+
+    Args:
+        seconds: after which the process is ended.
+        each: processor time after which a test is ended; 0: no limit.
+        only: what pytest's -k is given.
+    """
     work = INSTALLED / "work" / f"{library.name}-{library.version}" / "tests"
     work.mkdir(parents=True, exist_ok=True)
     name = ".".join(files[0].with_suffix("").parts) if len(files) == 1 else "several"
@@ -140,7 +148,8 @@ def run_tests(library: Library, folder: Path, files: Sequence[Path], seconds: fl
         "no:hypothesispytest",
         *(["-k", only] if only else []),
     ]
-    environment = _environment(library, work) | {"OUTCOMES": str(outcomes)} | quick_compilation.environment()
+    environment = _environment(library, work) | {"OUTCOMES": str(outcomes), "SECONDS_EACH": str(each)}
+    environment |= quick_compilation.environment()
     end = ""
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:

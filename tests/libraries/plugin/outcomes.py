@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from absl import flags
@@ -37,6 +40,21 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
     """A file that cannot be imported counts as one test that fails."""
     if report.failed:
         _write("failed", report.nodeid, _last_line(report))
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"no end in {os.environ['SECONDS_EACH']} s of processor time")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Ends a test that takes more processor time than SECONDS_EACH, as soon as it is in Python again."""
+    signal.signal(signal.SIGPROF, _too_long)
+    signal.setitimer(signal.ITIMER_PROF, float(os.environ.get("SECONDS_EACH", "0")))
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
