@@ -42,7 +42,7 @@ def getfullargspec(obj: Callable[..., Any]) -> inspect.FullArgSpec:
         target = type(target).__call__
     elif inspect.isclass(target):
         target = target.__init__
-    function = inspect.unwrap(target)
+    function = inspect.unwrap(target, stop=lambda wrapper: hasattr(wrapper, "__signature__"))
     spec = inspect.getfullargspec(function)
     if (getattr(function, "__module__", None) or "").split(".")[0] == tf.__name__:
         return spec._replace(annotations={})  # TensorFlow's functions have none, and libraries compare them with theirs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -67,9 +67,25 @@ def _all(flags: Tensor) -> Tensor:
     return result
 
 
-def _checked(condition: Tensor, data: list[Any], summarize: int | None) -> Operation:
-    """The assertion, or at once the error where the condition is known to be false."""
-    known = constant_value(condition)
+#: operation types that put values together without computing
+_PUT_TOGETHER: Final = ("Cast", "Concat", "ConcatV2", "Equal", "Fill", "NotEqual", "Pack", "Range")
+
+
+def _is_given(tensor: Tensor) -> bool:
+    """Whether a value is written down in the graph: constants, known shapes, and these put together.
+
+    TensorFlow knows no other values while a graph is built. What is computed is left to the step, so that a graph with
+    an assertion that does not hold can be built.
+    """
+    op = tensor.op
+    if op.type == "Const" or op.op_def.shape_valued:
+        return True
+    return op.type in _PUT_TOGETHER and all(_is_given(source) for source in op.inputs)
+
+
+def _checked(operands: Sequence[Tensor], condition: Tensor, data: list[Any], summarize: int | None) -> Operation:
+    """The assertion, or at once the error where given operands show the condition to be false."""
+    known = constant_value(condition) if all(_is_given(operand) for operand in operands) else None
     if known is not None and not known:
         raise InvalidArgumentError(None, None, "\n".join(_static_text(item) for item in data))
     return Assert(condition, data, summarize=summarize)
@@ -108,7 +124,7 @@ def _binary_assert(
         f"y ({right.name}) = ",
         right,
     ]
-    return _checked(_all(compare(left, right)), _described(data, message, default), summarize)
+    return _checked([left, right], _all(compare(left, right)), _described(data, message, default), summarize)
 
 
 def _binary(name: str, symbol: str, op_type: str) -> Callable[..., Operation]:
@@ -280,7 +296,7 @@ def assert_near(
             f"y ({right.name}) = ",
             right,
         ]
-        return _checked(_all(near), _described(data, message, default), summarize)
+        return _checked([left, right], _all(near), _described(data, message, default), summarize)
 
 
 # ---------------------------------------------------------------------- signs
@@ -298,7 +314,8 @@ def _sign_check(
         tensor = convert_to_tensor(x, name="x")
         zero = np.zeros((), tensor.dtype.as_numpy_dtype)
         default = [f"Condition x {text} 0 did not hold element-wise:", f"x ({tensor.name}) = ", tensor]
-        return _checked(_all(getattr(raw, op_type)(tensor, zero)), _described(data, message, default), summarize)
+        condition = _all(getattr(raw, op_type)(tensor, zero))
+        return _checked([tensor], condition, _described(data, message, default), summarize)
 
 
 def assert_negative(
@@ -383,7 +400,7 @@ def _rank_check(
         for flag in flags[1:]:
             condition = raw.LogicalOr(condition, flag)
         default = [f"Tensor {tensor.name} must have rank {words}", *ranks, "Received shape: ", raw.Shape(tensor)]
-        return _checked(condition, _described(data, message, default), summarize)
+        return _checked([actual, *wanted_ranks], condition, _described(data, message, default), summarize)
 
 
 def _rank_tensor(rank: TensorLike) -> Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect as pyinspect
 import sys
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,23 @@ def test_arguments_of_partial_applications_methods_and_objects() -> None:
     assert inspection.getargspec(Callable()) == (["self", "x", "y"], None, None, (1,))
     with pytest.raises(ValueError, match="none to 'y'"):
         inspection.getargspec(functools.partial(lambda x, y: x + y, x=1))
+
+
+def test_a_signature_that_a_wrapper_states_counts() -> None:
+    """As of Sonnet's modules, whose `__call__` states the signature of `_build`."""
+
+    @functools.wraps(_plain)
+    def wrapper(*args: int, **kwargs: int) -> int:
+        return _plain(*args, **kwargs)
+
+    def call(instance: object, *args: int, **kwargs: int) -> int:
+        return wrapper(*args, **kwargs)
+
+    call.__wrapped__ = lambda *args, **kwargs: None  # type: ignore[attr-defined]
+    call.__signature__ = pyinspect.signature(lambda self, inputs: None)  # type: ignore[attr-defined]
+    assert inspection.getargspec(call).args == ["self", "inputs"]
+    assert inspection.getargspec(MethodType(call, object())).args == ["self", "inputs"]
+    assert inspection.getargspec(wrapper).args == ["a", "b"]
 
 
 def test_context_managers_remember_their_function() -> None:

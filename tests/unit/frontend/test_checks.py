@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from anabranch import errors
+from anabranch.core import dtypes
 from anabranch.frontend.arrays import constants, strings
 from anabranch.frontend.control_flow import checks, conditionals, printing, while_loop
 from anabranch.frontend.framework import control_dependencies
@@ -74,6 +75,17 @@ def test_comparisons(check: Any, good: int, bad: int) -> None:
     check([2, 2], good)
     with pytest.raises(errors.InvalidArgumentError, match="did not hold element-wise"):
         check([2, 2], bad)
+
+
+def test_what_is_computed_is_checked_in_the_step() -> None:
+    """A graph with an assertion that does not hold can be built, as in TensorFlow, unless constants say so."""
+    summed = raw.Sum(np.array([0, 0]), 0)
+    check = checks.assert_positive(summed)
+    with Session() as session, pytest.raises(errors.InvalidArgumentError, match="Condition x > 0"):
+        session.run(check)
+    for given in (constants.constant(0), raw.Cast(constants.constant(0), DstT=dtypes.float32), raw.Rank(summed)):
+        with pytest.raises(errors.InvalidArgumentError, match="Condition x > 0"):
+            checks.assert_positive(given)
 
 
 def test_signs_and_nearness() -> None:
