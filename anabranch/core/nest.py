@@ -156,8 +156,10 @@ def pack_sequence_as(structure: Structure, flat_sequence: Structure, expand_comp
     flat = list(_values(flat_sequence))
     expected = len(flatten(structure))
     if expected != len(flat):
+        if not is_nested(structure):
+            raise ValueError(f"Structure is a scalar but len(flat_sequence) == {len(flat)} > 1: {flat_sequence!r}")
         raise ValueError(
-            f"Could not pack sequence: the structure has {expected} elements, but flat_sequence has {len(flat)}. "
+            f"Could not pack sequence. Structure had {expected} elements, but flat_sequence had {len(flat)} elements. "
             f"Structure: {structure!r}, flat_sequence: {flat_sequence!r}."
         )
     return _pack(structure, iter(flat))

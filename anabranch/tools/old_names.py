@@ -2,8 +2,8 @@
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
 still there is left alone. The first use of one is told on the standard error stream, once in the process. What h5py
-reads otherwise than it did (`old_h5py`) is restored without a word. Arrays of rows of unequal lengths, which NumPy
-refuses since 1.24, are arrays of objects again.
+reads otherwise than it did (`old_h5py`) is restored without a word, and so are the lists that `numpy.meshgrid` and its
+like returned. Arrays of rows of unequal lengths, which NumPy refuses since 1.24, are arrays of objects again.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ def restore(quiet: bool = False) -> Callable[[], None]:
     teller = _Teller(quiet)
     undo = [_answer_for(module, names, teller) for module, names in _table()]
     undo += [_allow_unequal_rows(name, teller) for name in ("array", "asarray")]
+    undo += [_as_list(name) for name in ("meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")]
     undo.append(old_h5py.restore())
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     if not hasattr(threading.Thread, "isAlive"):
@@ -178,6 +179,19 @@ def _allow_unequal_rows(name: str, teller: _Teller) -> Callable[[], object]:
         return function(*values, **{**options, "dtype": object})
 
     setattr(np, name, made)
+    return lambda: setattr(np, name, function)
+
+
+def _as_list(name: str) -> Callable[[], object]:
+    """Lets a function of NumPy that gives several arrays give a list of them, as until NumPy 2, and not a tuple."""
+    function: Callable[..., Any] = getattr(np, name)
+
+    @functools.wraps(function)
+    def listed(*values: PassedOn, **options: PassedOn) -> Any:
+        result = function(*values, **options)
+        return list(result) if isinstance(result, tuple) else result
+
+    setattr(np, name, listed)
     return lambda: setattr(np, name, function)
 
 

@@ -22,6 +22,7 @@ class Library:
         tag: of the version in its repository, when the tests are not in the package; "" when they are.
         tests_need: folders and files of its repository that the tests read, beside themselves.
         generated: folders of the package that its build makes, so that the repository has not the whole of them.
+        workspace: the name of its Bazel workspace, below which its tests look for files in `TEST_SRCDIR`.
         environment: variables that its processes get.
         leave_out: files that need what is not there by nature: a network, another backend.
     """
@@ -34,6 +35,7 @@ class Library:
     tests_need: tuple[str, ...] = ()
     generated: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
+    workspace: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -103,6 +105,7 @@ LIBRARIES: Final = (
         ("sonnet/python/**/*_test.py",),
         tag="v1.36",
         tests_need=("sonnet/python",),
+        workspace="sonnet",
         # its messages were generated for an older protobuf
         environment={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
     ),

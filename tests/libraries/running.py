@@ -18,6 +18,8 @@ from tests.libraries.catalogue import PROGRAMS, Library
 ROOT: Final = Path(__file__).parents[2]
 #: where libraries are installed, one folder each, and their own tests are laid out
 INSTALLED: Final = ROOT / "build" / "libraries"
+#: of the folder of tests: what they take for the folder of all Bazel workspaces
+_WORKSPACES: Final = ".workspaces"
 _PLUGIN: Final = Path(__file__).parent / "plugin"
 _RUN: Final = (sys.executable, "-m", "anabranch", "run")
 
@@ -90,6 +92,11 @@ def lay_out_tests(library: Library, sources: Path | None) -> Path | None:
         capture_output=True,
     )
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=archive.stdout, check=True)
+    if library.workspace:
+        link = folder / _WORKSPACES / library.workspace
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder, target_is_directory=True)
     for generated in library.generated:
         shutil.copytree(folder_of(library) / generated, folder / generated, dirs_exist_ok=True)
     return folder
@@ -149,7 +156,7 @@ def run_tests(
         *(["-k", only] if only else []),
     ]
     environment = _environment(library, work) | {"OUTCOMES": str(outcomes), "SECONDS_EACH": str(each)}
-    environment |= quick_compilation.environment()
+    environment |= {"TEST_SRCDIR": str(folder / _WORKSPACES)} | quick_compilation.environment()
     end = ""
     with outcomes.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:

@@ -105,3 +105,13 @@ def test_rows_of_unequal_lengths_are_objects(capsys: pytest.CaptureFixture[str])
     assert np.array([[1, 2]], np.float32, copy=True).dtype == np.float32
     with pytest.raises(ValueError, match="inhomogeneous"):
         np.array([[1], [2, 3]], dtype=np.float32)
+
+
+@pytest.mark.usefixtures("restored")
+def test_several_arrays_are_a_list() -> None:
+    grid = np.meshgrid([1, 2], [3])
+    grid.append(np.ones([1, 2]))  # type: ignore[attr-defined]
+    assert [one.tolist() for one in grid] == [[[1, 2]], [[3, 3]], [[1.0, 1.0]]]
+    assert isinstance(np.broadcast_arrays([1], 2), list)
+    assert isinstance(np.atleast_1d(1, 2), list)
+    assert np.atleast_1d(1).tolist() == [1]

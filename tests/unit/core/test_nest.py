@@ -173,9 +173,9 @@ def test_structures_that_count_as_same() -> None:
 
 
 def test_pack_errors() -> None:
-    with pytest.raises(ValueError, match="2 elements, but flat_sequence has 3"):
+    with pytest.raises(ValueError, match="Structure had 2 elements, but flat_sequence had 3 elements"):
         nest.pack_sequence_as([1, 2], [1, 2, 3])
-    with pytest.raises(ValueError, match="1 elements, but flat_sequence has 2"):
+    with pytest.raises(ValueError, match="Structure is a scalar"):
         nest.pack_sequence_as("leaf", [1, 2])
     with pytest.raises(TypeError, match="must be a sequence"):
         nest.pack_sequence_as([1], 5)
