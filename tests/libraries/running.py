@@ -18,6 +18,7 @@ from tests.libraries.catalogue import PROGRAMS, Library
 ROOT: Final = Path(__file__).parents[2]
 #: where libraries are installed, one folder each, and their own tests are laid out
 INSTALLED: Final = ROOT / "build" / "libraries"
+_LEFT_OUT_PLUGINS: Final = ("cacheprovider", "xdist", "hypothesispytest")
 #: of the folder of tests: what they take for the folder of all Bazel workspaces
 _WORKSPACES: Final = ".workspaces"
 _PLUGIN: Final = Path(__file__).parent / "plugin"
@@ -146,15 +147,8 @@ def run_tests(
     outcomes = work / f"{name}.jsonl"
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]
-    command += [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:hypothesispytest",
-        *(["-k", only] if only else []),
-    ]
+    command += ["--continue-on-collection-errors", *(["-k", only] if only else [])]
+    command += [word for plugin in _LEFT_OUT_PLUGINS for word in ("-p", f"no:{plugin}")]
     environment = _environment(library, work) | {"OUTCOMES": str(outcomes), "SECONDS_EACH": str(each)}
     environment |= {"TEST_SRCDIR": str(folder / _WORKSPACES)} | quick_compilation.environment()
     end = ""
