@@ -20,7 +20,8 @@ def TF_TryEvaluateConstant_wrapper(graph: tf.Graph, output: tf.Tensor) -> np.nda
     Args:
         graph, output: what `Graph._c_graph` and `Tensor._as_tf_output()` give.
     """
-    return tf.get_static_value(output)
+    value: np.ndarray[Any, Any] | None = tf.get_static_value(output)
+    return value
 
 
 def _case_helper(

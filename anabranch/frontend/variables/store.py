@@ -57,8 +57,10 @@ class VariableStore:
             return self.get(name, **arguments)
         if not callable(custom_getter):
             raise ValueError(f"custom_getter of the variable {name!r} must be callable, got {custom_getter!r}")
-        policy = ("synchronization", "aggregation", "trainable")
-        arguments.update(zip(policy, checked_policy(*(arguments.get(one) for one in policy), name), strict=True))
+        synchronization, aggregation, trainable = checked_policy(
+            arguments.get("synchronization"), arguments.get("aggregation"), arguments.get("trainable"), name
+        )
+        arguments |= {"synchronization": synchronization, "aggregation": aggregation, "trainable": trainable}
         if not _accepts(custom_getter, "constraint"):
             arguments.pop("constraint", None)
         return custom_getter(getter=self.get, name=name, **arguments)
