@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 from anabranch.core import compat, nest
 from anabranch.core.arrays import HostArray
 from anabranch.core.device import DeviceSpec, canonical_name
+from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorValue
 from anabranch.errors import OpError
@@ -285,6 +286,12 @@ class TestCase(unittest.TestCase):
     def assertShapeEqual(self, np_array: HostArray, tf_tensor: Tensor, msg: object = None) -> None:
         """The static shape of a tensor is that of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg=msg)
+
+    def assertDTypeEqual(self, target: Structure, expected_dtype: DTypeLike) -> None:
+        """The values of a tensor, an array, or a list of them, are of a NumPy type."""
+        value = self._evaluated(target)
+        for one in value if isinstance(value, list) else [value]:
+            self.assertEqual(np.asarray(one).dtype, np.dtype(as_dtype(expected_dtype).as_numpy_dtype))
 
     def assertAllGreater(self, a: Structure, comparison_target: TensorValue) -> None:
         """Every element is greater."""

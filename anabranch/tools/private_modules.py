@@ -47,7 +47,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
-    "python.framework.type_spec": "anabranch.compat.private.type_specs",
+    "python.framework.type_spec": "anabranch.compat.private.type_specs anabranch.frontend.specs",
     "python.framework.tensor_util": (
         "tf anabranch.graph.constants constant_value=get_static_value MakeNdarray=make_ndarray"
     ),

@@ -52,10 +52,10 @@ def run_all_in_graph_and_eager_modes(cls: type) -> type:
     return _each_test_of(cls, run_in_graph_and_eager_modes)
 
 
-def deprecated_graph_mode_only(func: Any = None) -> Any:
+def deprecated_graph_mode_only(func: Test | type | None = None) -> Any:
     """Makes a test, or each test of a class, run in a graph."""
 
-    def decorator(decorated: Any) -> Any:
+    def decorator(decorated: Test | type) -> Any:
         return (
             _each_test_of(decorated, decorator) if isinstance(decorated, type) else _in_a_session(decorated, None, True)
         )
@@ -71,17 +71,17 @@ def run_deprecated_v1(func: Test | None = None) -> Any:
     return _unchanged if func is None else func
 
 
-def run_v1_only(reason: Any = "", func: Any = None) -> Any:
+def run_v1_only(reason: str | Test | type = "", func: Test | type | None = None) -> Any:
     """Leaves a test, or a class of tests, as it is; used as `@run_v1_only("why")`."""
     if callable(reason):
         return reason
     return _unchanged if func is None else func
 
 
-def run_v2_only(func: Any = None) -> Any:
+def run_v2_only(func: Test | type | None = None) -> Any:
     """Skips a test, or each test of a class: there is no version 2."""
 
-    def decorator(decorated: Any) -> Any:
+    def decorator(decorated: Test | type) -> Any:
         if isinstance(decorated, type):
             return _each_test_of(decorated, decorator)
         return unittest.skip("this is version 1 of the interface")(decorated)

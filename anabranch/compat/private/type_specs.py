@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from anabranch.frontend.specs import TypeSpec, type_spec_from_value
-
-__all__ = ["BatchableTypeSpec", "TypeSpec", "type_spec_from_value"]
+from anabranch.frontend.specs import TypeSpec
 
 
 class BatchableTypeSpec(TypeSpec):

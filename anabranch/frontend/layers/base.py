@@ -15,10 +15,11 @@ from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import InitializerLike, Partitioner
-from anabranch.frontend.framework import is_tensor
+from anabranch.frontend.framework import init_scope, is_tensor
 from anabranch.frontend.layers.style import owns_variables
 from anabranch.frontend.layers.utils import get_initializer
 from anabranch.frontend.variables.initializers import glorot_uniform_initializer, zeros_initializer
+from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization, outermost_graph
 from anabranch.frontend.variables.scope import VariableScope, get_variable, variable_scope
 from anabranch.frontend.variables.variables import Variable
@@ -334,6 +335,7 @@ class Layer:
         graph = get_default_graph()
         losses = graph.get_collection_ref(GraphKeys.REGULARIZATION_LOSSES)
         losses_before = len(losses)
+        existing = {id(one) for one in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
         reuse = self.built or self._reuse
         with variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as scope:
             self._current_scope = scope
@@ -342,7 +344,6 @@ class Layer:
                 shape=shape,
                 dtype=as_dtype(dtype or self.dtype or float32),
                 initializer=get_initializer(initializer),
-                regularizer=regularizer,
                 trainable=trains and self.trainable,
                 constraint=constraint,
                 partitioner=partitioner,
@@ -351,6 +352,9 @@ class Layer:
                 aggregation=aggregation,
                 **kwargs,
             )
+            parts = list(variable) if isinstance(variable, PartitionedVariable) else [variable]
+            if regularizer and not any(id(part) in existing for part in parts):
+                _regularize(parts, f"{scope.original_name_scope}{name}/Regularizer/", regularizer)
         self._losses.extend((loss, None) for loss in losses[losses_before:])
         (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
@@ -575,3 +579,14 @@ def _reaches(item: Operation | TensorLike, sources: set[Operation]) -> bool:
         seen |= makers
         stack.extend(makers)
     return False
+
+
+def _regularize(parts: Sequence[Variable], scope: str, regularizer: Callable[..., Any]) -> None:
+    """Adds the losses of a weight to the collection of them; they are named after the weight, not the variable."""
+    with init_scope():
+        graph = get_default_graph()
+        for part in parts:
+            with graph.colocate_with(part.op), graph.name_scope(scope):
+                loss = regularizer(part)
+            if loss is not None:
+                graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)

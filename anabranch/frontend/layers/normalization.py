@@ -42,7 +42,8 @@ class BatchNormalization(Layer):
         renorm: batch renormalization: training uses the batch's statistics corrected towards moving ones.
         renorm_clipping: bounds "rmin", "rmax", "dmax" of the corrections.
         renorm_momentum: of the moving statistics that renormalization uses.
-        fused: use one operation for all; None: where that is possible (four dimensions, one of the usual axes).
+        fused: False: never use one operation for all; otherwise it is used where that is possible (four dimensions,
+            one of the usual axes, no renormalization), as in TensorFlow 1.
         virtual_batch_size: normalize groups of so many examples of a batch.
         adjustment: function from the input's (dynamic) shape to a scale and an offset, applied in training.
 
@@ -112,10 +113,6 @@ class BatchNormalization(Layer):
             raise ValueError(f"layer {self.name}: virtual_batch_size and renorm exclude each other")
         if self.virtual_batch_size is not None and self.adjustment is not None:
             raise ValueError(f"layer {self.name}: virtual_batch_size and adjustment exclude each other")
-        if self.fused and (self.renorm or self.virtual_batch_size is not None or self.adjustment is not None):
-            raise ValueError(
-                f"layer {self.name}: fused batch normalization has neither renorm nor virtual_batch_size nor adjustment"
-            )
 
     # ------------------------------------------------------------------ variables
     def build(self, input_shape: ShapeLike) -> None:
@@ -131,16 +128,11 @@ class BatchNormalization(Layer):
             raise ValueError(
                 f"Input has undefined `axis` dimension {unknown}. Input shape: {shape} (layer {self.name})"
             )
-        if self.fused is None:
+        if self.fused is not False:
             plain = not self.renorm and self.virtual_batch_size is None and self.adjustment is None
             # the operation keeps its statistics in float32
             plain = plain and self.dtype in ("float16", "bfloat16", "float32")
             self.fused = plain and shape.ndims == 4 and self.axis in ([1], [3])
-        elif self.fused and not (shape.ndims == 4 and self.axis in ([1], [3])):
-            raise ValueError(
-                f"layer {self.name}: fused batch normalization needs four dimensions and axis 1 or 3, got the input "
-                f"shape {shape} and axis {self.axis}"
-            )
         self.input_spec = InputSpec(ndim=shape.ndims, axes=sizes)
         self._add_variables(self._parameter_shape(shape.ndims, sizes))
         self.built = True

@@ -424,8 +424,6 @@ def test_gradients_reach_gamma_and_beta_through_a_condition() -> None:
         {"axis": [1, 1]},
         {"renorm_clipping": {"wild": 1}},
         {"virtual_batch_size": 2, "renorm": True},
-        {"fused": True},
-        {"fused": True, "renorm": True},
     ],
 )
 def test_wrong_normalizations(options: Any) -> None:
@@ -433,7 +431,41 @@ def test_wrong_normalizations(options: Any) -> None:
         normalization.batch_normalization(placeholder(4, 3), training=True, **options)
 
 
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [((4, 3), {}), ((4, 2, 2, 3), {"renorm": True}), ((2, 2, 3), {"axis": 1}), ((2, 2, 2, 2, 3), {})],
+)
+def test_fused_normalization_gives_way_where_it_cannot_be(shape: tuple[int, ...], options: Any) -> None:
+    """Programs ask for it whatever the layers before give."""
+    layer = normalization.BatchNormalization(fused=True, **options)
+    value = data(*shape)
+    y = layer(value, training=True)
+    assert layer.fused is False
+    with Session() as session:
+        session.run(functions.global_variables_initializer())
+        axes = tuple(a for a in range(len(shape)) if a != options.get("axis", len(shape) - 1))
+        found = session.run(y)
+    if not options.get("renorm"):
+        np.testing.assert_allclose(found, normalized(value, axes), rtol=1e-3, atol=1e-4)
+
+
 # ---------------------------------------------------------------------- losses and conditions
+def test_losses_are_named_after_weights() -> None:
+    """Where a getter gives the variable another name, as tf.contrib.layers does, and once where it is shared."""
+
+    def renamed(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        assert kwargs["regularizer"] is None  # the layer sees to it, as TensorFlow's do
+        return getter(name.replace("kernel", "weights"), *args, **kwargs)
+
+    x = placeholder(2, 3)
+    with variable_scope("net", custom_getter=renamed):
+        for reuse in (None, True):
+            core.dense(x, 2, kernel_regularizer=l2_regularizer(0.5), name="fc", reuse=reuse)
+    losses = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
+    assert [loss.op.name.rsplit("/", 1)[0] for loss in losses] == ["net/fc/kernel/Regularizer"]
+    assert [v.name for v in functions.trainable_variables()] == ["net/fc/weights:0", "net/fc/bias:0"]
+
+
 def test_regularization_losses() -> None:
     x = placeholder(2, 3)
     layer = core.Dense(

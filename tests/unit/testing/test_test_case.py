@@ -153,3 +153,13 @@ def test_an_unexpected_node_is_named() -> None:
         tf.test.assert_equal_graph_def(two, one)
     with pytest.raises(AssertionError, match=r"Missing expected nodes: \['seven'\]"):
         tf.test.assert_equal_graph_def(one, two)
+
+
+def test_dtypes_of_values() -> None:
+    case = Case("looks")
+    case.assertDTypeEqual(np.zeros(2, np.float32), tf.float32)
+    case.assertDTypeEqual([np.int32(1), [2.0, 3.0]][:1], np.int32)
+    with tf.Graph().as_default(), tf.Session().as_default():
+        case.assertDTypeEqual(tf.constant(1), np.int32)
+    with pytest.raises(AssertionError, match="float32"):
+        case.assertDTypeEqual(np.zeros(2, np.float32), np.float64)
