@@ -9,12 +9,14 @@ import contextlib
 import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+
+_Result = TypeVar("_Result")
 
 
 class ReduceOp(enum.Enum):
@@ -52,8 +54,8 @@ class OneReplica:
         yield self
 
     def experimental_run_v2(
-        self, fn: Callable[..., Any], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
-    ) -> Any:
+        self, fn: Callable[..., _Result], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
+    ) -> _Result:
         """Calls a function once, and returns what it returns."""
         return fn(*args, **(kwargs or {}))
 
@@ -101,8 +103,11 @@ class ReplicaContext:
         return get_strategy()
 
     def merge_call(
-        self, merge_fn: Callable[..., Any], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
-    ) -> Any:
+        self,
+        merge_fn: Callable[..., _Result],
+        args: Sequence[PassedOn] = (),
+        kwargs: Mapping[str, PassedOn] | None = None,
+    ) -> _Result:
         """Calls a function for all replicas together: ``merge_fn(strategy, *args, **kwargs)``."""
         before, _threads.merging = _threads.merging, True
         try:
@@ -110,7 +115,7 @@ class ReplicaContext:
         finally:
             _threads.merging = before
 
-    def all_reduce(self, reduce_op: ReduceOp | str, value: PassedOn) -> Any:
+    def all_reduce(self, reduce_op: ReduceOp | str, value: _Result) -> _Result:
         """The values of all replicas as one: that of this one.
 
         Raises:

@@ -152,7 +152,7 @@ def what_type_checkers_refuse(x: tf.Tensor) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         with tf.Graph().as_default():
-            tf.set_random_seed(3)
+            tf.set_random_seed(1)
             train_in_a_session(directory)
         with tf.Graph().as_default():
             print("steps:", train_in_a_monitored_session(directory + "/monitored"))
