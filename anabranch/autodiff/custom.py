@@ -67,9 +67,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     def decorated(*args: TensorLike, **kwargs: PassedOn) -> Any:
         graph = get_default_graph()
         xs = [convert_to_tensor(x) for x in nest.flatten(args)]
-        inputs = [raw.Identity(x) for x in xs]
         before = len(graph.get_operations())
-        result, grad_fn = f(*nest.pack_sequence_as(args, inputs), **kwargs)
+        result, grad_fn = f(*nest.pack_sequence_as(args, xs), **kwargs)
         variables = variables_read(graph.get_operations()[before:], graph)
         flat = [convert_to_tensor(y) for y in nest.flatten(result)]
         name = f"CustomGradient-{next(_names)}"

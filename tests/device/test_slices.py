@@ -164,3 +164,19 @@ def test_bounds_that_the_masks_leave_out_may_be_computed(stride: int, begin_mask
             np.testing.assert_array_equal(values[0], x[taken])
             np.testing.assert_array_equal(values[1], expected * x)
             np.testing.assert_array_equal(values[2], expected * weights)
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [(slice(1, None), b"x"), (1, b"y"), (slice(None, None, -2), [[b"p"], [b"q"]]), ((slice(0, 2), 1), [b"m", b"n"])],
+)
+def test_texts_are_assigned_to_a_slice(index: Any, value: Any) -> None:
+    texts = np.array([[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]], object)
+    variable = tf.Variable(texts)
+    update = variable[index].assign(value)
+    with Session() as session:
+        session.run(variable.initializer)
+        session.run(update)
+        found = session.run(variable)
+    texts[index] = value
+    assert found.tolist() == texts.tolist()

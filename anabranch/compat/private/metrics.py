@@ -49,11 +49,12 @@ def _safe_div(numerator: TensorLike, denominator: TensorLike, name: str | None =
     return tf.where(tf.greater(denominator, 0), quotient, tf.zeros_like(quotient), name=name)
 
 
-def _aggregate_variable(v: tf.Variable, collections: str | list[str] | None) -> tf.Variable:
-    """The variable itself, noted in collections: there is one copy of it."""
+def _aggregate_variable(v: tf.Variable, collections: str | list[str] | None) -> tf.Tensor:
+    """The variable's value, noted in collections: there is one copy of it."""
+    value = tf.identity(v)
     if collections:
-        tf.add_to_collections(collections, v)
-    return v
+        tf.add_to_collections(collections, value)
+    return value
 
 
 def _confusion_matrix_at_thresholds(

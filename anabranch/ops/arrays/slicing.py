@@ -19,7 +19,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
-from anabranch.graph.kernel_contexts import GraphContext
+from anabranch.graph.kernel_contexts import GraphContext, StepHostContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 from anabranch.ops import raw, shape_rules
@@ -501,6 +501,15 @@ def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Arra
     old = ctx.read(ref)
     region = _region(ctx, old.shape, begin, end, strides)
     ctx.write(ref, _with_part(old, region, _fitting(value, region, jnp)))
+
+
+@ResourceStridedSliceAssign.host_kernel
+def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Array, *, ctx: StepHostContext) -> None:
+    whole = np.array(ctx.read(ref))
+    region = _region(ctx, whole.shape, begin, end, strides)
+    part = np.reshape(_fitting(value, region, np), region.sizes)
+    whole[np.ix_(*(np.array(positions, np.intp) for positions in region.ranges))] = part
+    ctx.write(ref, whole)
 
 
 def _fitting(value: Array, region: _Region, xp: ArrayLibrary) -> Any:
