@@ -4,7 +4,7 @@ A stub holds imports, ``from anabranch.frontend.arithmetic.elementwise import ad
 imports, ``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said
 ``as`` itself. Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name
 is imported from where it stands when somebody first asks for it, so that a program loads what it uses. The line
-``__getattr__ = layers`` names a function that is asked for further names, where an optional package has some. The
+``__getattr__ = layers`` names an object that is asked for further names, where an optional package has some. The
 modules themselves hold a docstring.
 """
 
@@ -34,8 +34,8 @@ class _PublicModule(ModuleType):
     Attributes:
         _homes: public name -> the module that it is imported from, and its name there.
         _path: what users write after `tf.`; None until they come by that way.
-        _others: the module and name of a function, `__getattr__` in the stub, that is asked for names that the stub
-            does not list; None: there is none.
+        _others: the module and name of an object, `__getattr__` in the stub, that is called with names that the stub
+            does not list, and lists those that it knows (`listed`); None: there is none.
     """
 
     _homes: dict[str, tuple[str, str]]
@@ -67,7 +67,8 @@ class _PublicModule(ModuleType):
     def __dir__(self) -> list[str]:
         # a package is bound to what is imported from below it, which users need not see
         inner = {name for name, value in vars(self).items() if _is_folder(self.__name__, name, value)}
-        return sorted({*super().__dir__()} - inner | {*self.__all__})
+        others = imported(*self._others).listed() if self._others is not None else ()
+        return sorted({*super().__dir__()} - inner | {*self.__all__, *others})
 
     def _no_attribute(self, name: str) -> AttributeError:
         if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):

@@ -160,9 +160,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _OLD:
         raise AttributeError(f"tf.compat.v2 has no {name}, which is of version 1; tf.compat.v1.{name} is there")
-    value = getattr(tf, name, None)
-    if value is None:
+    if not hasattr(tf, name):
         raise AttributeError(absent_names.absence("", name, dir(tf)))
+    value = getattr(tf, name)  # None, for `newaxis`
     return v2_modules.changed(name, value) if isinstance(value, ModuleType) else v2_modules.of_version_2(name, value)
 
 

@@ -1,4 +1,4 @@
-"""`tf.contrib.distributions`: distributions of `tf.distributions`, and some more."""
+"""`tf.contrib.distributions`: distributions of `tf.distributions`, and more by TensorFlow Probability 0.8."""
 
 from __future__ import annotations
 

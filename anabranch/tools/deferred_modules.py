@@ -11,8 +11,19 @@ from typing import Any, Final
 
 from anabranch.core.values import PassedOn
 
-#: of TensorFlow, each with what is in it; Sonnet imports the first, TensorFlow Probability the others
-DEFERRED: Final = ("contrib.eager.python", "python.autograph", "python.framework.type_spec", "python.ops.linalg")
+#: of TensorFlow, each with what is in it; Sonnet imports the first, TensorFlow Probability those of the graph, and Mesh
+#: TensorFlow and K-FAC those of TPUs
+DEFERRED: Final = (
+    "contrib.eager.python",
+    "contrib.tpu.python.tpu.device_assignment",
+    "python.autograph",
+    "python.framework.type_spec",
+    "python.ops.linalg",
+    "python.tpu.device_assignment",
+    "python.tpu.ops.tpu_ops",
+    "python.tpu.tpu",
+    "python.tpu.tpu_feed",
+)
 
 
 class _Absent(type):

@@ -46,11 +46,14 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
-    "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
+    "python.framework.tensor_util": (
+        "tf anabranch.graph.constants constant_value=get_static_value MakeNdarray=make_ndarray"
+    ),
     "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
     "python.keras.backend": (
+        # the package's backend takes these of ours itself
         "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
-        "anabranch.compat.private.keras_settings"
+        "anabranch.compat.private.keras_settings keras.backend"
     ),
     "python.keras.engine.input_spec": "anabranch.frontend.layers.base",
     "python.keras.utils.tf_utils": "anabranch.compat.private.keras_rnn anabranch.frontend.layers.utils",
@@ -156,6 +159,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.summary.writer.writer": "tf.summary",
     "python.summary.writer.writer_cache": "tf.summary",
     "python.tf2": "anabranch.compat.private.switches",
+    "python.tpu.tpu_config": "tf.contrib.tpu",
+    "python.tpu.tpu_estimator": "tf.contrib.tpu",
+    "python.tpu.tpu_function": "anabranch.compat.private.replicas_on_chips",
+    "python.tpu.tpu_optimizer": "tf.tpu",
     "python.training.adagrad": "tf.train",
     "python.training.adam": "tf.train",
     "python.training.basic_session_run_hooks": "tf.train",

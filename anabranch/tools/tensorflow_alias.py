@@ -195,6 +195,8 @@ def _source(path: str) -> Any:
         return tf
     if path.split(".")[0] == slim_package.PACKAGE:
         return slim_package.find_module(path, standing_in)
+    if path.split(".")[0] == keras_package.PACKAGE:
+        return keras_package.find_module(path)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
 
 

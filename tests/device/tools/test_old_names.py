@@ -105,3 +105,23 @@ def test_rows_of_unequal_lengths_are_objects(capsys: pytest.CaptureFixture[str])
     assert np.array([[1, 2]], np.float32, copy=True).dtype == np.float32
     with pytest.raises(ValueError, match="inhomogeneous"):
         np.array([[1], [2, 3]], dtype=np.float32)
+
+
+@pytest.mark.usefixtures("restored")
+def test_arrays_that_must_be_copied_are(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = np.arange(3.0)
+    assert np.array(kept, copy=False) is kept
+    assert np.array([1, 2], copy=False).tolist() == [1, 2]
+    assert np.array(kept, np.int32, copy=False).dtype == np.int32
+    assert "numpy.array(copy=False)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("restored")
+def test_frames_and_series_are_appended(capsys: pytest.CaptureFixture[str]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1], "b": [2]})
+    assert frame.append({"a": 3, "b": 4}, ignore_index=True).to_numpy().tolist() == [[1, 2], [3, 4]]
+    assert frame.append([frame, pandas.Series({"a": 5, "b": 6})])["b"].tolist() == [2, 2, 6]
+    assert [name for name, _ in frame.iteritems()] == ["a", "b"]
+    assert pandas.Series([1]).append(pandas.Series([2])).tolist() == [1, 2]
+    assert "pandas.DataFrame.append" in capsys.readouterr().err
