@@ -12,12 +12,14 @@ from typing import Any, Final
 from anabranch.core.values import PassedOn
 
 #: of TensorFlow, each with what is in it; Sonnet imports the first, TensorFlow Probability those of the graph, and Mesh
-#: TensorFlow and K-FAC those of TPUs
+#: TensorFlow and K-FAC the others
 DEFERRED: Final = (
     "contrib.eager.python",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",
     "python.framework.type_spec",
+    "python.keras.optimizer_v2",
+    "python.keras.saving",
     "python.ops.linalg",
     "python.tpu.device_assignment",
     "python.tpu.ops.tpu_ops",

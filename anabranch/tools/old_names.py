@@ -1,10 +1,10 @@
 """Names that Python and NumPy have removed since TensorFlow 1 programs were written, for the process that runs one.
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
-still there is left alone. The first use of one is told on the standard error stream, once in the process. What h5py
-reads otherwise than it did (`old_h5py`) is restored without a word, methods of pandas (`old_pandas`) like the others. Arrays of
-rows of unequal lengths, which NumPy refuses since 1.24, are arrays of objects again, and ``np.array(x, copy=False)``
-copies where it must, which NumPy 2 refuses.
+still there is left alone. The first use of one is told on the standard error stream, once in the process. So it is
+with methods of pandas (`old_pandas`); what h5py reads otherwise than it did (`old_h5py`) is restored without a word.
+Arrays of rows of unequal lengths, which NumPy refuses since 1.24, are arrays of objects again, and
+``np.array(x, copy=False)`` copies where it must, which NumPy 2 refuses.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.core import absent_names
-from anabranch.core.registry import find_op_def
+from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
 from anabranch.tools import deferred_modules, keras_package, slim_package
@@ -73,12 +74,18 @@ class AliasModule(ModuleType):
 _MISSING: Final = object()
 
 
+@functools.cache
+def _types_without_case() -> dict[str, str]:
+    """Operation types by their names in small letters: `conv3d_backprop_input_v2` is `Conv3DBackpropInputV2`."""
+    return {name.lower(): name for name in all_op_defs()}
+
+
 class _GeneratedWrappers:
     """Functions in the style of generated code: `mat_mul` applies the operation type `MatMul`."""
 
     def __getattr__(self, name: str) -> Any:
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        for candidate in (camel, name):
+        for candidate in (camel, name, _types_without_case().get(camel.lower(), name)):
             op = find_op_def(candidate)
             if isinstance(op, OpFunction):
                 return raw_functions.generated_function(op)
