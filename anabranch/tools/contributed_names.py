@@ -10,8 +10,6 @@ import importlib.metadata
 from types import ModuleType
 from typing import Any, Final
 
-from anabranch.frontend.distributions.distribution import Distribution
-from anabranch.frontend.distributions.divergences import RegisterKL
 from anabranch.tools import carried_packages, slim_package
 from anabranch.tools.tensorflow_alias import standing_in
 
@@ -63,7 +61,7 @@ class ContributedNames:
 
 
 class _Distributions(ContributedNames):
-    """The distributions of TensorFlow Probability, which are instances of `tf.distributions.Distribution` too."""
+    """The distributions of TensorFlow Probability."""
 
     package = f"{PROBABILITY}.python"
 
@@ -73,14 +71,6 @@ class _Distributions(ContributedNames):
             return False
         major, minor = importlib.metadata.version("tensorflow-probability").split(".")[:2]
         return (int(major), int(minor)) < (0, 9)
-
-    def _module(self, path: str) -> ModuleType:
-        module = super()._module(path)
-        theirs = super()._module("distributions")
-        if not issubclass(theirs.Distribution, Distribution):
-            Distribution.register(theirs.Distribution)
-            RegisterKL(theirs.Distribution, theirs.Distribution)(theirs.kl_divergence)
-        return module
 
 
 distributions = _Distributions("distributions", submodules=("bijectors",))

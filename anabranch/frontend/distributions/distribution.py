@@ -9,7 +9,6 @@ A subclass implements what it can of `_sample_n`, `_log_prob` or `_prob`, `_log_
 
 from __future__ import annotations
 
-import abc
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -48,7 +47,7 @@ FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
 
 
-class Distribution(metaclass=abc.ABCMeta):  # noqa: B024 (other libraries' are registered)
+class Distribution:
     """The base class of distributions.
 
     Args:
