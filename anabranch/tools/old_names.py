@@ -39,10 +39,13 @@ _ABSTRACT: Final = (
 
 
 def _getargspec(function: Callable[..., object]) -> ArgSpec:
-    """As Python's up to 3.10: refuses functions with arguments that have no place in an ArgSpec."""
+    """As Python's up to 3.10: refuses functions with arguments that have no place in an ArgSpec.
+
+    Annotations are left out, where Python's refused them: TensorFlow's functions had none, and programs ask for theirs.
+    """
     spec = inspect.getfullargspec(function)
-    if spec.kwonlyargs or spec.annotations:
-        raise ValueError("Function has keyword-only parameters or annotations, use inspect.signature()")
+    if spec.kwonlyargs:
+        raise ValueError("Function has keyword-only parameters, use inspect.signature()")
     return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.tools import command_line, old_names
 
 _PROGRAM = """
@@ -81,6 +82,7 @@ def test_keyword_only_arguments_have_no_place_in_an_argspec() -> None:
     getargspec = vars(inspect)["__getattr__"]("getargspec")
     with pytest.raises(ValueError, match="keyword-only"):
         getargspec(lambda *, a: a)
+    assert getargspec(tf.nn.dropout).args[:2] == ["x", "keep_prob"]
 
 
 def test_a_source_that_fails_leaves_no_module(tmp_path: Path) -> None:
