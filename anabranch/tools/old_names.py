@@ -124,7 +124,7 @@ def restore() -> Callable[[], None]:
     """Restores what is missing, in this process; returns the function that undoes it."""
     teller = _Teller()
     undo = [_answer_for(module, names, teller) for module, names in _table()]
-    undo += [_make_as_before(name, teller) for name in ("array", "asarray")]
+    undo += [_make_as_before(name, teller) for name in ("array", "asarray", "asanyarray")]
     undo.append(old_h5py.restore())
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     undo.append(after_import.change("pandas", lambda module: old_pandas.restore(teller.tell, module)))

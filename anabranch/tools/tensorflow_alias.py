@@ -60,6 +60,8 @@ class AliasModule(ModuleType):
         for source in self._sources:
             value = getattr(source, wanted, _MISSING)
             if value is not _MISSING:
+                if isinstance(value, ModuleType) and _has_more_names(_public_path(f"{self.__name__}.{name}")):
+                    value = importlib.import_module(f"{self.__name__}.{name}")
                 self.__dict__[name] = value
                 return value
         if not name.startswith("__") and counterpart(f"{self.__name__}.{name}") is not None:
@@ -72,6 +74,11 @@ class AliasModule(ModuleType):
 
 
 _MISSING: Final = object()
+
+
+def _has_more_names(path: str) -> bool:
+    """Whether the alias of a module has names that the module of anabranch, or of Keras, lacks."""
+    return path in ("compat", "compat.v2") or bool(keras_package.more_names(path.removeprefix("compat.v2.")))
 
 
 @functools.cache
@@ -173,7 +180,7 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
         return _counterpart_of_version_2(path.removeprefix("compat.v2."))
     module = keras_package.find_module(path) or deferred_modules.find_module(path)
     if module is not None:
-        return [module], {}
+        return [module, *keras_package.more_names(path)], {}
     if _GENERATED.fullmatch(path):
         return [_GeneratedWrappers()], {}
     public = _public(path) or slim_package.private_module(path, standing_in)

@@ -102,7 +102,7 @@ def test_rows_of_unequal_lengths_are_objects(capsys: pytest.CaptureFixture[str])
     pairs = list(zip(np.ones([3, 4]), np.zeros([3, 2]), strict=True))
     made = np.array(pairs)
     assert (made.shape, made.dtype) == ((3, 2), object)
-    assert np.asarray([[1], [2, 3]]).tolist() == [[1], [2, 3]]
+    assert np.asarray([[1], [2, 3]]).tolist() == np.asanyarray([[1], [2, 3]]).tolist() == [[1], [2, 3]]
     assert "numpy.array of rows of unequal lengths" in capsys.readouterr().err
     assert np.array([[1, 2]], np.float32, copy=True).dtype == np.float32
     with pytest.raises(ValueError, match="inhomogeneous"):

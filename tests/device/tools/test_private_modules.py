@@ -27,6 +27,7 @@ from anabranch.compat.private import (
     replicas_on_chips,
     resources,
     rnn_cells,
+    summary_scopes,
     switches,
 )
 from anabranch.proto.summary_pb2 import Event, Summary
@@ -269,3 +270,13 @@ def test_types_of_the_programs_own_are_tensors() -> None:
     assert graphs.is_dense_tensor_like(tf.constant(1))
     with pytest.raises(TypeError, match="does not define a `name` property"):
         graphs.register_dense_tensor_like_type(int)
+
+
+def test_a_summarys_tag_begins_with_its_family() -> None:
+    with tf.name_scope("outer"), summary_scopes.summary_scope("a loss", "/all", values=[]) as (tag, scope):
+        summary_scopes.collect(tf.constant(1), None, ["kept"])
+    with summary_scopes.summary_scope("loss") as (plain, _):
+        summary_scopes.collect(tf.constant(2), ["other"], ["kept"])
+    assert (tag, scope, plain) == ("all/outer/all/a_loss", "outer/all/a_loss/", "loss")
+    assert len(tf.get_collection("kept")) == len(tf.get_collection("other")) == 1
+    assert not summary_scopes.skip_summary()
