@@ -25,14 +25,14 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
             setattr(owner, name, method)
             added.append((owner, name))
 
-    def append(self: Any, other: PassedOn, ignore_index: bool = False, verify_integrity: bool = False) -> Any:
+    def append(self: PassedOn, other: PassedOn, ignore_index: bool = False, verify_integrity: bool = False) -> Any:
         tell(f"pandas.{type(self).__name__}.append")
         others = other if isinstance(other, list) else [other]
         if isinstance(self, pandas.DataFrame):  # a row is a series or a dictionary
             others = [_as_rows(pandas, one) for one in others]
         return pandas.concat([self, *others], ignore_index=ignore_index, verify_integrity=verify_integrity)
 
-    def iteritems(self: Any) -> Any:
+    def iteritems(self: PassedOn) -> Any:
         tell(f"pandas.{type(self).__name__}.iteritems")
         return self.items()
 
