@@ -18,6 +18,7 @@ DEFERRED: Final = (
     "contrib.eager.python",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",
+    "python.debug",
     "python.framework.type_spec",
     "python.keras.optimizer_v2",
     "python.keras.saving",

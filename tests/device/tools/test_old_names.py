@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.tools import command_line, old_names
+from anabranch.tools import command_line, old_h5py, old_names
 
 _PROGRAM = """
 import collections, imp, inspect, threading, time
@@ -127,3 +128,17 @@ def test_frames_and_series_are_appended(capsys: pytest.CaptureFixture[str]) -> N
     assert [name for name, _ in frame.iteritems()] == ["a", "b"]
     assert pandas.Series([1]).append(pandas.Series([2])).tolist() == [1, 2]
     assert "pandas.DataFrame.append" in capsys.readouterr().err
+
+
+def test_data_sets_have_values() -> None:
+    class Dataset:
+        def __getitem__(self, key: object) -> list[int]:
+            assert key == ()
+            return [1, 2]
+
+    module: Any = ModuleType("h5py._hl.dataset")
+    module.Dataset = Dataset
+    undo = old_h5py._give_values(module)
+    assert module.Dataset().value == [1, 2]
+    undo()
+    assert not hasattr(Dataset, "value")
