@@ -53,6 +53,7 @@ def module(name: str) -> ModuleType:
         ("tensorflow.examples.tutorials.mnist.input_data", "read_data_sets", None),
         ("tensorflow.examples.tutorials.mnist.mnist", "IMAGE_PIXELS", 784),
         ("tensorflow.python.autograph.impl.api", "do_not_convert", tf.autograph.experimental.do_not_convert),
+        ("tensorflow.contrib.framework", "deprecated_args", None),
         ("tensorflow.python.data.ops.dataset_ops", "DatasetV1", tf.data.Dataset),
         ("tensorflow.python.framework.tensor_util", "constant_value_as_shape", None),
         ("tensorflow.python.ops.inplace_ops", "alias_inplace_update", None),
