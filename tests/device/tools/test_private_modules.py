@@ -280,3 +280,9 @@ def test_a_summarys_tag_begins_with_its_family() -> None:
     assert (tag, scope, plain) == ("all/outer/all/a_loss", "outer/all/a_loss/", "loss")
     assert len(tf.get_collection("kept")) == len(tf.get_collection("other")) == 1
     assert not summary_scopes.skip_summary()
+
+
+def test_no_operation_is_in_a_context() -> None:
+    context = tf.get_default_graph()._get_control_flow_context()
+    assert context is None
+    assert switches.GetContainingXLAContext(context) is None
