@@ -19,7 +19,7 @@ from anabranch.core.collected import when_collected
 from anabranch.core.values import TensorLike, TensorValue
 from anabranch.distributed.masters import master_for, reset_containers
 from anabranch.errors import OpError
-from anabranch.frontend.feeds import feed_array
+from anabranch.frontend.feeds import fed_tensors, feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graph_copy import name_operation
@@ -294,12 +294,13 @@ class BaseSession:
                 tensors.append(key)
                 values.append(feed_array(key, value))
             else:
-                for tensor, part in self._feed_parts(key, value):
-                    tensors.append(tensor)
-                    values.append(feed_array(tensor, part))
+                for fed, part in self._feed_parts(key, value):
+                    tensors.extend(fed)
+                    values.extend(feed_array(tensor, part) for tensor in fed)
         return tuple(tensors), values
 
-    def _feed_parts(self, key: TensorLike, value: TensorLike) -> list[tuple[Tensor, Any]]:
+    def _feed_parts(self, key: TensorLike, value: TensorLike) -> list[tuple[list[Tensor], Any]]:
+        """A key taken apart: the tensors that take one value, and the value, for each part."""
         function = feed_function_for(key)
         if function is not None:
             return [part for k, v in function(key, value) for part in self._feed_parts(k, v)]
@@ -312,7 +313,7 @@ class BaseSession:
         except (TypeError, ValueError, KeyError) as error:
             raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error}") from None
         assert isinstance(tensor, Tensor)
-        return [(tensor, value)]
+        return [(fed_tensors(key, tensor), value)]
 
     def measure_costs(
         self, fetches: nest.Structure, feed_dict: FeedDict | None = None, steps: int = 5, model: CostModel | None = None
@@ -354,8 +355,8 @@ class BaseSession:
         if feed_list is not None and not isinstance(feed_list, list | tuple):
             raise TypeError("`feed_list` must be a list or tuple.")
         mapping = self._mapping(fetches)
-        parts = [part for key in feed_list or () for part in self._feed_parts(key, None)]
-        tensors = tuple(tensor for tensor, _ in parts)
+        parts = [fed for key in feed_list or () for fed, _ in self._feed_parts(key, None)]
+        tensors = tuple(tensor for fed in parts for tensor in fed)
         step = self._prepared_once(mapping, tensors)
         version = self._graph.structure_version
 
@@ -363,10 +364,12 @@ class BaseSession:
             *values: TensorLike, options: RunOptions | None = None, run_metadata: RunMetadata | None = None
         ) -> Any:
             nonlocal mapping, step, version
-            if len(values) != len(tensors):
+            if len(values) != len(parts):
                 raise TypeError(
-                    f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}"
+                    f"this callable takes {len(parts)} values ({[fed[0].name for fed in parts]}), got {len(values)}"
                 )
+            if len(tensors) != len(parts):  # a variable has several reads
+                values = tuple(value for fed, value in zip(parts, values, strict=True) for _ in fed)
             if accept_options and options is not None:
                 return self.run(fetches, dict(zip(tensors, values, strict=True)), options, run_metadata)
             if self._closed:
@@ -391,7 +394,9 @@ class BaseSession:
         The handle is good until everything was fed and fetched, a piece failed, or the session is closed.
         """
         mapping = FetchMapping(self._graph, fetches, weakref.ref(self))
-        return self._partial_runs.set_up(mapping, [t for f in feeds or () for t, _ in self._feed_parts(f, None)])
+        return self._partial_runs.set_up(
+            mapping, [t for f in feeds or () for fed, _ in self._feed_parts(f, None) for t in fed]
+        )
 
     def partial_run(self, handle: str, fetches: nest.Structure, feed_dict: FeedDict | None = None) -> nest.Structure:
         """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.

@@ -4,12 +4,13 @@ A stub holds imports, ``from anabranch.frontend.arithmetic.elementwise import ad
 imports, ``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said
 ``as`` itself. Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name
 is imported from where it stands when somebody first asks for it, so that a program loads what it uses. The line
-``__getattr__ = layers`` names a function that is asked for further names, where an optional package has some. The
+``__getattr__ = layers`` names an object that is asked for further names, where an optional package has some. The
 modules themselves hold a docstring.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
@@ -34,23 +35,24 @@ class _PublicModule(ModuleType):
     Attributes:
         _homes: public name -> the module that it is imported from, and its name there.
         _path: what users write after `tf.`; None until they come by that way.
-        _others: the module and name of a function, `__getattr__` in the stub, that is asked for names that the stub
-            does not list; None: there is none.
+        _others: the module and name of an object, `__getattr__` in the stub, that is called with names that the stub
+            does not list, and lists those that it knows (`listed`); None: there is none.
+        _others_first: whether it is asked for those that the stub lists too, which are there without the package.
     """
 
     _homes: dict[str, tuple[str, str]]
     _path: str | None
     _others: tuple[str, str] | None
+    _others_first: bool
     __all__: list[str]
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self._homes:
-            if self._others is None or name.startswith("_"):
-                raise self._no_attribute(name)
-            try:
+        is_own = name in self._homes
+        if self._others is not None and not name.startswith("_") and (self._others_first or not is_own):
+            with contextlib.suppress(AttributeError):
                 return imported(*self._others)(name)
-            except AttributeError:
-                raise self._no_attribute(name) from None
+        if not is_own:
+            raise self._no_attribute(name)
         module, original = self._homes[name]
         own = module == self.__name__  # a module below this package
         value = self.__dict__[name] = (
@@ -67,7 +69,8 @@ class _PublicModule(ModuleType):
     def __dir__(self) -> list[str]:
         # a package is bound to what is imported from below it, which users need not see
         inner = {name for name, value in vars(self).items() if _is_folder(self.__name__, name, value)}
-        return sorted({*super().__dir__()} - inner | {*self.__all__})
+        others = imported(*self._others).listed() if self._others is not None else ()
+        return sorted({*super().__dir__()} - inner | {*self.__all__, *others})
 
     def _no_attribute(self, name: str) -> AttributeError:
         if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):
@@ -87,12 +90,13 @@ def _teach(module: ModuleType, path: str) -> None:
             _teach(value, f"{path}.{name}")
 
 
-def publish(name: str, path: str | None = None) -> None:
+def publish(name: str, path: str | None = None, others_first: bool = False) -> None:
     """Gives a module the names of its stub; to be called at its end.
 
     Args:
         name: the module's `__name__`. Its `__all__` becomes the names of the stub.
         path: what users write after `tf.`; None: what they come by.
+        others_first: whether what `__getattr__` in the stub has goes before what the stub lists.
     """
     module = sys.modules[name]
     assert module.__file__ is not None
@@ -103,7 +107,7 @@ def publish(name: str, path: str | None = None) -> None:
     for public in homes:
         if public in held and _is_folder(name, public, held[public]):
             del held[public]
-    held.update(_homes=homes, _path=path, _others=others, __all__=sorted(homes))
+    held.update(_homes=homes, _path=path, _others=others, _others_first=others_first, __all__=sorted(homes))
     module.__class__ = _PublicModule
 
 

@@ -28,3 +28,6 @@ from anabranch.frontend.distributions.gammas import (
     Exponential as Exponential,
     Gamma as Gamma,
 )
+from anabranch.tools.contributed_names import distributions
+
+__getattr__ = distributions

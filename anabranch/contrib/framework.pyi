@@ -1,4 +1,9 @@
 from anabranch.api import nest as nest
+from anabranch.compat.private.deprecation import (
+    deprecated as deprecated,
+    deprecated_arg_values as deprecated_arg_values,
+    deprecated_args as deprecated_args,
+)
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
 from anabranch.frontend.framework import is_tensor as is_tensor
 from anabranch.frontend.layers.utils import smart_cond as smart_cond

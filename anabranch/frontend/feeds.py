@@ -48,6 +48,19 @@ def feed_array(tensor: Tensor, value: TensorLike) -> Any:
     return value
 
 
+def fed_tensors(key: TensorLike, element: Tensor) -> list[Tensor]:
+    """The tensors that take the value which is fed for `key`, whose graph element is `element`.
+
+    For a variable, or its name, they are all its reads in the graph: what is computed from the variable is computed
+    from what is fed, as with TensorFlow's reference variables. What looks rows up in the variable itself, and what is
+    inside of functions and loops, sees the variable.
+    """
+    if isinstance(key, Tensor) or element.op.type not in ("ReadVariableOp", "VarHandleOp"):
+        return [element]
+    handle = element if element.op.type == "VarHandleOp" else element.op.inputs[0]
+    return [op.outputs[0] for op in handle.consumers() if op.type == "ReadVariableOp"] or [element]
+
+
 def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
     if isinstance(value, Tensor):
         raise TypeError(

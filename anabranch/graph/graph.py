@@ -417,6 +417,10 @@ class Graph(GraphScopes):
         """Keeps `value` as long as the outermost graph: operations name it in an attribute, and do not hold it."""
         self._outermost()._kept.append(value)
 
+    def _get_control_flow_context(self) -> object:
+        """The loop or conditional that is being built, for programs that ask: none, since its body is another graph."""
+        return None
+
     def _outermost(self) -> Graph:
         graph = self
         while graph.outer_graph is not None:

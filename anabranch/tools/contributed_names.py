@@ -1,48 +1,82 @@
-"""The names that the package tf-slim serves in modules of `tf.contrib`, whose stubs name the functions below.
+"""The names that packages serve in modules of `tf.contrib`, whose stubs name the objects below.
 
-`tf_slim` imports TensorFlow. Where the program runs under `anabranch run`, that is anabranch anyway; else anabranch
-stands in for TensorFlow while the package is imported, and the process is afterwards as it was.
+They are tf-slim, which carries on much of `tf.contrib` (decision 0049), and, for distributions and bijectors,
+TensorFlow Probability, which `tf.contrib.distributions` became.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib.metadata
+from types import ModuleType
+from typing import Any, Final
 
-from anabranch.tools import slim_package
+from anabranch.tools import carried_packages, slim_package
 from anabranch.tools.tensorflow_alias import standing_in
 
+PROBABILITY: Final = "tensorflow_probability"
 
-def _names(*modules: str, submodules: tuple[str, ...] = ()) -> Callable[[str], Any]:
-    """A function that gives the value of a name in one module of `tf.contrib`.
+
+class ContributedNames:
+    """Gives the value of a name in one module of `tf.contrib`, where a package has it.
 
     Args:
         modules: the modules of the package that have the names, the first that has one; "" for the package itself.
         submodules: modules in the package that are names too, and imported when asked for.
-
-    Returns:
-        A function of a name, which raises AttributeError where the package has none such, or is not installed.
     """
 
-    def value(name: str) -> Any:
-        if slim_package.is_installed():
-            if name in submodules:
-                return _module(name)
-            for source in map(_module, modules):
+    package = slim_package.PACKAGE
+
+    def __init__(self, *modules: str, submodules: tuple[str, ...] = ()) -> None:
+        self._modules = modules
+        self._submodules = submodules
+
+    def __call__(self, name: str) -> Any:
+        """The value of a name.
+
+        Raises:
+            AttributeError: the package has none such, or is not installed.
+        """
+        if self.is_installed():
+            if name in self._submodules:
+                return self._module(name)
+            for source in map(self._module, self._modules):
                 if name in getattr(source, "__all__", (name,)) and hasattr(source, name):
                     return getattr(source, name)
         raise AttributeError(name)
 
-    return value
+    def listed(self) -> set[str]:
+        """All names that there are."""
+        if not self.is_installed():
+            return set()
+        sources = map(self._module, self._modules)
+        names = {name for source in sources for name in getattr(source, "__all__", dir(source)) if name[0] != "_"}
+        return names | {*self._submodules}
+
+    def is_installed(self) -> bool:
+        """Whether the package is there."""
+        return slim_package.is_installed()
+
+    def _module(self, path: str) -> ModuleType:
+        return carried_packages.module(f"{self.package}.{path}" if path else self.package, standing_in)
 
 
-def _module(path: str) -> Any:
-    return slim_package.module(f"{slim_package.PACKAGE}.{path}" if path else slim_package.PACKAGE, standing_in)
+class _Distributions(ContributedNames):
+    """The distributions of TensorFlow Probability."""
+
+    package = f"{PROBABILITY}.python"
+
+    def is_installed(self) -> bool:
+        """Whether a version is there that was written for TensorFlow 1."""
+        if not carried_packages.is_installed(PROBABILITY):
+            return False
+        major, minor = importlib.metadata.version("tensorflow-probability").split(".")[:2]
+        return (int(major), int(minor)) < (0, 9)
 
 
-framework = _names("ops.variables", "ops.arg_scope", "ops.framework_ops")
-layers = _names("layers")
-losses = _names("losses")
-metrics = _names("metrics")
-slim = _names("", submodules=("nets",))
-training = _names("training.training", "training.evaluation")
+distributions = _Distributions("distributions", submodules=("bijectors",))
+framework = ContributedNames("ops.variables", "ops.arg_scope", "ops.framework_ops")
+layers = ContributedNames("layers")
+losses = ContributedNames("losses")
+metrics = ContributedNames("metrics")
+slim = ContributedNames("", submodules=("nets",))
+training = ContributedNames("training.training", "training.evaluation")

@@ -10,9 +10,26 @@ from types import ModuleType
 from typing import Any, Final
 
 from anabranch.core.values import PassedOn
+from anabranch.frontend.autograph.conversion import do_not_convert
 
-#: of TensorFlow, each with what is in it; TensorFlow Probability imports them
-DEFERRED: Final = ("python.autograph", "python.ops.linalg")
+#: of TensorFlow, each with what is in it; TensorFlow Probability imports those of operations, Mesh TensorFlow and K-FAC
+#: the others
+DEFERRED: Final = (
+    "contrib.tpu.python.tpu.device_assignment",
+    "python.autograph",
+    "python.debug",
+    "python.keras.optimizer_v2",
+    "python.keras.saving",
+    "python.ops.linalg",
+    "python.tpu.device_assignment",
+    "python.tpu.ops.tpu_ops",
+    "python.tpu.tpu",
+    "python.tpu.tpu_feed",
+)
+
+
+#: what is in such a module and is there all the same
+_PRESENT: Final[dict[str, Any]] = {"python.autograph.impl.api.do_not_convert": do_not_convert}
 
 
 class _Absent(type):
@@ -34,7 +51,9 @@ class _Absent(type):
         return _absent(f"{vars(cls)['_path']}.{name}")
 
 
-def _absent(path: str) -> _Absent:
+def _absent(path: str) -> Any:
+    if path in _PRESENT:
+        return _PRESENT[path]
     return _Absent(path.rpartition(".")[2], (), {"_path": path, "__doc__": f"Stands for `tensorflow.{path}`."})
 
 

@@ -10,18 +10,25 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import threading
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
-from anabranch.tools.slim_package import StandIn
+from anabranch.tools import carried_packages
+from anabranch.tools.carried_packages import StandIn
 
 PACKAGE: Final = "keras"
 _VERSIONS: Final = ("2.2.", "2.3.")
-
-_lock = threading.RLock()
-#: what was imported while anabranch stood in, by full name
-_loaded: dict[str, ModuleType] = {}
+#: names that `tf.keras` has, and the package too, in another of its modules
+_ELSEWHERE: Final = {
+    "keras.layers": {
+        "Convolution2DTranspose": "keras.layers.convolutional",
+        "SeparableConvolution1D": "keras.layers.convolutional",
+        "SeparableConvolution2D": "keras.layers.convolutional",
+        "Wrapper": "keras.layers.wrappers",
+    },
+    "keras.metrics": {"kld": "keras.losses"},
+    "keras.utils": {"SequenceEnqueuer": "keras.utils.data_utils"},
+}
 
 
 @functools.cache
@@ -43,12 +50,35 @@ def find_module(path: str, standing_in: StandIn) -> ModuleType | None:
     if path.split(".")[0] != PACKAGE or not is_installed():
         return None
     try:
-        with _lock:
-            if path in _loaded:
-                return _loaded[path]
-            with standing_in(PACKAGE, _loaded):
-                return importlib.import_module(path)
+        return carried_packages.module(path, standing_in)
     except ModuleNotFoundError as error:
         if error.name is not None and path.startswith(error.name):
             return None
         raise
+
+
+class _Elsewhere(ModuleType):
+    """Names of a module of `tf.keras` that other modules of the package have."""
+
+    def __init__(self, path: str, standing_in: StandIn) -> None:
+        super().__init__(path)
+        self._standing_in = standing_in
+
+    def __getattr__(self, name: str) -> Any:
+        home = _ELSEWHERE[self.__name__].get(name)
+        if home is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(carried_packages.module(home, self._standing_in), name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(_ELSEWHERE[self.__name__])
+
+
+def has_more_names(path: str) -> bool:
+    """Whether a module has names that other modules of the package have."""
+    return path.removeprefix("python.") in _ELSEWHERE
+
+
+def more_names(path: str, standing_in: StandIn) -> list[ModuleType]:
+    """What has further names of a module that `find_module` gave: one module, or none."""
+    return [_Elsewhere(path.removeprefix("python."), standing_in)] if has_more_names(path) else []

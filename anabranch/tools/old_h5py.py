@@ -2,7 +2,8 @@
 
 An attribute that was stored as ASCII, which is how `bytes` are stored, was read as `bytes`; h5py 3 decodes it. Keras
 and others call `.decode` on what they read. What was stored as `str` is `str` in both. A file was opened for writing
-unless a mode was given, and made where there was none; h5py 3 opens it for reading.
+unless a mode was given, and made where there was none; h5py 3 opens it for reading. What a data set holds was its
+`value`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ class _AttributeManager(Protocol):
 
 
 def restore() -> Callable[[], None]:
-    """Undoes both, once h5py is imported; returns the function that takes that back."""
+    """Undoes these, once h5py is imported; returns the function that takes that back."""
     undo = [
         after_import.change("h5py._hl.attrs", _read_bytes),
         after_import.change("h5py._hl.files", _open_for_writing),
+        after_import.change("h5py._hl.dataset", _give_values),
     ]
 
     def undo_all() -> None:
@@ -90,5 +92,16 @@ def _open_for_writing(module: ModuleType) -> Callable[[], None]:
     def undo() -> None:
         file.__init__ = initialize
         del file.fid
+
+    return undo
+
+
+def _give_values(module: ModuleType) -> Callable[[], None]:
+    """Lets `Dataset` have all that it holds as `value`; returns the function that undoes it."""
+    dataset: Any = module.Dataset
+    dataset.value = property(lambda self: self[()])
+
+    def undo() -> None:
+        del dataset.value
 
     return undo

@@ -1,9 +1,10 @@
 """Names that Python and NumPy have removed since TensorFlow 1 programs were written, for the process that runs one.
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
-still there is left alone. The first use of one is told on the standard error stream, once in the process. What h5py
-reads otherwise than it did (`old_h5py`) is restored without a word, and so are the lists that `numpy.meshgrid` and its
-like returned. Arrays of rows of unequal lengths, which NumPy refuses since 1.24, are arrays of objects again.
+still there is left alone. The first use of one is told on the standard error stream, once in the process. So it is
+with methods of pandas (`old_pandas`); what h5py reads otherwise than it did (`old_h5py`) is restored without a word,
+and so are the lists that `numpy.meshgrid` and its like returned. Arrays of rows of unequal lengths, which NumPy refuses
+since 1.24, are arrays of objects again, and ``np.array(x, copy=False)`` copies where it must, which NumPy 2 refuses.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
-from anabranch.tools import after_import, old_h5py
+from anabranch.tools import after_import, old_h5py, old_pandas
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -38,10 +39,13 @@ _ABSTRACT: Final = (
 
 
 def _getargspec(function: Callable[..., object]) -> ArgSpec:
-    """As Python's up to 3.10: refuses functions with arguments that have no place in an ArgSpec."""
+    """As Python's up to 3.10: refuses functions with arguments that have no place in an ArgSpec.
+
+    Annotations are left out, where Python's refused them: TensorFlow's functions had none, and programs ask for theirs.
+    """
     spec = inspect.getfullargspec(function)
-    if spec.kwonlyargs or spec.annotations:
-        raise ValueError("Function has keyword-only parameters or annotations, use inspect.signature()")
+    if spec.kwonlyargs:
+        raise ValueError("Function has keyword-only parameters, use inspect.signature()")
     return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 
@@ -124,10 +128,11 @@ def restore(quiet: bool = False) -> Callable[[], None]:
     """
     teller = _Teller(quiet)
     undo = [_answer_for(module, names, teller) for module, names in _table()]
-    undo += [_allow_unequal_rows(name, teller) for name in ("array", "asarray")]
+    undo += [_make_as_before(name, teller) for name in ("array", "asarray", "asanyarray")]
     undo += [_as_list(name) for name in ("meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")]
     undo.append(old_h5py.restore())
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
+    undo.append(after_import.change("pandas", lambda module: old_pandas.restore(teller.tell, module)))
     if not hasattr(threading.Thread, "isAlive"):
         undo.append(_restore_is_alive(teller))
     if importlib.util.find_spec("imp") is None:
@@ -164,8 +169,12 @@ def _answer_for(module: ModuleType, names: Mapping[str, object], teller: _Teller
     return undo
 
 
-def _allow_unequal_rows(name: str, teller: _Teller) -> Callable[[], object]:
-    """Lets a function of NumPy make an array of objects of what is no array of numbers, where no type is asked for."""
+def _make_as_before(name: str, teller: _Teller) -> Callable[[], object]:
+    """Lets a function of NumPy make arrays that it refuses by now.
+
+    They are those of objects, of what is no array of numbers and where no type is asked for, and those that must be
+    copied although the program would rather not.
+    """
     function: Callable[..., np.ndarray[Any, Any]] = getattr(np, name)
 
     @functools.wraps(function)
@@ -173,10 +182,15 @@ def _allow_unequal_rows(name: str, teller: _Teller) -> Callable[[], object]:
         try:
             return function(*values, **options)
         except ValueError as error:
-            if len(values) != 1 or options.get("dtype") is not None or "inhomogeneous" not in str(error):
+            changed: dict[str, object]
+            if options.get("copy") is False and "avoid copy" in str(error):
+                changed, what = {"copy": None}, "(copy=False) of what must be copied"
+            elif len(values) == 1 and options.get("dtype") is None and "inhomogeneous" in str(error):
+                changed, what = {"dtype": object}, " of rows of unequal lengths"
+            else:
                 raise
-        teller.tell(f"numpy.{name} of rows of unequal lengths")
-        return function(*values, **{**options, "dtype": object})
+        teller.tell(f"numpy.{name}{what}")
+        return function(*values, **{**options, **changed})
 
     setattr(np, name, made)
     return lambda: setattr(np, name, function)

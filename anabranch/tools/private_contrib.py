@@ -44,6 +44,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.slim.python.slim": "tf.contrib.slim",
     "contrib.tpu.python.tpu.tpu_config": "tf.contrib.tpu",
     "contrib.tpu.python.tpu.tpu_estimator": "tf.contrib.tpu",
+    "contrib.tpu.python.tpu.tpu_function": "anabranch.compat.private.replicas_on_chips",
     "contrib.tpu.python.tpu.tpu_optimizer": "tf.contrib.tpu",
     "contrib.training.python.training": "tf.contrib.training tf_slim.training",
     "contrib.training.python.training.hparam": "tf.contrib.training",

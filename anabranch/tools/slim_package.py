@@ -5,14 +5,11 @@ Decision 0049 says why it is this package. Names that it serves are asked for in
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.util
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Final, TypeAlias
+from typing import Final
+
+from anabranch.tools import carried_packages
+from anabranch.tools.carried_packages import StandIn
 
 PACKAGE: Final = "tf_slim"
 #: private modules below `tf.contrib` -> the module or package of the package that they became
@@ -24,31 +21,11 @@ _PRIVATE: Final = {
     "contrib.slim.python.slim": "",
     "contrib.training.python.training": "training",
 }
-#: a block in which `import tensorflow` means anabranch for a package, whose modules are kept in a dictionary
-StandIn: TypeAlias = Callable[[str, dict[str, ModuleType]], AbstractContextManager[None]]
-
-_lock = threading.RLock()
-#: what was imported while anabranch stood in, by full name
-_loaded: dict[str, ModuleType] = {}
 
 
-@functools.cache
 def is_installed() -> bool:
     """Whether the package can be imported."""
-    return importlib.util.find_spec(PACKAGE) is not None
-
-
-def module(name: str, standing_in: StandIn) -> ModuleType:
-    """A module of the package, "tf_slim.layers.layers".
-
-    Raises:
-        ModuleNotFoundError: there is no such module.
-    """
-    with _lock:
-        if name in _loaded:
-            return _loaded[name]
-        with standing_in(PACKAGE, _loaded):
-            return importlib.import_module(name)
+    return carried_packages.is_installed(PACKAGE)
 
 
 def find_module(name: str, standing_in: StandIn) -> ModuleType | None:
@@ -56,7 +33,7 @@ def find_module(name: str, standing_in: StandIn) -> ModuleType | None:
     if not is_installed():
         return None
     try:
-        return module(name, standing_in)
+        return carried_packages.module(name, standing_in)
     except ModuleNotFoundError:
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.core import absent_names
-from anabranch.core.registry import find_op_def
+from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
 from anabranch.tools import deferred_modules, keras_package, slim_package
@@ -59,6 +60,8 @@ class AliasModule(ModuleType):
         for source in self._sources:
             value = getattr(source, wanted, _MISSING)
             if value is not _MISSING:
+                if isinstance(value, ModuleType) and _has_more_names(_public_path(f"{self.__name__}.{name}")):
+                    value = importlib.import_module(f"{self.__name__}.{name}")
                 self.__dict__[name] = value
                 return value
         if not name.startswith("__") and counterpart(f"{self.__name__}.{name}") is not None:
@@ -73,12 +76,23 @@ class AliasModule(ModuleType):
 _MISSING: Final = object()
 
 
+def _has_more_names(path: str) -> bool:
+    """Whether the alias of a module has names that the module of anabranch, or of Keras, lacks."""
+    return path in ("compat", "compat.v2") or keras_package.has_more_names(path.removeprefix("compat.v2."))
+
+
+@functools.cache
+def _types_without_case() -> dict[str, str]:
+    """Operation types by their names in small letters: `conv3d_backprop_input_v2` is `Conv3DBackpropInputV2`."""
+    return {name.lower(): name for name in all_op_defs()}
+
+
 class _GeneratedWrappers:
     """Functions in the style of generated code: `mat_mul` applies the operation type `MatMul`."""
 
     def __getattr__(self, name: str) -> Any:
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        for candidate in (camel, name):
+        for candidate in (camel, name, _types_without_case().get(camel.lower(), name)):
             op = find_op_def(candidate)
             if isinstance(op, OpFunction):
                 return raw_functions.generated_function(op)
@@ -166,7 +180,7 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
         return _counterpart_of_version_2(path.removeprefix("compat.v2."))
     module = keras_package.find_module(path, standing_in) or deferred_modules.find_module(path)
     if module is not None:
-        return [module], {}
+        return [module, *keras_package.more_names(path, standing_in)], {}
     if _GENERATED.fullmatch(path):
         return [_GeneratedWrappers()], {}
     public = _public(path) or slim_package.private_module(path, standing_in)
@@ -197,6 +211,8 @@ def _source(path: str) -> Any:
         return _GeneratedWrappers()
     if path.split(".")[0] == slim_package.PACKAGE:
         return slim_package.find_module(path, standing_in)
+    if path.split(".")[0] == keras_package.PACKAGE:
+        return keras_package.find_module(path, standing_in)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
 
 

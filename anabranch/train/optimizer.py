@@ -365,6 +365,10 @@ class Optimizer:
         """The value of a hyperparameter that may be given as a function."""
         return param() if callable(param) else param
 
+    def _hyperparameter(self, value: HyperParameter, name: str) -> Tensor:
+        """The tensor of a number, tensor, variable or function that was given as a hyperparameter."""
+        return convert_to_tensor(self._call_if_callable(value), name=name)
+
     # ------------------------------------------------------------------ one variable
     def _update(self, grad: Gradient, var: Variable) -> Any:
         """The operation that applies one gradient, followed by the variable's constraint."""

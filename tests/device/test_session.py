@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from anabranch import errors
+from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
@@ -76,6 +77,21 @@ def test_feed_overrides_constants_and_what_follows_from_them(session: Session) -
     double = raw.Mul(constant, 2.0)
     assert session.run(double) == 4
     assert session.run(double, {constant: 5.0}) == 10
+
+
+def test_a_variable_that_is_fed_has_that_value_everywhere(session: Session) -> None:
+    v, w = Variable([1.0, 2.0], name="v"), Variable(3.0, name="w")
+    loss = raw.Sum(raw.Mul(v, raw.Mul(v.value(), w)), [0])
+    slope = gradients(loss, v)[0]
+    session.run([v.initializer, w.initializer])
+    assert session.run(loss) == 15
+    got = session.run([loss, slope, v], {v: [3.0, 4.0]})
+    assert [np.asarray(value).tolist() for value in got] == [75.0, [18.0, 24.0], [3.0, 4.0]]
+    assert session.run(loss, {"v:0": [1.0, 1.0], w: 1.0}) == 2
+    call = session.make_callable(loss, [w, v])
+    assert call(1.0, [2.0, 2.0]) == 8
+    assert session.run(loss) == 15, "what is fed is not assigned"
+    assert session.run(v, {v.value(): [0.0, 0.0]}).tolist() == [1, 2], "one read alone"
 
 
 def test_fetched_values_never_change(session: Session) -> None:

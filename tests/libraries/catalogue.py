@@ -59,6 +59,9 @@ _KERAS_LEFT_OUT: Final = (
     "tests/keras/layers/cudnn_recurrent_test.py",
 )
 
+#: for Sonnet, whose messages were generated for an older protobuf
+_OLD_MESSAGES: Final = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+
 _PROBABILITY_FOLDERS: Final = ("bijectors", "distributions", "internal", "math", "mcmc", "stats", "util", "vi")
 
 LIBRARIES: Final = (
@@ -92,7 +95,7 @@ LIBRARIES: Final = (
     Library(
         "tensorflow-probability",
         "0.8.0",
-        ("probability.py",),
+        ("probability.py", "contributed_distributions.py"),
         tuple(f"tensorflow_probability/python/{folder}/**/*_test.py" for folder in _PROBABILITY_FOLDERS),
         tag="0.8.0",
         tests_need=("tensorflow_probability",),
@@ -106,7 +109,12 @@ LIBRARIES: Final = (
         tag="v1.36",
         tests_need=("sonnet/python",),
         workspace="sonnet",
-        # its messages were generated for an older protobuf
-        environment={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
+        environment=_OLD_MESSAGES,
     ),
+    Library("gpflow", "1.5.1", ("gpflow_processes.py",)),
+    Library("graph-nets", "1.1.0", (), ("graph_nets/tests/*_test.py",), environment=_OLD_MESSAGES),
+    Library("mesh-tensorflow", "0.1.9", ("mesh_layers.py",)),
+    Library("tensorflow-privacy", "0.2.2", ("private_training.py",)),
+    Library("tensorflow-ranking", "0.1.6", ("ranked_lists.py",)),
+    Library("trfl", "1.1.0", (), ("trfl/*_test.py",)),
 )

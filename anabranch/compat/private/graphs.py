@@ -13,6 +13,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import graph_of_values
 
 _uids = itertools.count(1)
+_registered: list[type] = []
 
 
 class _TensorLike(abc.ABC):  # noqa: B024 (it is asked about, never derived from)
@@ -28,6 +29,18 @@ CompositeTensor.register(tf.IndexedSlices)
 _TensorLike.register(tf.Tensor)
 _TensorLike.register(tf.SparseTensor)
 _TensorLike.register(tf.IndexedSlices)
+
+
+def register_dense_tensor_like_type(tensor_type: type) -> None:
+    """Registers a type of the program's own, which a conversion to tensors is registered for, as one of tensors.
+
+    Raises:
+        TypeError: it has no property `name`, or none `dtype`.
+    """
+    for name in ("name", "dtype"):
+        if not isinstance(getattr(tensor_type, name, None), property):
+            raise TypeError(f"Type {tensor_type.__name__} does not define a `{name}` property")
+    _registered.append(tensor_type)
 
 
 def uid() -> int:
@@ -90,8 +103,8 @@ def internal_convert_to_tensor(
 
 
 def is_dense_tensor_like(t: object) -> bool:
-    """Whether a value is a tensor, or a variable that stands for one."""
-    return isinstance(t, tf.Tensor | tf.Variable)
+    """Whether a value is a tensor, or stands for one: a variable, or of a registered type."""
+    return isinstance(t, (tf.Tensor, tf.Variable, *_registered))
 
 
 def convert_n_to_tensor(values: Iterable[TensorLike], dtype: DTypeLike | None = None, name: str | None = None) -> Any:

@@ -60,6 +60,11 @@ def GraphOrParentsInXlaContext(graph: tf.Graph) -> bool:
     return False
 
 
+def GetContainingXLAContext(ctxt: object) -> object:
+    """None: no enclosing context says what is compiled by request."""
+    return None
+
+
 def IsInXLAContext(op: tf.Operation) -> bool:
     """False: whole steps are compiled, and no operation is marked for that."""
     return False

@@ -103,28 +103,33 @@ def repeat(input: TensorLike, repeats: TensorLike, axis: int | None = None, name
     """Repeats elements.
 
     Args:
+        input: elements; a scalar counts as a vector of one.
         repeats: how often: one number for all, or one for each position of `axis`.
         axis: default: `input` is flattened first.
 
     Raises:
-        ValueError: `axis` is out of range, or ranks are not known.
+        ValueError: `axis` is out of range, or is negative where the rank is not known.
     """
     with name_scope(name, "Repeat", [input] if isinstance(input, Tensor) else None):
         data = convert_to_tensor(input, name="input")
         if axis is None:
             data, axis = reshape(data, [-1]), 0
         counts = convert_to_tensor(repeats, np.int32 if not isinstance(repeats, Tensor) else None, name="repeats")
-        if data.shape.ndims is None or counts.shape.ndims is None:
-            raise ValueError("repeat needs an input and repeats of known rank; use set_shape")
-        if not -data.shape.ndims <= axis < data.shape.ndims:
-            raise ValueError(f"axis = {axis} not in [{-data.shape.ndims}, {data.shape.ndims})")
-        at = axis % data.shape.ndims
+        data = reshape(data, [1]) if data.shape.ndims == 0 else data
+        rank = data.shape.ndims
+        if rank is None and axis < 0:
+            raise ValueError(f"axis = {axis} may be negative only where the input's rank is known; use set_shape")
+        if rank is not None and not -rank <= axis < rank:
+            raise ValueError(f"axis = {axis} not in [{-rank}, {rank})")
+        at = axis if rank is None else axis % rank
         length = raw.StridedSlice(shape(data), [at], [at + 1], [1], shrink_axis_mask=1)
         return _repeat_rows(data, raw.Cast(counts, DstT="int32"), at, length)
 
 
 def _repeat_rows(data: Tensor, counts: Tensor, axis: int, length: Tensor) -> Tensor:
     """Gathers each position of `axis` as often as `counts` says."""
+    if counts.shape.ndims is None:  # one, or one for each position
+        counts = raw.BroadcastTo(raw.Reshape(counts, [-1]), raw.ExpandDims(length, 0))
     known = constant_value(counts)
     if known is not None and known.size != 1:
         chosen: Any = np.repeat(np.arange(known.size, dtype=np.int32), known.reshape(-1))

@@ -108,8 +108,8 @@ class Defun:
         input_types: the dtypes of the arguments; none: as they come.
         kwargs: `func_name`; `python_grad_func`, called with an object that has `inputs` and `outputs`, and with the
             gradients of the outputs; or `grad_func`, a `Defun` of the inputs and the gradients of the outputs. Each
-            gives a gradient for each input. `out_names`, `shape_func`, `capture_by_value`, `noinline` and
-            `separate_compiled_gradients` say nothing that is not known here.
+            gives a gradient for each input. `out_names`, `shape_func`, `capture_by_value`, `noinline`,
+            `compiled` and `separate_compiled_gradients` say nothing that is not known here.
 
     Raises:
         TypeError: an unknown keyword.
@@ -125,7 +125,7 @@ class Defun:
     _KNOWN = frozenset(
         (
             *("func_name", "grad_func", "python_grad_func", "out_names"),
-            *("shape_func", "capture_by_value", "noinline", "separate_compiled_gradients"),
+            *("shape_func", "capture_by_value", "noinline", "compiled", "separate_compiled_gradients"),
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
 from anabranch.frontend.variables.updates import VariableUpdates
 from anabranch.frontend.variables.variables import Variable
@@ -266,14 +267,34 @@ class _Referenced(VariableUpdates):
     _read = value
 
 
+class _InTurn:
+    """A variable whose updates come after another one, whose result they are asked of."""
+
+    def __init__(self, result: Tensor) -> None:
+        self._result = result
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._result.get_attribute("updated"), name)
+        if not callable(value):
+            return value
+
+        @functools.wraps(value)
+        def in_turn(*args: PassedOn, **kwargs: PassedOn) -> Any:
+            with self._result.graph.control_dependencies([self._result]):
+                return value(*args, **kwargs)
+
+        return in_turn
+
+
 def _variable(ref: Variable) -> Any:
     if isinstance(ref, Variable) or hasattr(ref, "assign"):
         return ref
+    if isinstance(ref, Tensor) and ref.get_attribute("updated") is not None:
+        return _InTurn(ref)
     if isinstance(ref, Tensor) and REFERENCE in ref.op.attrs:
         return _Referenced(ref)
     raise TypeError(
-        f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v), an assignment's result) has "
-        "no memory of its own"
+        f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v)) has no memory of its own"
     )
 
 

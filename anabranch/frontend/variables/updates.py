@@ -174,6 +174,7 @@ class VariableUpdates:
         with update.graph.control_dependencies([update]):
             value = self._read()
         value.set_attribute("updated_by", update)
+        value.set_attribute("updated", self)
         return value
 
     # ------------------------------------------------------------------ rows

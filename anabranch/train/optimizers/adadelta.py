@@ -8,11 +8,12 @@ from typing import Any
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import by_kernel, cast_like
 
 
-class AdadeltaOptimizer(KernelOptimizer):
+@by_kernel
+class AdadeltaOptimizer(Optimizer):
     """Steps scaled by the ratio of past steps to past gradients (Zeiler, 2012).
 
     ``accum = rho * accum + (1 - rho) * g²; step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * g;

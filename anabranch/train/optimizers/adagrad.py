@@ -12,11 +12,12 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, by_kernel, cast_like
 
 
-class AdagradOptimizer(KernelOptimizer):
+@by_kernel
+class AdagradOptimizer(Optimizer):
     """``accumulator += g²; w -= learning_rate * g / sqrt(accumulator)`` (Duchi, Hazan and Singer, 2011).
 
     The update of a sparse gradient touches the rows concerned only. The slot is called "accumulator".
@@ -53,11 +54,7 @@ class AdagradOptimizer(KernelOptimizer):
         self._initial_accumulator_value = initial_accumulator_value
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        initializer = ConstantSlot(self._initial_accumulator_value)
-        for var in var_list:
-            self._get_or_make_slot_with_initializer(
-                var, initializer, var.shape, var.dtype.base_dtype, "accumulator", self._name
-            )
+        _create_filled(self, var_list, self._initial_accumulator_value, "accumulator")
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
@@ -82,7 +79,8 @@ class AdagradOptimizer(KernelOptimizer):
         )
 
 
-class ProximalAdagradOptimizer(AdagradOptimizer):
+@by_kernel
+class ProximalAdagradOptimizer(Optimizer):
     """Adagrad followed by the proximal step of L1 and L2 regularization (Duchi and Singer, 2009).
 
     Args:
@@ -106,12 +104,19 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
         use_locking: bool = False,
         name: str = "ProximalAdagrad",
     ) -> None:
-        super().__init__(learning_rate, initial_accumulator_value, use_locking, name)
+        if initial_accumulator_value <= 0.0:
+            raise ValueError(f"initial_accumulator_value must be positive: {initial_accumulator_value}")
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._initial_accumulator_value = initial_accumulator_value
         self._l1_regularization_strength = l1_regularization_strength
         self._l2_regularization_strength = l2_regularization_strength
 
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        _create_filled(self, var_list, self._initial_accumulator_value, "accumulator")
+
     def _prepare(self) -> None:
-        super()._prepare()
+        self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
         self._l1_tensor = self._hyperparameter(self._l1_regularization_strength, "l1_regularization_strength")
         self._l2_tensor = self._hyperparameter(self._l2_regularization_strength, "l2_regularization_strength")
 
@@ -131,7 +136,8 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
         )
 
 
-class AdagradDAOptimizer(KernelOptimizer):
+@by_kernel
+class AdagradDAOptimizer(Optimizer):
     """Adagrad with dual averaging, for sparse linear models (Duchi, Hazan and Singer, 2011).
 
     A variable is computed anew from the sums of its gradients, so its initial value should be zero. The slots are
@@ -173,12 +179,9 @@ class AdagradDAOptimizer(KernelOptimizer):
         self._l2_regularization_strength = l2_regularization_strength
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        initializer = ConstantSlot(self._initial_squared_value)
         for var in var_list:
             self._zeros_slot(var, "gradient_accumulator", self._name)
-            self._get_or_make_slot_with_initializer(
-                var, initializer, var.shape, var.dtype.base_dtype, "gradient_squared_accumulator", self._name
-            )
+            _create_filled(self, [var], self._initial_squared_value, "gradient_squared_accumulator")
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
@@ -203,4 +206,14 @@ class AdagradDAOptimizer(KernelOptimizer):
     def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyAdagradDA(
             var.handle, *self._slots_of(var), grad, indices, *self._settings(var), use_locking=self._use_locking
+        )
+
+
+def _create_filled(optimizer: Optimizer, var_list: Sequence[Any], value: float, slot_name: str) -> None:
+    """Creates the slot of that name of each variable, `value` everywhere."""
+    initializer = ConstantSlot(value)
+    for var in var_list:
+        dtype = var.dtype.base_dtype
+        optimizer._get_or_make_slot_with_initializer(
+            var, initializer, var.shape, dtype, slot_name, optimizer.get_name()
         )

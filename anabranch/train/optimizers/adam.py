@@ -11,11 +11,12 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.growing_parts import GrowingVariable
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import by_kernel, cast_like
 
 
-class AdamOptimizer(KernelOptimizer):
+@by_kernel
+class AdamOptimizer(Optimizer):
     """Running means of the gradient and of its square, corrected for their start at zero (Kingma and Ba, 2015).
 
     ``rate_t = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t); m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 -

@@ -8,11 +8,12 @@ from typing import Any
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, by_kernel, cast_like
 
 
-class FtrlOptimizer(KernelOptimizer):
+@by_kernel
+class FtrlOptimizer(Optimizer):
     """Follow the regularized leader, for sparse linear models (McMahan et al., 2013).
 
     Args:

@@ -7,11 +7,12 @@ from typing import Any
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import by_kernel, cast_like
 
 
-class GradientDescentOptimizer(KernelOptimizer):
+@by_kernel
+class GradientDescentOptimizer(Optimizer):
     """``w -= learning_rate * g``. The update of a sparse gradient touches the rows concerned only.
 
     Args:
@@ -47,7 +48,8 @@ class GradientDescentOptimizer(KernelOptimizer):
         return raw.ResourceScatterAdd(var.handle, indices, step)
 
 
-class ProximalGradientDescentOptimizer(KernelOptimizer):
+@by_kernel
+class ProximalGradientDescentOptimizer(Optimizer):
     """Gradient descent followed by the proximal step of L1 and L2 regularization (Duchi and Singer, 2009).
 
     ``p = w - rate * g; w = sign(p) / (1 + rate * l2) * max(|p| - rate * l1, 0)``

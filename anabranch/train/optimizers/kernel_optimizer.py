@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import ShapeLike
@@ -12,15 +12,13 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizer import Optimizer
+
+_Class = TypeVar("_Class", bound=Optimizer)
 
 
-class KernelOptimizer(Optimizer):
-    """An optimizer whose update is one operation, dense or sparse, that works on the variable and its slots in place.
-
-    A family overrides `_update_dense` and `_update_rows`. Subclasses that users write may override the methods of
-    `Optimizer` and call those of their base class, in either form.
-    """
+class _ByKernel(Optimizer):
+    """What `by_kernel` gives a class: the methods of `Optimizer` by one operation, dense or for rows."""
 
     def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         """Returns an operation that applies a dense gradient."""
@@ -45,13 +43,24 @@ class KernelOptimizer(Optimizer):
     def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         # The sparse update operations sum equal indices themselves, on the device. An override of the method below is
         # promised that no index repeats.
-        if type(self)._resource_apply_sparse is KernelOptimizer._resource_apply_sparse:
+        if type(self)._resource_apply_sparse is _ByKernel._resource_apply_sparse:
             return self._update_rows(grad, handle, indices)
-        return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
+        return Optimizer._resource_apply_sparse_duplicate_indices(self, grad, handle, indices)
 
-    def _hyperparameter(self, value: HyperParameter, name: str) -> Tensor:
-        """The tensor of a number, tensor, variable or function that was given as a hyperparameter."""
-        return convert_to_tensor(self._call_if_callable(value), name=name)
+
+_METHODS: Final = {name: method for name, method in vars(_ByKernel).items() if "_apply_" in name}
+
+
+def by_kernel(optimizer: type[_Class]) -> type[_Class]:
+    """A decorator of an optimizer whose update is one operation, which works on the variable and its slots in place.
+
+    The class has `_update_dense` and `_update_rows`, and gets the methods of `Optimizer` that call them. It is derived
+    from `Optimizer` itself, since programs compare a class's `__base__` with it. Subclasses that users write may
+    override the methods of `Optimizer` and call those of their base class, in either form.
+    """
+    for name, method in _METHODS.items():
+        setattr(optimizer, name, method)
+    return optimizer
 
 
 def cast_like(tensor: TensorLike, var: Variable) -> Tensor:

@@ -8,11 +8,12 @@ from typing import Any
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import by_kernel, cast_like
 
 
-class MomentumOptimizer(KernelOptimizer):
+@by_kernel
+class MomentumOptimizer(Optimizer):
     """``accumulation = momentum * accumulation + g; w -= learning_rate * accumulation``.
 
     With `use_nesterov` (Sutskever et al., 2013): ``w -= learning_rate * (g + momentum * accumulation)``. The update of

@@ -8,11 +8,12 @@ from typing import Any
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import HyperParameter
-from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
+from anabranch.train.optimizer import HyperParameter, Optimizer
+from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, by_kernel, cast_like
 
 
-class RMSPropOptimizer(KernelOptimizer):
+@by_kernel
+class RMSPropOptimizer(Optimizer):
     """Divides the gradient by a running root mean square of itself (Tieleman and Hinton, 2012).
 
     ``rms = decay * rms + (1 - decay) * g²; mom = momentum * mom + learning_rate * g / sqrt(rms + epsilon); w -= mom``;

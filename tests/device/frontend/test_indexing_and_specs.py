@@ -135,3 +135,17 @@ def test_who_takes_a_sparse_tensor() -> None:
         assert sparse.consumers() == []
         dense = tf.sparse_tensor_to_dense(sparse)
         assert sparse.consumers() == [dense.op]
+
+
+def test_repeat_takes_what_has_no_known_rank() -> None:
+    rows, counts = tf.placeholder(tf.float32), tf.placeholder(tf.int32)
+    flat, along = tf.repeat(rows, counts), tf.repeat(rows, counts, axis=0)
+    value = np.float32([[1, 2], [3, 4]])
+    with tf.Session() as session:
+        assert session.run(flat, {rows: value, counts: [1, 0, 2, 1]}).tolist() == [1, 3, 3, 4]
+        assert session.run(flat, {rows: value, counts: 2}).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+        assert session.run(along, {rows: value, counts: [0, 2]}).tolist() == [[3, 4], [3, 4]]
+        assert session.run(along, {rows: value, counts: [1]}).tolist() == value.tolist()
+        assert session.run(tf.repeat(7, 3, axis=0)).tolist() == [7, 7, 7]
+    with pytest.raises(ValueError, match="axis = -1 may be negative only where the input's rank is known"):
+        tf.repeat(rows, counts, axis=-1)

@@ -265,6 +265,16 @@ def test_assignments_return_the_new_value() -> None:
     assert get_default_graph().get_operation_by_name("minus").type == "AssignSubVariableOp"
 
 
+def test_what_is_assigned_to_an_assignment_comes_after_it() -> None:
+    v = Variable([1.0, 2.0])
+    running = tf.assign_add(tf.assign(v, v * 0.5), [10.0, 10.0])
+    rows = tf.scatter_update(tf.assign_sub(v, [1.0, 1.0]), [0], [7.0])
+    with initialized() as session:
+        assert session.run(running).tolist() == [10.5, 11]
+        session.run(rows.op)
+        assert session.run(v).tolist() == [7, 10]
+
+
 def test_an_assignments_operation_is_a_control_input() -> None:
     v = Variable(1.0)
     update = v.assign(7.0)
@@ -288,6 +298,8 @@ def test_assigning_another_shape_or_dtype_fails() -> None:
         v.assign(convert_to_tensor([1, 2]))
     with pytest.raises(TypeError, match="variable is needed"):
         tf.assign(convert_to_tensor(1.0), 2.0)
+    with pytest.raises(TypeError, match="variable is needed"):
+        tf.assign(v.read_value(), 2.0)
 
 
 def test_assigning_a_part() -> None:

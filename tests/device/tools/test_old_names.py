@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anabranch.tools import command_line, old_names
+import anabranch as tf
+from anabranch.tools import command_line, old_h5py, old_names
 
 _PROGRAM = """
 import collections, imp, inspect, threading, time
@@ -81,6 +83,7 @@ def test_keyword_only_arguments_have_no_place_in_an_argspec() -> None:
     getargspec = vars(inspect)["__getattr__"]("getargspec")
     with pytest.raises(ValueError, match="keyword-only"):
         getargspec(lambda *, a: a)
+    assert getargspec(tf.nn.dropout).args[:2] == ["x", "keep_prob"]
 
 
 def test_a_source_that_fails_leaves_no_module(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_rows_of_unequal_lengths_are_objects(capsys: pytest.CaptureFixture[str])
     pairs = list(zip(np.ones([3, 4]), np.zeros([3, 2]), strict=True))
     made = np.array(pairs)
     assert (made.shape, made.dtype) == ((3, 2), object)
-    assert np.asarray([[1], [2, 3]]).tolist() == [[1], [2, 3]]
+    assert np.asarray([[1], [2, 3]]).tolist() == np.asanyarray([[1], [2, 3]]).tolist() == [[1], [2, 3]]
     assert "numpy.array of rows of unequal lengths" in capsys.readouterr().err
     assert np.array([[1, 2]], np.float32, copy=True).dtype == np.float32
     with pytest.raises(ValueError, match="inhomogeneous"):
@@ -115,3 +118,37 @@ def test_several_arrays_are_a_list() -> None:
     assert isinstance(np.broadcast_arrays([1], 2), list)
     assert isinstance(np.atleast_1d(1, 2), list)
     assert np.atleast_1d(1).tolist() == [1]
+
+
+@pytest.mark.usefixtures("restored")
+def test_arrays_that_must_be_copied_are(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = np.arange(3.0)
+    assert np.array(kept, copy=False) is kept
+    assert np.array([1, 2], copy=False).tolist() == [1, 2]
+    assert np.array(kept, np.int32, copy=False).dtype == np.int32
+    assert "numpy.array(copy=False)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("restored")
+def test_frames_and_series_are_appended(capsys: pytest.CaptureFixture[str]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1], "b": [2]})
+    assert frame.append({"a": 3, "b": 4}, ignore_index=True).to_numpy().tolist() == [[1, 2], [3, 4]]
+    assert frame.append([frame, pandas.Series({"a": 5, "b": 6})])["b"].tolist() == [2, 2, 6]
+    assert [name for name, _ in frame.iteritems()] == ["a", "b"]
+    assert pandas.Series([1]).append(pandas.Series([2])).tolist() == [1, 2]
+    assert "pandas.DataFrame.append" in capsys.readouterr().err
+
+
+def test_data_sets_have_values() -> None:
+    class Dataset:
+        def __getitem__(self, key: object) -> list[int]:
+            assert key == ()
+            return [1, 2]
+
+    module: Any = ModuleType("h5py._hl.dataset")
+    module.Dataset = Dataset
+    undo = old_h5py._give_values(module)
+    assert module.Dataset().value == [1, 2]
+    undo()
+    assert not hasattr(Dataset, "value")

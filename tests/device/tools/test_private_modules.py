@@ -23,12 +23,17 @@ from anabranch.compat.private import (
     evaluation,
     event_writer,
     files,
+    function_arguments,
     gradient_checks,
     graphs,
+    in_place,
     inspection,
     metrics,
+    replicas_on_chips,
+    resources,
     rnn_cells,
     scopes,
+    summary_scopes,
     switches,
     test_modes,
     type_specs,
@@ -345,3 +350,82 @@ def test_average_precision_of_predicted_classes() -> None:
         assert session.run(of_classes[0]) == 0.75
     with pytest.raises(ValueError, match="must be known"):
         metrics._streaming_sparse_average_precision_at_top_k(labels, tf.placeholder(tf.int32, [2, None]))
+
+
+def test_rows_are_changed_in_place() -> None:
+    x, row = np.arange(6.0).reshape(3, 2), np.array([10.0, 20.0])
+    with tf.Session() as session:
+        assert session.run(in_place.alias_inplace_update(x, 1, row)).tolist() == [[0, 1], [10, 20], [4, 5]]
+        assert session.run(in_place.inplace_add(x, [0, 2], [row, row])).tolist() == [[10, 21], [2, 3], [14, 25]]
+        assert session.run(in_place.inplace_sub(x, None, x)).tolist() == np.zeros((3, 2)).tolist()
+        assert session.run(in_place.empty_like(x)).shape == (3, 2)
+
+
+def test_arguments_that_a_function_still_takes() -> None:
+    class Model:
+        def __call__(self, features: int, labels: int) -> int:
+            return features + labels
+
+        def method(self, mode: int, **rest: int) -> int:
+            return mode + len(rest)
+
+    assert function_arguments.fn_args(_plain) == ("a", "b")
+    assert function_arguments.fn_args(functools.partial(_plain, 1, b=2)) == ()
+    assert function_arguments.fn_args(Model()) == ("features", "labels")
+    assert function_arguments.fn_args(Model().method) == ("mode",)
+    assert function_arguments.has_kwargs(functools.partial(Model().method, 1))
+    assert not function_arguments.has_kwargs(Model())
+    assert function_arguments.get_func_name(Model().method) == "Model.method"
+    assert function_arguments.get_func_code(_plain) is _plain.__code__
+    with pytest.raises(TypeError, match="fn should be a function-like object"):
+        function_arguments.fn_args(3)  # type: ignore[arg-type]
+
+
+def test_resources_are_created_together() -> None:
+    made = tf.Variable(0, trainable=False)
+    resources.register_resource(made.handle, made.initializer, made.is_initialized())
+    resources.register_resource(made.handle, made.initializer, made.is_initialized(), is_shared=False)
+    assert len(resources.shared_resources()) == len(resources.local_resources()) == 1
+    missing = resources.report_uninitialized_resources()
+    with tf.Session() as session:
+        assert session.run(missing).tolist() == [made.name.encode()] * 2
+        session.run(resources.initialize_resources(resources.shared_resources()))
+        assert session.run(missing).tolist() == []
+
+
+def test_no_computation_has_shards() -> None:
+    assert replicas_on_chips.get_tpu_context().number_of_shards is None
+    with replicas_on_chips.tpu_shard_context(2):
+        assert replicas_on_chips.get_tpu_context().number_of_shards == 2
+        with pytest.raises(NotImplementedError, match="nested"), replicas_on_chips.tpu_shard_context(3):
+            pass
+    assert replicas_on_chips.get_tpu_context().number_of_shards is None
+
+
+def test_types_of_the_programs_own_are_tensors() -> None:
+    class Mirrored:
+        name = property(lambda self: "mirrored")
+        dtype = property(lambda self: tf.float32)
+
+    assert not graphs.is_dense_tensor_like(Mirrored())
+    graphs.register_dense_tensor_like_type(Mirrored)
+    assert graphs.is_dense_tensor_like(Mirrored())
+    assert graphs.is_dense_tensor_like(tf.constant(1))
+    with pytest.raises(TypeError, match="does not define a `name` property"):
+        graphs.register_dense_tensor_like_type(int)
+
+
+def test_a_summarys_tag_begins_with_its_family() -> None:
+    with tf.name_scope("outer"), summary_scopes.summary_scope("a loss", "/all", values=[]) as (tag, scope):
+        summary_scopes.collect(tf.constant(1), None, ["kept"])
+    with summary_scopes.summary_scope("loss") as (plain, _):
+        summary_scopes.collect(tf.constant(2), ["other"], ["kept"])
+    assert (tag, scope, plain) == ("all/outer/all/a_loss", "outer/all/a_loss/", "loss")
+    assert len(tf.get_collection("kept")) == len(tf.get_collection("other")) == 1
+    assert not summary_scopes.skip_summary()
+
+
+def test_no_operation_is_in_a_context() -> None:
+    context = tf.get_default_graph()._get_control_flow_context()
+    assert context is None
+    assert switches.GetContainingXLAContext(context) is None

@@ -59,6 +59,11 @@ def module(name: str) -> ModuleType:
         ("tensorflow.examples.tutorials.mnist", "input_data", None),
         ("tensorflow.examples.tutorials.mnist.input_data", "read_data_sets", None),
         ("tensorflow.examples.tutorials.mnist.mnist", "IMAGE_PIXELS", 784),
+        ("tensorflow.python.autograph.impl.api", "do_not_convert", tf.autograph.experimental.do_not_convert),
+        ("tensorflow.contrib.framework", "deprecated_args", None),
+        ("tensorflow.python.data.ops.dataset_ops", "DatasetV1", tf.data.Dataset),
+        ("tensorflow.python.ops.inplace_ops", "alias_inplace_update", None),
+        ("tensorflow.python.tpu.tpu_estimator", "TPUEstimator", tf.estimator.tpu.TPUEstimator),
         ("tensorflow.contrib.tpu.python.tpu.tpu_estimator", "TPUEstimator", tf.estimator.tpu.TPUEstimator),
     ],
 )
@@ -72,6 +77,7 @@ def test_generated_modules_take_arguments_by_position_and_by_tensorflows_names()
     with tf.Session() as sess:
         assert sess.run(functions.mat_mul([[2.0]], [[3.0]])) == [[6.0]]
         assert sess.run(functions._sum([2.0, 3.0], axis=0)) == 5.0
+    assert module("tensorflow.python.ops.gen_nn_ops").conv3d_backprop_input_v2
     with pytest.raises(AttributeError, match="mat_mull"):
         functions.mat_mull
 

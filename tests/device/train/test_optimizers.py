@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.core import dtypes
 from anabranch.frontend.variables.functions import global_variables_initializer
 from anabranch.frontend.variables.variables import Variable
@@ -506,6 +507,13 @@ def test_an_index_out_of_range_fails_and_changes_nothing() -> None:
         with pytest.raises(Exception, match=r"\b3\b"):
             session.run(train, {indices: [3]})
         assert session.run(w).tolist() == [[1.0]] * 3
+
+
+def test_programs_compare_the_base_of_each_optimizer() -> None:
+    named = [name for name in dir(tf.train) if name.endswith("Optimizer") and name != "Optimizer"]
+    assert len(named) > 10
+    for name in named:
+        assert getattr(tf.train, name).__base__ is tf.train.Optimizer, name
 
 
 # ---------------------------------------------------------------------- optimizers that users write

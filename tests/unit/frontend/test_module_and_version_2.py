@@ -49,6 +49,7 @@ def test_version_2_broadcasts_and_keeps_structures() -> None:
         assert session.run(end) == 5
         assert session.run(v2.boolean_mask([[1, 2], [3, 4]], [True, False], 1)).tolist() == [[1], [3]]
     assert list(inspect.signature(v2.reduce_sum).parameters) == ["input_tensor", "axis", "keepdims", "name"]
+    assert v2.newaxis is None
     with pytest.raises(AttributeError, match=r"tf\.compat\.v1\.placeholder"):
         v2.placeholder
 
