@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from anabranch.core.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, bfloat16, float16, float32
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import InitializerLike, PerAxis
@@ -163,6 +164,25 @@ class BatchNormalization(Layer):
             self.beta = self.add_weight(
                 "beta", shape, dtype, self.beta_initializer, self.beta_regularizer, True, self.beta_constraint
             )
+        with self._unpartitioned():
+            self._add_statistics(shape, dtype)
+
+    @contextlib.contextmanager
+    def _unpartitioned(self) -> Iterator[None]:
+        """Variables in the block are whole, whatever the scope's partitioner: statistics are assigned as a whole."""
+        if self._owns_variables:  # outside of any scope
+            yield
+            return
+        self._set_scope(None)
+        assert self._scope is not None
+        partitioner = self._scope.partitioner
+        self._scope.set_partitioner(None)
+        try:
+            yield
+        finally:
+            self._scope.set_partitioner(partitioner)
+
+    def _add_statistics(self, shape: list[int | None], dtype: DType) -> None:
         self.moving_mean = self.add_weight("moving_mean", shape, dtype, self.moving_mean_initializer, trainable=False)
         self.moving_variance = self.add_weight(
             "moving_variance", shape, dtype, self.moving_variance_initializer, trainable=False

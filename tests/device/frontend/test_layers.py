@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.autodiff.gradients import gradients
 from anabranch.contrib.regularizers import l2_regularizer
 from anabranch.core import dtypes
@@ -371,6 +372,29 @@ def test_virtual_batches() -> None:
     y = normalization.batch_normalization(value, training=True, virtual_batch_size=4)
     groups = value.reshape(4, 2, 3)
     np.testing.assert_allclose(run(y), normalized(groups, (0,)).reshape(8, 3), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [[4, 3], [2, 2, 2, 3]])
+def test_moving_statistics_are_not_partitioned(shape: list[int]) -> None:
+    """Whatever the scope's partitioner does with the other variables."""
+    x = np.arange(np.prod(shape)).reshape(shape)
+    with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2)) as scope:
+        y = tf.layers.batch_normalization(tf.constant(x, tf.float32), momentum=0.0, training=True)
+        assert scope.partitioner is not None
+        tf.get_variable("later", [2])
+    names = [v.op.name.partition("/")[2] for v in tf.global_variables()]
+    assert names == [
+        *(f"batch_normalization/{name}/part_{i}" for name in ("gamma", "beta") for i in range(2)),
+        "batch_normalization/moving_mean",
+        "batch_normalization/moving_variance",
+        "later/part_0",
+        "later/part_1",
+    ]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run([y, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)])
+        mean = session.run(tf.global_variables()[4])
+    np.testing.assert_allclose(mean, x.mean(tuple(range(x.ndim - 1))), rtol=1e-6)
 
 
 def test_batch_renormalization() -> None:
