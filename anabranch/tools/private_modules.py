@@ -126,7 +126,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.parsing_ops": "tf tf.io generated",
     "python.ops.partitioned_variables": "tf",
     "python.ops.random_ops": "tf tf.random anabranch.frontend.arithmetic.random",
-    "python.ops.resource_variable_ops": "tf ResourceVariable=Variable generated",
+    "python.ops.resource_variable_ops": "tf ResourceVariable=Variable anabranch.compat.private.graphs generated",
     "python.ops.resources": "anabranch.compat.private.resources",
     "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
     "python.ops.rnn_cell": "tf.nn.rnn_cell",

@@ -107,6 +107,11 @@ def is_dense_tensor_like(t: object) -> bool:
     return isinstance(t, (tf.Tensor, tf.Variable, *_registered))
 
 
+def is_resource_variable(var: object) -> bool:
+    """Whether a value is a variable that a handle names, or says that it acts as one: every variable is one here."""
+    return isinstance(var, tf.Variable) or hasattr(var, "_should_act_as_resource_variable")
+
+
 def convert_n_to_tensor(values: Iterable[TensorLike], dtype: DTypeLike | None = None, name: str | None = None) -> Any:
     """Each value as a tensor; `name` gets the number of the value at its end."""
     return [

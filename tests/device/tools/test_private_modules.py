@@ -411,6 +411,8 @@ def test_types_of_the_programs_own_are_tensors() -> None:
     graphs.register_dense_tensor_like_type(Mirrored)
     assert graphs.is_dense_tensor_like(Mirrored())
     assert graphs.is_dense_tensor_like(tf.constant(1))
+    assert graphs.is_resource_variable(tf.Variable(1))
+    assert not graphs.is_resource_variable(tf.constant(1))
     with pytest.raises(TypeError, match="does not define a `name` property"):
         graphs.register_dense_tensor_like_type(int)
 
