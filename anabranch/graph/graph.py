@@ -68,8 +68,6 @@ class Graph(GraphScopes):
         self.structure_version = 0
         #: whether every operation was made after all that it waits for
         self._in_creation_order = True
-        #: what stands for the graph in calls of TensorFlow's wrapped C library
-        self._c_graph = self
 
     # ------------------------------------------------------------------ creation
     def create_op(
@@ -416,6 +414,11 @@ class Graph(GraphScopes):
     def keep(self, value: object) -> None:
         """Keeps `value` as long as the outermost graph: operations name it in an attribute, and do not hold it."""
         self._outermost()._kept.append(value)
+
+    @property
+    def _c_graph(self) -> Graph:
+        """What stands for the graph in calls of TensorFlow's wrapped C library."""
+        return self
 
     def _get_control_flow_context(self) -> object:
         """The loop or conditional that is being built, for programs that ask: none, since its body is another graph."""

@@ -11,6 +11,7 @@ from anabranch.autodiff.custom import variables_read
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients
 from anabranch.core import nest
 from anabranch.core.nest import Structure
+from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.functional import map_fn
 from anabranch.frontend.variables.variables import Variable
@@ -159,7 +160,8 @@ class GradientTape:
 
         found = _of_each(of_element, xs, raw.Size(flat))
         jacobians = [
-            None if one is None else _reshaped(one, y, convert_to_tensor(x)) for one, x in zip(found, xs, strict=True)
+            None if one is None else _reshaped(one, y, x.shape, raw.Shape(x))
+            for one, x in zip(found, map(convert_to_tensor, xs), strict=True)
         ]
         return nest.pack_sequence_as(sources, jacobians)
 
@@ -191,16 +193,17 @@ class GradientTape:
         rows = y.shape.with_rank_at_least(2)[0]
         if not rows.is_compatible_with(x.shape.with_rank_at_least(2)[0]):
             raise ValueError(f"Need first dimension of target shape ({y.shape}) and source shape ({x.shape}) to match.")
-        flat = raw.Reshape(y, raw.Pack([raw.Shape(y)[0], raw.Size(y) // raw.Shape(y)[0]]))
+        count, columns = raw.Shape(y)[0], raw.Prod(raw.Shape(y)[1:], 0)
+        flat = raw.Reshape(y, raw.Pack([count, columns]))
 
         def of_column(i: Tensor) -> list[Tensor | None]:
             return gradients(raw.GatherV2(flat, i, 1), [source], unconnected_gradients=unconnected_gradients)
 
-        (found,) = _of_each(of_column, [x], raw.Shape(flat)[1])
+        (found,) = _of_each(of_column, [x], columns)
         if found is None:
             return None
-        by_column = raw.Reshape(found, raw.Pack([raw.Shape(flat)[1], raw.Shape(flat)[0], -1]))
-        return _reshaped(raw.Transpose(by_column, [1, 0, 2]), y, x[0])
+        by_column = raw.Reshape(found, raw.Pack([columns, count, raw.Prod(raw.Shape(x)[1:], 0)]))
+        return _reshaped(raw.Transpose(by_column, [1, 0, 2]), y, x.shape[1:], raw.Shape(x)[1:])
 
 
 def _of_each(
@@ -222,8 +225,8 @@ def _of_each(
     return [None if none else rows for none, rows in zip(unconnected, stacked, strict=True)]
 
 
-def _reshaped(value: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """A tensor whose shape is that of `first` followed by that of `second`."""
-    result: Tensor = raw.Reshape(value, raw.ConcatV2([raw.Shape(first), raw.Shape(second)], 0))
-    result.set_shape(first.shape.concatenate(second.shape))
+def _reshaped(value: Tensor, target: Tensor, static: TensorShape, shape: Tensor) -> Tensor:
+    """A tensor whose shape is that of `target` followed by another one, as far as it is known and in the step."""
+    result: Tensor = raw.Reshape(value, raw.ConcatV2([raw.Shape(target), shape], 0))
+    result.set_shape(target.shape.concatenate(static))
     return result

@@ -70,8 +70,9 @@ def _count_on(values: Array, begin: int, ends: Array, first: Array, step: Array)
     end = begin + len(values)
     rows = np.arange(np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end) + 1)
     starts = np.where(rows > 0, ends[rows - 1], 0)
-    row = np.repeat(rows, np.minimum(ends[rows], end) - np.maximum(starts, begin))
-    within = np.arange(begin, end) - np.repeat(starts, np.minimum(ends[rows], end) - np.maximum(starts, begin))
+    counts = np.minimum(ends[rows], end) - np.maximum(starts, begin)
+    row = np.repeat(rows, counts)
+    within = np.arange(begin, end) - np.repeat(starts, counts)
     values[:] = first[row] + within.astype(values.dtype) * step[row]
 
 

@@ -107,6 +107,16 @@ def test_jacobians_of_rows(shape: list[int | None]) -> None:
     np.testing.assert_allclose(second_value, np.stack([np.ones(4), np.ones(4), 6 * values[:, 2]], 1))
 
 
+def test_jacobians_of_no_rows() -> None:
+    x = tf.placeholder(tf.float32, [None, 2])
+    with tf.GradientTape(persistent=True) as tape:
+        y = tf.matmul(x * x, np.float32([[1, 2, 3], [4, 5, 6]]))
+    by_row, whole = tape.batch_jacobian(y, x), tape.jacobian(y, x)
+    with tf.Session() as session:
+        found = session.run([by_row, whole], {x: np.zeros((0, 2))})
+    assert [one.shape for one in found] == [(0, 3, 2), (0, 3, 0, 2)]
+
+
 def test_jacobians_of_what_is_not_connected_and_of_what_does_not_fit() -> None:
     x, y = tf.ones([2, 3]), tf.ones([2, 1])
     assert tf.GradientTape().batch_jacobian(y, x) is None
