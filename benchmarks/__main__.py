@@ -10,10 +10,19 @@ from collections.abc import Callable
 from rich.console import Console
 
 from benchmarks import simulation
-from benchmarks.harness import available, measure, print_table
+from benchmarks.harness import available, measure, measure_in_turns, print_table
 from benchmarks.networks import NETWORKS
 from benchmarks.workers.cluster import MEMORY, PROCESSOR
 
+#: what is trained on accelerators: the batch (0: its own), and whether PyTorch compiles it too
+ON_ACCELERATORS = {
+    "lstm": ("0",),
+    "transformer": ("32", "compiled"),
+    "AlexNet": ("128",),
+    "VGG-A": ("64",),
+    "GoogleNet": ("128",),
+    "ResNet-50": ("64", "compiled"),
+}
 #: how many parameter servers null steps run on
 NULL_STEP_SERVERS = (1, 4, 16)
 
@@ -157,6 +166,16 @@ def networks(console: Console, rounds: int) -> None:
             print_table(f"{name}, {kind}", results, systems, "s", 1, console)
 
 
+def accelerator(console: Console, rounds: int) -> None:
+    """Training steps on a GPU: float32, TensorFloat-32, bfloat16; all systems in turn, in one process."""
+    systems = ("anabranch", "jax", "torch", "torch compiled")
+    for model, (batch, *options) in ON_ACCELERATORS.items():
+        for precision in ("float32", "tf32", "bfloat16"):
+            with console.status(f"{model}, {precision} ..."):
+                results, device = measure_in_turns("accelerator", model, precision, batch, *options)
+            print_table(f"training step of {model} on {device}", results, systems, "ms", 1e3, console)
+
+
 def quantised(console: Console, rounds: int) -> None:
     """A small network as floats and as bytes."""
     systems = ("anabranch", "tensorflow")
@@ -229,6 +248,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "networks": networks,
     "quantised": quantised,
     "half": half,
+    "accelerator": accelerator,
     "cluster": cluster,
     "cluster-life": cluster_life,
     "cluster-life-small": cluster_life_small,

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -61,19 +62,37 @@ def available(system: str) -> bool:
 
 
 def run_worker(worker: str, system: str, *arguments: str, timeout: float = 600) -> dict[str, float]:
-    """Runs a worker in the environment of its system.
+    """Runs a worker in the environment of its system, on the processor.
 
     Raises:
         RuntimeError: the worker failed; the message ends with what it printed.
     """
     python = str(PEERS_PYTHON) if system in _PEERS else sys.executable
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    command = [python, str(WORKERS / f"{worker}.py"), system, *arguments]
+    row: dict[str, float] = _printed(python, worker, system, *arguments, timeout=timeout, CUDA_VISIBLE_DEVICES="")
+    return row
+
+
+def measure_in_turns(worker: str, *arguments: str, timeout: float = 600) -> tuple[Results, str]:
+    """Runs a worker that has all systems in one process, on the device that JAX finds; and what that is called.
+
+    Raises:
+        RuntimeError: the worker failed; the message ends with what it printed.
+    """
+    # each system's allocator takes what it needs of the device's memory, and no more
+    printed = _printed(sys.executable, worker, *arguments, timeout=timeout, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    results = Results()
+    for system, row in printed["rows"].items():
+        results.add(system, row)
+    return results, printed["device"]
+
+
+def _printed(python: str, worker: str, *arguments: str, timeout: float, **variables: str) -> Any:
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **variables}
+    command = [python, str(WORKERS / f"{worker}.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{worker} {system} failed:\n{done.stderr[-2000:]}")
-    row: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return row
+        raise RuntimeError(f"{worker} {arguments[0]} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def measure(worker: str, systems: Sequence[str], rounds: int, console: Console, *arguments: str) -> Results:

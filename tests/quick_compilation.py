@@ -9,15 +9,17 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import jaxlib.version
 import pytest
 
 #: XLA's options: a small program takes a third of the time. (Parts would be compiled side by side, which costs more
 #: than it gains where tests run side by side.)
 OPTIONS: dict[str, bool | int] = {
     "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+if jaxlib.version.__version_info__ < (0, 11):
+    OPTIONS["xla_cpu_use_fusion_emitters"] = False
 #: programs that share one of JAX's contexts
 CONTEXT_USES = 64
 
@@ -35,10 +37,13 @@ def environment(level: int = 0) -> dict[str, str]:
 
 @pytest.fixture
 def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of this test are compiled without optimizations."""
+    """Programs of this test are compiled without optimizations, on processors."""
+    import jax
+
     from anabranch.xla import executable
 
-    monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
+    if jax.default_backend() == "cpu":
+        monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
 
 
 @pytest.fixture(scope="session")

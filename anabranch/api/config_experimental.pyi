@@ -15,3 +15,7 @@ from anabranch.runtime.process_settings import (
     set_device_policy as set_device_policy,
     set_synchronous_execution as set_synchronous_execution,
 )
+from anabranch.xla.float32_products import (
+    enable_tensor_float_32_execution as enable_tensor_float_32_execution,
+    tensor_float_32_execution_enabled as tensor_float_32_execution_enabled,
+)

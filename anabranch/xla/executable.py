@@ -30,6 +30,7 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
+from anabranch.xla.float32_products import product_precision
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
 from anabranch.xla.kernel_choice import KernelChoice, target_of
@@ -211,6 +212,7 @@ class Executable:
     def __init__(self, island: Island, device: jax.Device | None = None, device_type: str = "") -> None:
         self.island = island
         self.device = device
+        self._platform = jax.default_backend() if device is None else str(device.platform)
         self._target = target_of(device, device_type)
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
@@ -374,7 +376,7 @@ class Executable:
         """Traces and compiles what the call after it finds traced and compiled, and looks at the sizes of both."""
         traced = variant.function.trace(*args)
         check_traced(traced.jaxpr, self.island.operations)
-        if self.device is None or self.device.platform == "cpu":
+        if self._platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
             check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
 
@@ -392,7 +394,8 @@ class Executable:
 
         def island_program(*args: TensorValue) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
-            return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
+            with product_precision(self._platform):
+                return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
@@ -412,9 +415,8 @@ class Executable:
         Only on a processor, where their values are at hand. Lists, which are more than one array, loops, and much that
         only JAX computes, are left to the compiler; so is, at first, an operation that has several kernels.
         """
-        platform = jax.default_backend() if self.device is None else self.device.platform
         foreign = self._foreign
-        if platform != "cpu" or foreign is None:
+        if self._platform != "cpu" or foreign is None:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS

@@ -60,7 +60,8 @@ class Cell:
         return h, (c, h)
 
 
-def graph_steps(tf: Any) -> dict[str, Step]:
+def graph_steps(tf: Any, half: str | None = None) -> dict[str, Step]:
+    """`half`: the dtype of mixed precision."""
     values = {
         name: tf.get_variable(name, initializer=tf.constant(v), use_resource=True) for name, v in initial().items()
     }
@@ -74,8 +75,12 @@ def graph_steps(tf: Any) -> dict[str, Step]:
     labels = tf.reshape(tf.transpose(following), [-1])
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     variables = list(values.values())
-    clipped, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), NORM)
-    train = tf.train.GradientDescentOptimizer(RATE).apply_gradients(zip(clipped, variables, strict=True))
+    optimizer = tf.train.GradientDescentOptimizer(RATE)
+    if half is not None:
+        optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, dtype=half)
+    gradients, _ = zip(*optimizer.compute_gradients(loss, variables), strict=True)
+    clipped, _ = tf.clip_by_global_norm(gradients, NORM)
+    train = optimizer.apply_gradients(zip(clipped, variables, strict=True))
     session = tf.Session()
     session.run(tf.global_variables_initializer())
     feeds = dict(zip((words, following), batch(), strict=True))
@@ -83,7 +88,8 @@ def graph_steps(tf: Any) -> dict[str, Step]:
 
 
 # ---------------------------------------------------------------------- JAX
-def jax_steps() -> dict[str, Step]:
+def jax_steps(half: str | None = None) -> dict[str, Step]:
+    """`half`: the dtype of mixed precision."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -91,19 +97,22 @@ def jax_steps() -> dict[str, Step]:
     def layer(kernel: Any, bias: Any, x: Any) -> Any:
         def step(state: Any, row: Any) -> Any:
             c, h = state
-            i, j, f, o = jnp.split(jnp.concatenate([row, h], 1) @ kernel + bias, 4, 1)
+            gates = (jnp.concatenate([row, h.astype(row.dtype)], 1) @ kernel).astype(np.float32) + bias
+            i, j, f, o = jnp.split(gates, 4, 1)
             c = c * jax.nn.sigmoid(f + FORGET_BIAS) + jax.nn.sigmoid(i) * jnp.tanh(j)
             h = jnp.tanh(c) * jax.nn.sigmoid(o)
-            return (c, h), h
+            return (c, h), h.astype(row.dtype)
 
         zeros = jnp.zeros((BATCH, UNITS))
         return lax.scan(step, (zeros, zeros), x)[1]
 
     def loss_of(values: Any, words: Any, following: Any) -> Any:
+        if half is not None:
+            values = {name: v if v.ndim == 1 else v.astype(half) for name, v in values.items()}
         outputs = values["embedding"][words.T]
         for i in range(LAYERS):
             outputs = layer(values[f"kernel{i}"], values[f"bias{i}"], outputs)
-        logits = outputs.reshape(-1, UNITS) @ values["softmax"] + values["softmax_bias"]
+        logits = (outputs.reshape(-1, UNITS) @ values["softmax"]).astype(np.float32) + values["softmax_bias"]
         likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), following.T.reshape(-1, 1), axis=1)
         return -jnp.mean(likelihoods)
 
@@ -125,24 +134,29 @@ def jax_steps() -> dict[str, Step]:
 
 
 # ---------------------------------------------------------------------- PyTorch
-def torch_steps() -> dict[str, Step]:
-    """PyTorch's own LSTM: two biases per gate, and no constant added to the forget gate."""
+def torch_steps(device: str = "cpu", half: str | None = None) -> dict[str, Step]:
+    """PyTorch's own LSTM: two biases per gate, and no constant added to the forget gate.
+
+    `half`: the dtype of mixed precision.
+    """
     import torch
 
     values = initial()
-    embedding = torch.nn.Embedding(WORDS, UNITS)
-    network = torch.nn.LSTM(UNITS, UNITS, LAYERS)
-    softmax = torch.nn.Linear(UNITS, WORDS)
+    embedding = torch.nn.Embedding(WORDS, UNITS).to(device)
+    network = torch.nn.LSTM(UNITS, UNITS, LAYERS).to(device)
+    softmax = torch.nn.Linear(UNITS, WORDS).to(device)
     with torch.no_grad():
         embedding.weight.copy_(torch.from_numpy(values["embedding"]))
         softmax.weight.copy_(torch.from_numpy(values["softmax"].T))
     parameters = [*embedding.parameters(), *network.parameters(), *softmax.parameters()]
     optimizer = torch.optim.SGD(parameters, RATE)
-    words, following = (torch.from_numpy(a).long() for a in batch())
+    arrays = batch()
 
     def run() -> float:
-        outputs, _ = network(embedding(words.T))
-        loss = torch.nn.functional.cross_entropy(softmax(outputs).reshape(-1, WORDS), following.T.reshape(-1))
+        words, following = (torch.from_numpy(a).to(device).long() for a in arrays)
+        with torch.autocast(device, getattr(torch, half or "bfloat16"), enabled=half is not None):
+            logits = softmax(network(embedding(words.T))[0])
+        loss = torch.nn.functional.cross_entropy(logits.float().reshape(-1, WORDS), following.T.reshape(-1))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, NORM)

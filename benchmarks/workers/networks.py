@@ -102,13 +102,17 @@ class GraphBuilder:
         return self.tf.nn.relu(x) if relu else x
 
 
-def graph_step(tf: Any, network: Network, training: bool) -> Step:
+def graph_step(tf: Any, network: Network, training: bool, half: str | None = None) -> Step:
+    """`half`: the dtype of mixed precision, in training."""
     images, labels = examples(network)
     x, y = tf.placeholder(tf.float32, images.shape), tf.placeholder(tf.int32, labels.shape)
     fetched = logits = network.build(GraphBuilder(tf), x)
     if training:
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
-        fetched = [loss, tf.train.GradientDescentOptimizer(RATE).minimize(loss)]
+        optimizer = tf.train.GradientDescentOptimizer(RATE)
+        if half is not None:
+            optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, dtype=half)
+        fetched = [loss, optimizer.minimize(loss)]
     session = tf.Session()
     session.run(tf.global_variables_initializer())
     return lambda: session.run(fetched, {x: images, y: labels})
@@ -118,15 +122,15 @@ def graph_step(tf: Any, network: Network, training: bool) -> Step:
 class TorchBuilder:
     """Makes parameters in its first pass, and takes them again in later ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         import torch
 
-        self.torch, self.functional = torch, torch.nn.functional
+        self.torch, self.functional, self.device = torch, torch.nn.functional, device
         self.values, self.parameters, self.at = Values(), [], 0
 
     def parameter(self, make: Callable[[], np.ndarray]) -> Any:
         if self.at == len(self.parameters):
-            value = self.torch.from_numpy(make())
+            value = self.torch.from_numpy(make()).to(self.device)
             if value.ndim == 4:
                 value = value.permute(3, 2, 0, 1).contiguous(memory_format=self.torch.channels_last)
             self.parameters.append(value.requires_grad_())
@@ -188,19 +192,33 @@ class TorchBuilder:
         return self.functional.relu(x) if relu else x
 
 
-def torch_step(network: Network, training: bool) -> Step:
+def torch_step(
+    network: Network, training: bool, device: str = "cpu", half: str | None = None, compiled: bool = False
+) -> Step:
+    """`half`: the dtype of mixed precision."""
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     images, labels = examples(network)
-    x, y = torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels).long()
-    builder = TorchBuilder()
+    builder = TorchBuilder(device)
+
+    def fed() -> tuple[Any, Any]:
+        x, y = torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
+        return x.permute(0, 3, 1, 2), y.long()
+
+    x, y = fed()
     with torch.no_grad():
         network.build(builder, x[:1])  # makes the parameters
 
-    def logits() -> Any:
+    def forward(x: Any) -> Any:
         builder.at = 0
         return network.build(builder, x)
+
+    called = torch.compile(forward) if compiled else forward
+
+    def logits() -> Any:
+        with torch.autocast(device, getattr(torch, half or "bfloat16"), enabled=half is not None):
+            return called(x).float()
 
     def infer() -> object:
         with torch.inference_mode():
@@ -209,6 +227,8 @@ def torch_step(network: Network, training: bool) -> Step:
     optimizer = torch.optim.SGD(builder.parameters, RATE)
 
     def train() -> object:
+        nonlocal x, y
+        x, y = fed()
         loss = torch.nn.functional.cross_entropy(logits(), y)
         optimizer.zero_grad()
         loss.backward()
@@ -222,17 +242,18 @@ def torch_step(network: Network, training: bool) -> Step:
 class JaxBuilder:
     """Takes parameters from a list; makes them where it has none (in NumPy, outside of a program)."""
 
-    def __init__(self, parameters: list[Any] | None = None) -> None:
+    def __init__(self, parameters: list[Any] | None = None, half: str | None = None) -> None:
         import jax
 
-        self.jax, self.values = jax, Values()
+        self.jax, self.values, self.half = jax, Values(), half
         self.makes, self.parameters, self.at = parameters is None, parameters or [], 0
 
     def parameter(self, make: Callable[[], np.ndarray]) -> Any:
         if self.makes:
             self.parameters.append(make())
         self.at += 1
-        return self.parameters[self.at - 1]
+        value = self.parameters[self.at - 1]
+        return value if self.half is None else value.astype(self.half)
 
     def conv(
         self,
@@ -251,8 +272,9 @@ class JaxBuilder:
         x = self.jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=numbers)
         if normalized:
             scale = self.parameter(lambda: np.ones(depth, np.float32))
-            mean, variance = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
-            x = (x - mean) * (self.jax.lax.rsqrt(variance + EPSILON) * scale)
+            wide = x.astype(np.float32)
+            mean, variance = jnp.mean(wide, (0, 1, 2)), jnp.var(wide, (0, 1, 2))
+            x = ((wide - mean) * self.jax.lax.rsqrt(variance + EPSILON)).astype(x.dtype) * scale
         return self.jax.nn.relu(x + offset) if relu else x + offset
 
     def pool(self, x: Any, size: int, stride: int, kind: str = "max", padding: str = "VALID") -> Any:
@@ -281,7 +303,8 @@ class JaxBuilder:
         return self.jax.nn.relu(x) if relu else x
 
 
-def jax_step(network: Network, training: bool) -> Step:
+def jax_step(network: Network, training: bool, half: str | None = None) -> Step:
+    """`half`: the dtype of mixed precision."""
     import jax
 
     images, labels = examples(network)
@@ -290,7 +313,8 @@ def jax_step(network: Network, training: bool) -> Step:
     state = [jax.device_put(value) for value in maker.parameters]
 
     def loss_of(parameters: list[Any], x: Any, y: Any) -> Any:
-        log = jax.nn.log_softmax(network.build(JaxBuilder(parameters), x))
+        logits = network.build(JaxBuilder(parameters, half), x if half is None else x.astype(half))
+        log = jax.nn.log_softmax(logits.astype(np.float32))
         return -log[np.arange(network.batch), y].mean()
 
     @jax.jit

@@ -26,6 +26,7 @@ from anabranch.xla import lowering
 from anabranch.xla.executable import compile_log
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChooser
+from tests.quick_compilation import OPTIONS
 
 FORWARD = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 TO_INPUT = ("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
@@ -115,8 +116,7 @@ def results_of_all(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.
         }
         return {name: BoundKernel(op, rule, jnp, KernelContext(op))(given) for name, rule in rules.items()}
 
-    quick = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-    found = in_wide_types(jax.jit(program, compiler_options=quick), *values)
+    found = in_wide_types(jax.jit(program, compiler_options=OPTIONS), *values)
     return {name: np.asarray(result) for name, result in found.items()}
 
 
