@@ -2,7 +2,7 @@
 
 The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body,
 needs of an iteration is taken from lists that a `_LoopRecords` beside the forward loop gives. What follows from
-constants and from parameters that never change is computed again instead.
+constants, from parameters that never change, and from those that count is computed again instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.inner_values import beside, inner_name, inner_tensor
-from anabranch.graph.loop_bodies import closure_of_parameters, fixed_parameters, operations_behind, parameters_behind
+from anabranch.graph.loop_bodies import (
+    closure_of_parameters,
+    counter_steps,
+    fixed_parameters,
+    operations_behind,
+    parameters_behind,
+)
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.control_flow.loops import LoopRecords, RecordingWhile, StatelessWhile, While
@@ -50,6 +56,7 @@ class _ForwardLoop:
         self.inputs = op.inputs[self.first :]
         self.size = len(self.inputs)
         self.fixed = fixed_parameters(cast(FunctionGraph, self.body))
+        self.steps = counter_steps(cast(FunctionGraph, self.body))
 
     @functools.cached_property
     def bound(self) -> Tensor:
@@ -117,12 +124,22 @@ class _BackwardBody(FunctionGraph):
             position = self.forward.inputs.index(tensor)
             if self.loop.fixed[position]:
                 return super().capture(self.loop.inputs[position])
+            if self.loop.steps[position]:
+                return self._counted(position)
         elif self._can_be_computed_again(tensor.op):
             inputs = [self.capture(t) for t in tensor.op.inputs]
             attrs = {k: v for k, v in tensor.op.attrs.items() if k != "_class"}
             copy = self.create_op(tensor.op.op_def, inputs, attrs, name=_last_name(tensor), control_inputs=[])
             return copy.outputs[tensor.value_index]
         return self._recorded(tensor)
+
+    def _counted(self, position: int) -> Tensor:
+        """A counter of the forward loop: what it was at first, and what the iterations before have added."""
+        start = super().capture(self.loop.inputs[position])
+        with self.as_default():
+            number = self.number if start.dtype is dtypes.int32 else raw.Cast(self.number, DstT=start.dtype)
+            step = convert_to_tensor(self.loop.steps[position], start.dtype)
+            return raw.AddV2(start, raw.Mul(number, step))  # type: ignore[no-any-return]
 
     def _can_be_computed_again(self, op: Operation) -> bool:
         """Whether an operation gives the same in every iteration, or depends on shapes only, and is cheap.
@@ -139,8 +156,10 @@ class _BackwardBody(FunctionGraph):
         return (op_def.portable or op_def.passes_on) and all(self._is_fixed(t) for t in op.inputs)
 
     def _is_fixed(self, tensor: Tensor) -> bool:
+        """Whether a tensor is the same in every iteration, or counts them."""
         if tensor in self.forward.inputs:
-            return bool(self.loop.fixed[self.forward.inputs.index(tensor)])
+            position = self.forward.inputs.index(tensor)
+            return bool(self.loop.fixed[position] or self.loop.steps[position])
         return self._can_be_computed_again(tensor.op) and tensor.op.type != "TensorListGetItem"
 
     def _recorded(self, tensor: Tensor) -> Tensor:

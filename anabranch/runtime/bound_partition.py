@@ -7,18 +7,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
-from anabranch.core.resources import ResourceHandle
-from anabranch.core.values import TensorValue
-from anabranch.errors import ResourceExhaustedError
 from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import plan_of_island
 from anabranch.runtime import trace_clock
 from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.executor_graph import Kind
+from anabranch.runtime.fetched_values import fetched_value
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
@@ -130,7 +126,7 @@ class BoundPartition:
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
         """
-        return [_fetched(value) for value in self._run(number, feeds, record, timeout)]
+        return [fetched_value(value) for value in self._run(number, feeds, record, timeout)]
 
     def run_on_device(
         self, number: int, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
@@ -191,7 +187,7 @@ class BoundPartition:
             exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, record, timeout, self._active, opened, wake, number),
-                lambda results: [_fetched(value) for value in self._with_known(results)],
+                lambda results: [fetched_value(value) for value in self._with_known(results)],
                 exchange,
             )
         straight = StraightCalls(self._calls, self._slow, self._emptied, self._split)
@@ -199,7 +195,7 @@ class BoundPartition:
         return StraightRun(
             straight,
             self._values_of(feeds),
-            lambda values: [_fetched(value) for value in self._fetches_in(values)],
+            lambda values: [fetched_value(value) for value in self._fetches_in(values)],
             functools.partial(rendezvous.begin, StepId(self._environment.session, number))
             if self._has_transfers
             else None,
@@ -442,18 +438,3 @@ def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) 
     for slot in last.keys() - kept:
         emptied[last[slot]].append(slot)
     return [tuple(slots_read_last) for slots_read_last in emptied]
-
-
-def _fetched(value: TensorValue) -> Any:
-    if isinstance(value, ResourceHandle):
-        return value
-    array = np.asarray(value)
-    if array.ndim == 0:
-        return array[()]
-    # `asarray` shows the device's buffer, which is not the caller's: a later step may write there
-    try:
-        return array.copy()
-    except MemoryError as error:
-        raise ResourceExhaustedError(
-            None, None, f"the host is out of memory for a fetched value: {error}; fetch less of it"
-        ) from error

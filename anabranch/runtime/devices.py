@@ -50,6 +50,9 @@ class XlaDevice(Device):
 
     def put(self, value: AnyArray) -> jax.Array:
         """A host array, or another device's, as an array of this device."""
+        if self.xla_device.platform == "cpu" and isinstance(value, jax.Array) and value.device is not self.xla_device:
+            # what has come to the host need not be copied there once more
+            value = self.get(value)
         result: jax.Array = in_wide_types(jax.device_put, value, self.xla_device)
         return result
 

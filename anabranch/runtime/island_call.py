@@ -63,6 +63,10 @@ pin: Final[Callable[[list[None], None], None]] = list.append
 unpin: Final[Callable[[list[None], None], None]] = list.remove
 
 
+#: outputs of at most so many bytes are copied from an accelerator whether somebody fetches them or not
+_FETCHED_AHEAD: Final = 1 << 14
+
+
 class _NotInOneCallError(Exception):
     """The variant's program cannot be called without Python code in between."""
 
@@ -85,6 +89,7 @@ class IslandCall(ItemCall):
         device_type = "" if device is None else device.device_type
         self.executable = executable = Executable(island, explicit_xla_device(device), device_type)
         self.island = island
+        self._is_far = self.executable.platform != "cpu"
         self.op, self.operations = island.operations[-1], island.operations
         self.kind, self.device = "Island", island.device
         self._inputs = [slots[t] for t in executable.dynamic]
@@ -231,7 +236,7 @@ class IslandCall(ItemCall):
             value = state.value
             if value is None:
                 raise self._without_value(state.handle)
-            if device is not None and value.device is not device and not state.pins:
+            if device is not None and not self.executable.holds(value) and not state.pins:
                 state.value = value = jax.device_put(value, device)  # a variable lives where it is used
             # who has pinned the value may still read the buffer that this island would give away
             args.append(value.copy() if state.pins and position >= donated_from else value)
@@ -270,6 +275,8 @@ class IslandCall(ItemCall):
                 results = self.executable.call(variant, args)
             else:
                 results = self._stored(variant, args, apart)
+            if self._is_far:
+                self._begin_fetching(results)
             waited = results[0] if len(results) else self._written[0].value if self._written else None
             if waited is not None:
                 # the program may still read fed arrays, which belong to the caller, and the next writer of a variable
@@ -285,6 +292,12 @@ class IslandCall(ItemCall):
             named = (op for op in self.island.operations if op.name == failed)
             raise as_op_error(error, next(named, self.island.operations[-1]), self.island.name) from error
         return results
+
+    def _begin_fetching(self, results: Sequence[Any]) -> None:
+        """Has small outputs copied to the host once they are computed: whoever fetches one asks no second time."""
+        for result in islice(results, len(self._outputs)):
+            if isinstance(result, jax.Array) and result.nbytes <= _FETCHED_AHEAD:
+                result.copy_to_host_async()
 
     def _stored(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
         """Runs a variant and stores what it writes, in one call; returns its other results."""

@@ -125,7 +125,8 @@ def enable_mixed_precision_graph_rewrite(
 
     Args:
         opt: an optimizer.
-        loss_scale: a number, "dynamic", or a `LossScale`.
+        loss_scale: a number, "dynamic", or a `LossScale`. Where `dtype` is bfloat16, whose range is float32's,
+            "dynamic" scales nothing: gradients are applied as they come, also if they are not finite.
         dtype: `tf.float16` or `tf.bfloat16`; default: float16 in sessions with a GPU, bfloat16 on processors that
             compute with it (AVX512-BF16, AMX), and no rewrite on others. (TensorFlow has no such argument.)
 
@@ -149,7 +150,8 @@ def enable_mixed_precision_graph_rewrite(
     half = None if dtype is None else dtypes.as_dtype(dtype)
     if half not in (None, dtypes.float16, dtypes.bfloat16):
         raise ValueError(f"mixed precision is computed in float16 or bfloat16, not in {half.name}")
-    wrapped = MixedPrecisionLossScaleOptimizer(opt, loss_scale)
+    unscaled = half is dtypes.bfloat16 and loss_scale == "dynamic"
+    wrapped = MixedPrecisionLossScaleOptimizer(opt, 1 if unscaled else loss_scale)
     process_settings.set_half_precision(True, half)
     return wrapped
 

@@ -56,6 +56,8 @@ MAX_DIRECT_ELEMENTS = 1 << 24
 #: the same of the variants before, where NumPy computes all of it: much is run once or twice, and never again
 FIRST_DIRECT_CALLS = 2
 MAX_FIRST_ELEMENTS = 1 << 20
+#: descriptions of where arrays are that an executable keeps
+MAX_PLACES = 4096
 #: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
 MAX_FOREIGN = 2
 
@@ -203,6 +205,9 @@ class Executable:
     Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
     followed by the values that the checks' messages show.
 
+    Attributes:
+        platform: what XLA compiles for: "cpu", "gpu", ...
+
     Args:
         device: the `jax.Device` to run on, which need not be named where there is only one: None. Arguments of other
             devices are brought there.
@@ -212,7 +217,7 @@ class Executable:
     def __init__(self, island: Island, device: jax.Device | None = None, device_type: str = "") -> None:
         self.island = island
         self.device = device
-        self._platform = jax.default_backend() if device is None else str(device.platform)
+        self.platform = jax.default_backend() if device is None else str(device.platform)
         self._target = target_of(device, device_type)
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
@@ -234,6 +239,8 @@ class Executable:
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         self._last_key: Hashable = None
+        #: what arrays of its device say of where they are, by its id
+        self._here: dict[int, Any] = {}
 
     def constant_arguments(self) -> list[Any]:
         """The large constants, as arguments. What runs once, as initializers do, leaves no copy on the device."""
@@ -315,8 +322,7 @@ class Executable:
         An island with many variants is one whose shapes change from step to step. There they do so for longer, and a
         variant is compiled when it has been called so often that it will be again.
         """
-        if self.device is not None:
-            args = [self._brought(value) for value in args]
+        args = self._brought(args)
         if variant.compiled:
             return variant.function(*args)
         results = self._direct_results(variant, args)
@@ -331,8 +337,7 @@ class Executable:
 
         None: the variant cannot be run in that way, because it is new, or calls back.
         """
-        if self.device is not None:
-            args = [self._brought(value) for value in args]
+        args = self._brought(args)
         if variant.compiled:
             calls_back = variant.watched or variant.calls_back
             return None if calls_back else chain.from_iterable(starmap(variant.function, (args,)))
@@ -376,15 +381,33 @@ class Executable:
         """Traces and compiles what the call after it finds traced and compiled, and looks at the sizes of both."""
         traced = variant.function.trace(*args)
         check_traced(traced.jaxpr, self.island.operations)
-        if self._platform == "cpu":
+        if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
             check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
 
-    def _brought(self, value: TensorValue) -> Any:
-        """An argument on this executable's device."""
-        if getattr(value, "device", None) is self.device:
-            return value
-        return jax.device_put(value, self.device)
+    def _brought(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments, those of other devices brought to this executable's.
+
+        Arrays of the host are taken along by the call itself, and variables are here (`IslandCall`).
+        """
+        if self.device is None:
+            return args
+        count = len(self.dynamic)
+        inputs = [v if type(v) is np.ndarray or self.holds(v) else jax.device_put(v, self.device) for v in args[:count]]
+        return [*inputs, *args[count:]]
+
+    def holds(self, value: TensorValue) -> bool:
+        """Whether a value is on this executable's device."""
+        sharding = getattr(value, "sharding", None)
+        # by identity at first: each result of a program has one of its own in every step, and to ask it takes longer
+        if id(sharding) in self._here:
+            return True
+        if sharding is None or sharding.device_set != {self.device}:
+            return False
+        if len(self._here) >= MAX_PLACES:
+            self._here.clear()
+        self._here[id(sharding)] = sharding
+        return True
 
     def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
         checks: list[Check] = []
@@ -394,7 +417,7 @@ class Executable:
 
         def island_program(*args: TensorValue) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
-            with product_precision(self._platform):
+            with product_precision(self.platform):
                 return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
@@ -416,7 +439,7 @@ class Executable:
         only JAX computes, are left to the compiler; so is, at first, an operation that has several kernels.
         """
         foreign = self._foreign
-        if self._platform != "cpu" or foreign is None:
+        if self.platform != "cpu" or foreign is None:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS

@@ -59,4 +59,5 @@ def product_precision(platform: str) -> contextlib.AbstractContextManager[object
     """The scope in which a program for an XLA platform ("cpu", "gpu", ...) is traced."""
     if platform == "cpu" or _allowance.get():
         return contextlib.nullcontext()
-    return jax.default_matmul_precision("float32")
+    scope: contextlib.AbstractContextManager[object] = jax.default_matmul_precision("float32")
+    return scope

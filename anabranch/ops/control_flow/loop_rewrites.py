@@ -18,6 +18,10 @@ loop computes the products of all rows. A counter takes each value once, so that
 except where the loop stops early. An index outside of the list fails the same check as before: the row is still read.
 Worth it for many rows of one or two examples, where each iteration would read all of ``w`` for little work.
 
+**Lists as they were.** The gradient of writing an element of a list reads that element of the list's gradient, and puts
+zeros in its place. Where each iteration does so at another index, and the list is not used after the loop, nobody reads
+what is put there. So the list is not carried: a list that is read and written in one iteration would be copied whole.
+
 **Transposing once.** In ``matmul(x, w, transpose_b=True)`` with a fixed ``w``, ``w`` is transposed before the loop.
 
 A parameter is fixed if the body returns it unchanged (`graph.loop_bodies`): its value is that with which the loop
@@ -40,7 +44,13 @@ import numpy as np
 from jax import lax
 
 from anabranch.core.arrays import Array
-from anabranch.graph.loop_bodies import behind_identities, operations_behind, parameters_behind
+from anabranch.graph.loop_bodies import (
+    behind_identities,
+    constant_integer,
+    counter_steps,
+    operations_behind,
+    parameters_behind,
+)
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 
@@ -63,6 +73,67 @@ ValueOf = Callable[[StepTensor], Any]
 def enabled() -> bool:
     """Whether loops are rewritten."""
     return os.environ.get(REWRITES_VARIABLE, "1") != "0"
+
+
+# ---------------------------------------------------------------------- lists as they were
+def unread_lists(cond: StepFunction, body: StepFunction, used: Sequence[bool]) -> set[int]:
+    """The loop variables that are lists of which an iteration sets one element, which nobody reads afterwards.
+
+    Args:
+        used: for each loop variable, whether something needs its last value.
+    """
+    in_condition = parameters_behind(cond, cond.outputs)
+    steps = dict(zip(body.inputs, counter_steps(body), strict=True))
+    return {
+        position
+        for position, output in enumerate(body.outputs[: len(body.inputs)])
+        if not used[position] and position not in in_condition and _is_unread(body, position, output, steps)
+    }
+
+
+def _is_unread(body: StepFunction, position: int, output: StepTensor, steps: dict[StepTensor, int | None]) -> bool:
+    before, after = body.inputs[position], behind_identities(output)
+    writing = after.op
+    if writing.type != "TensorListSetItem" or writing.attrs["resize_if_index_out_of_bounds"]:
+        return False
+    index = behind_identities(writing.inputs[1])
+    if behind_identities(writing.inputs[0]) is not before or not _slope(index, steps):
+        return False
+    seen = {before, after}
+    if sum(behind_identities(result) in seen for result in body.outputs) > 1:
+        return False
+    takers = [op for op in body.operations if any(behind_identities(t) in seen for t in op.inputs)]
+    return all(op is writing or _reads_there(op, before, index) or _only_copies(op) for op in takers)
+
+
+def _reads_there(op: StepNode, before: StepTensor, index: StepTensor) -> bool:
+    """Whether an operation reads the element of a list that is written, before that."""
+    if op.type != "TensorListGetItem":
+        return False
+    return behind_identities(op.inputs[0]) is before and behind_identities(op.inputs[1]) is index
+
+
+def _only_copies(op: StepNode) -> bool:
+    return all(behind_identities(out) is not out for out in op.outputs)
+
+
+def _slope(index: StepTensor, steps: dict[StepTensor, int | None]) -> int | None:
+    """By how much an index changes from one iteration to the next; None where it is not always as much."""
+    index = behind_identities(index)
+    if index in steps:
+        return steps[index]
+    if index.op.type == "Const":
+        return 0
+    if index.op.type not in {"Add", "AddV2", "Sub", "Mul"} or index.op.control_inputs:
+        return None
+    one, other = (_slope(t, steps) for t in index.op.inputs)
+    if one is None or other is None:
+        return None
+    if index.op.type != "Mul":
+        return one - other if index.op.type == "Sub" else one + other
+    factors = [constant_integer(t) for t in index.op.inputs]
+    known = next((i for i, factor in enumerate(factors) if factor is not None), None)
+    return None if known is None else (factors[known] or 0) * (other, one)[known]
 
 
 # ---------------------------------------------------------------------- sums after the loop

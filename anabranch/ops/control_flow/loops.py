@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -34,14 +35,13 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.loop_bodies import (
-    behind_identities,
     closure_of_parameters,
+    counter_steps,
     fixed_parameters,
-    operations_behind,
     parameters_behind,
 )
-from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
-from anabranch.ops.control_flow import loop_rewrites
+from anabranch.graph.step_nodes import StepFunction, StepNode
+from anabranch.ops.control_flow import loop_counts, loop_rewrites, settled_checks
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 
@@ -149,6 +149,7 @@ class CompiledLoop:
         self, ctx: StepTracingContext, cond: StepFunction, body: StepFunction, inputs: list[Any], used: list[bool]
     ) -> None:
         self.ctx, self.cond, self.body, self.inputs = ctx, cond, body, inputs
+        self.unread = loop_rewrites.unread_lists(cond, body, used) if loop_rewrites.enabled() else set()
         self.carried = self._needed(used)
         reads: dict[ResourceHandle, None] = {}
         writes: dict[ResourceHandle, None] = {}
@@ -181,7 +182,7 @@ class CompiledLoop:
         start |= parameters_behind(self.cond, self.cond.outputs)
         start |= parameters_behind(self.body, self.body.outputs[len(self.inputs) :])
         start |= self._needed_by_effects()
-        return sorted(i for i in closure_of_parameters(self.body, start) if not fixed[i])
+        return sorted(i for i in closure_of_parameters(self.body, start) - self.unread if not fixed[i])
 
     def _needed_by_effects(self) -> set[int]:
         """Every parameter where the body has effects: what leads to them is not looked into."""
@@ -248,19 +249,25 @@ class CompiledLoop:
         values, kept = self._choose_sums(traced.values, types, bound)
         first, checks = self.condition(np.uint32(0), values, variables)
         guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
-        numbered = count or bool(recorded) or bool(kept) or self.ctx.draws_random(self.body, self.cond)
+        known = None if guarded else self._known_count()
+        numbered = count or known is not None or recorded or kept or self.ctx.draws_random(self.body, self.cond)
+        settled = {} if known is None else self._settled(traced, known)
+        #: the numbers of the checks that each iteration makes
+        open_checks = [n for n in range(len(types.ok)) if n not in settled]
         carry: dict[str, Any] = {
             "number": jnp.zeros((), np.int32) if numbered else None,
             "values": values,
             "variables": variables,
-            "ok": [jnp.asarray(True)] * len(types.ok),
-            "shown": jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), types.shown),
+            "ok": [jnp.asarray(True) for _ in open_checks],
+            "shown": jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), [types.shown[n] for n in open_checks]),
             "records": [_room(t, max(bound, 1)) for t in (*types.records[: len(recorded)], *kept)],
             "going": first if guarded else None,
             "condition_ok": [c.ok for c in checks],
         }
 
         def going(carry: dict[str, Any]) -> Any:
+            if known is not None:
+                return carry["number"] < known
             goes = carry["going"]
             if not guarded:
                 goes, _ = self.condition(_iteration(carry), carry["values"], carry["variables"])
@@ -272,6 +279,9 @@ class CompiledLoop:
             number = carry["number"]
             current = dict(zip(self.carried, carry["values"], strict=True))
             done = traced.run(_iteration(carry), current, carry["variables"], self.factors)
+            done.ok, done.shown = [done.ok[n] for n in open_checks], [done.shown[n] for n in open_checks]
+            if known is not None:
+                done.ok, done.shown = _first_failures(carry, done)
             new: dict[str, Any] = {
                 "number": None if number is None else number + 1,
                 "values": done.values,
@@ -293,14 +303,27 @@ class CompiledLoop:
             return new
 
         last = self.ctx.while_loop(going, iterate, carry)
-        self._report(last)
+        checked = {**settled, **dict(zip(open_checks, zip(last["ok"], last["shown"], strict=True), strict=True))}
+        self._report(last, checked)
         full = self._arguments(last["values"])
         all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
         for later in self.later:
             full[later.position] = later.total(self.inputs[later.position], all_of)
         self._tell()
         empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
-        return full, last["number"], [*last["records"][: len(recorded)], *empty]
+        number = last["number"] if known is None else np.int32(known)
+        return full, number, [*last["records"][: len(recorded)], *empty]
+
+    def _known_count(self) -> int | None:
+        """How often the loop runs, where its condition counts up or down to what is known while it is traced.
+
+        The compiler finds such a count in `number < count`, and a GPU then runs the iterations without asking the host
+        after each whether there is another. What fails ends no such loop: all iterations take place.
+        """
+        state = replace(self.ctx.state, checks=[])
+        return loop_counts.known_count(
+            lambda values: self.ctx.call(self.cond, values, state), self.cond, self.body, self.inputs
+        )
 
     def _choose_sums(self, values: list[Any], types: _Iteration, bound: int) -> tuple[list[Any], list[Any]]:
         """Settles which sums are made after the loop: their variables are not carried.
@@ -362,14 +385,40 @@ class CompiledLoop:
             )
         return value
 
-    def _report(self, last: TensorValue) -> None:
+    def _settled(self, traced: _TracedStep, count: int) -> dict[int, tuple[Any, tuple[Any, ...]]]:
+        """The checks of the iterations whose outcome is known before the loop (`settled_checks.settle`)."""
+        if not 0 < count <= settled_checks.MOST_ITERATIONS or not traced.types.ok:
+            return {}
+        numbers = np.arange(count, dtype=np.int32)
+        counted = {0: numbers}
+        steps, at = counter_steps(self.body), 1
+        for position, first in zip(traced.carried, traced.values, strict=True):
+            start, step = self.inputs[position], steps[position]
+            if step and isinstance(start, np.ndarray):
+                with np.errstate(over="ignore"):
+                    counted[at] = start + numbers.astype(start.dtype) * start.dtype.type(step)
+            at += len(jax.tree.leaves(first))
+        place = _Iteration(*jax.tree.unflatten(traced.structure, range(traced.structure.num_leaves)))
+        return settled_checks.settle(traced.program, counted, list(zip(place.ok, place.shown, strict=True)))
+
+    def _report(self, last: dict[str, Any], checked: dict[int, tuple[Any, tuple[Any, ...]]]) -> None:
         for handle, value in zip(self.written, last["variables"], strict=True):
             self.ctx.write(handle, value)
-        for check, ok, shown in zip(self.checks, last["ok"], last["shown"], strict=True):
+        for number, check in enumerate(self.checks):
+            ok, shown = checked[number]
             self.ctx.state.checks.append(replace(check, ok=ok, values=shown))
         for check, ok in zip(self.condition_checks, last["condition_ok"], strict=False):
             message = without_values(check.message)
             self.ctx.state.checks.append(replace(check, ok=ok, message=message, values=()))
+
+
+def _first_failures(carry: dict[str, Any], done: _Iteration) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """The outcomes of checks over all iterations so far, and what those show that failed first."""
+    shown = [
+        tuple(jnp.where(held, new, old) for old, new in zip(*pair, strict=True))
+        for held, *pair in zip(carry["ok"], carry["shown"], done.shown, strict=True)
+    ]
+    return [held & ok for held, ok in zip(carry["ok"], done.ok, strict=True)], shown
 
 
 def _leaves(step: _Iteration) -> tuple[Any, ...]:
@@ -502,72 +551,14 @@ def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAt
     if xp is not np:
         raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
     functions = _bodies(ctx.op, cond, body)
-    steps = _counter_steps(*functions)
-    if steps is not None:
-        return np.int32(_crossing(ctx, functions[0], input, steps))
+    steps = loop_counts.steps_towards_limits(*functions)
+    if steps is not None and None not in steps:
+        return np.int32(loop_counts.first_false(partial(ctx.call, functions[0]), functions[0], input, steps)[0])
     values, number = list(input), 0
     while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
         values = ctx.call(functions[1], values)
         number += 1
     return np.int32(number)
-
-
-def _counter_steps(cond: StepFunction, body: StepFunction) -> list[Any] | None:
-    """What each parameter grows by, where the loop ends as soon as one of its counters reaches its limit; else None."""
-    steps = [_step_of(p, behind_identities(out)) for p, out in zip(body.inputs, body.outputs, strict=True)]
-    if any(step is None for step in steps):
-        return None
-    counters = {p for p, step in zip(cond.inputs, steps, strict=True) if step}
-    pending = [behind_identities(cond.outputs[0])]
-    while pending:
-        op = pending.pop().op
-        if op.type == "LogicalAnd":
-            pending.extend(behind_identities(t) for t in op.inputs)
-            continue
-        if op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
-            return None
-        limit = {t for behind in operations_behind([op.inputs[1]]) for t in behind.outputs}
-        if counters & limit:
-            return None
-    return steps
-
-
-def _step_of(parameter: StepTensor, result: StepTensor) -> Any:
-    if result is parameter:
-        return 0
-    if result.op.type not in {"Add", "AddV2"} or not parameter.dtype.is_integer:
-        return None
-    one, other = (behind_identities(t) for t in result.op.inputs)
-    one, other = (other, one) if other is parameter else (one, other)
-    if one is not parameter or other.op.type != "Const" or other.op.attrs["value"].ndim:
-        return None
-    return int(other.op.attrs["value"]) if other.op.attrs["value"] > 0 else None
-
-
-def _crossing(ctx: StepTracingContext, cond: StepFunction, start: list[Any], steps: list[Any]) -> int:
-    """The first iteration before which a condition on counters is false: by bisection, as it stays false then."""
-
-    def goes_on(number: int) -> bool:
-        values = []
-        for value, step, parameter in zip(start, steps, cond.inputs, strict=True):
-            if step:
-                dtype = parameter.dtype.as_numpy_dtype
-                reached = int(value) + step * number
-                if reached > np.iinfo(dtype).max:
-                    return False
-                value = np.asarray(reached, dtype)
-            values.append(value)
-        return bool(np.asarray(ctx.call(cond, values)[0]))
-
-    low, high = 0, 1
-    if not goes_on(0):
-        return 0
-    while goes_on(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if goes_on(middle) else (low, middle)
-    return high
 
 
 @DeviceLoopBound.kernel

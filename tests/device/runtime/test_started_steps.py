@@ -130,7 +130,7 @@ def test_results_that_cannot_be_fetched_are_told(branching: bool, monkeypatch: p
         raise MemoryError("no room for the results")
 
     with monkeypatch.context() as patches:
-        patches.setattr(bound_partition, "_fetched", failing)
+        patches.setattr(bound_partition, "fetched_value", failing)
         step.start([np.float32(1.0)], outcomes)
         with pytest.raises(MemoryError, match="no room"):
             outcomes.next()
