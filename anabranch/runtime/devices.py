@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -20,14 +20,17 @@ from anabranch.core.devices import (
     CPU_PRIORITY,
     LOCAL_TASK,
     Device,
-    DeviceFactory,
     device_types,
     register_device,
 )
+from anabranch.core.kernel_context import KernelOperation
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
+
+#: operations that XLA compiles for processors only
+_WITHOUT_GPU_KERNEL: Final = frozenset({"MatrixLogarithm", "MatrixSquareRoot"})
 
 
 class XlaDevice(Device):
@@ -61,6 +64,24 @@ class XlaDevice(Device):
         return np.asarray(value)
 
 
+class Gpu(XlaDevice):
+    """A GPU that JAX finds. It has no kernels for what TensorFlow 1.15 has none of either: functions of matrices that
+    begin with a Schur decomposition.
+    """
+
+    def __init__(self, index: int, xla_device: jax.Device) -> None:
+        super().__init__("GPU", index, xla_device, _memory_limit(xla_device))
+
+    def supports(self, op: KernelOperation) -> bool:
+        """Whether XLA has the operation's kernel for a GPU."""
+        return op.type not in _WITHOUT_GPU_KERNEL and super().supports(op)
+
+
+def _memory_limit(device: jax.Device) -> int:
+    limit: int = (device.memory_stats() or {}).get("bytes_limit", 0)
+    return limit
+
+
 def host_processor() -> Any:
     """JAX's device for the host; where JAX was told to do without one, its first device."""
     try:
@@ -74,19 +95,21 @@ def _virtual_cpus(count: int | None) -> list[Device]:
     return [XlaDevice("CPU", index, processor) for index in range(1 if count is None else max(count, 1))]
 
 
-def _accelerators(kind: str) -> DeviceFactory:
-    def factory(count: int | None) -> list[Device]:
-        return [
-            XlaDevice(kind, index, device, (device.memory_stats() or {}).get("bytes_limit", 0))
-            for index, device in enumerate([d for d in jax.local_devices() if d.platform.upper() == kind][:count])
-        ]
+def _found(kind: str, count: int | None) -> list[jax.Device]:
+    return [device for device in jax.local_devices() if device.platform.upper() == kind][:count]
 
-    return factory
+
+def _gpus(count: int | None) -> list[Device]:
+    return [Gpu(index, device) for index, device in enumerate(_found("GPU", count))]
+
+
+def _tpus(count: int | None) -> list[Device]:
+    return [XlaDevice("TPU", index, one, _memory_limit(one)) for index, one in enumerate(_found("TPU", count))]
 
 
 register_device("CPU", _virtual_cpus, CPU_PRIORITY)
-register_device("GPU", _accelerators("GPU"), ACCELERATOR_PRIORITY)
-register_device("TPU", _accelerators("TPU"), ACCELERATOR_PRIORITY)
+register_device("GPU", _gpus, ACCELERATOR_PRIORITY)
+register_device("TPU", _tpus, ACCELERATOR_PRIORITY)
 
 
 def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -> list[Device]:
@@ -133,8 +156,7 @@ def _visible(gpus: Sequence[Device], listed: str) -> list[Device]:
                 f"visible_device_list {listed!r} names the GPU {text.strip()!r}; this process has {len(gpus)} GPUs, "
                 "numbered from 0",
             )
-        source = gpus[int(text)]
-        chosen.append(XlaDevice("GPU", len(chosen), source.xla_device, source.memory_limit_bytes))
+        chosen.append(Gpu(len(chosen), gpus[int(text)].xla_device))
     return chosen
 
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -48,7 +49,7 @@ def _append(op: OperationLike, made: Mapping[VariableState, TensorValue], rows: 
             # another step may have been first
             missing = rows - _rows(op, state)
             if missing > 0:
-                longer[state] = jnp.concatenate([state.value, jnp.asarray(values, state.value.dtype)[:missing]])
+                longer[state] = jnp.concatenate([state.value, _beside(state, values)[:missing]])
         _store(longer)
 
 
@@ -70,7 +71,12 @@ def _replace(op: OperationLike, made: Mapping[VariableState, TensorValue], at: n
     with _locked(made):
         for state in made:
             _rows(op, state)
-        _store({state: state.value.at[at].set(jnp.asarray(v, state.value.dtype)) for state, v in made.items()})
+        _store({state: state.value.at[at].set(_beside(state, v)) for state, v in made.items()})
+
+
+def _beside(state: VariableState, values: TensorValue) -> Any:
+    """New rows where the variable is: what made them may run on another device."""
+    return jax.device_put(values, state.value.sharding).astype(state.value.dtype)
 
 
 def _store(values: Mapping[VariableState, Any]) -> None:

@@ -91,11 +91,16 @@ class Route(NamedTuple):
 
 def moved_to(device: Device, value: TensorValue) -> Any:
     """A value as one of a device; what lives on the host whatever the device (strings, handles) stays as it is."""
-    if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
+    if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and _is_of_the_host(value.dtype)):
         return value
     if isinstance(value, TensorList):
         return jax.tree.map(device.put, value) if not value.on_host else value
     return device.put(value)
+
+
+def _is_of_the_host(dtype: np.dtype[Any]) -> bool:
+    """Whether no device has arrays of a type: objects, and records, as which quantised numbers go from item to item."""
+    return dtype == np.object_ or dtype.fields is not None
 
 
 class TransferCall(HostKernelCall):

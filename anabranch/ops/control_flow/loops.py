@@ -309,7 +309,7 @@ class CompiledLoop:
         all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
         for later in self.later:
             full[later.position] = later.total(self.inputs[later.position], all_of)
-        self._tell()
+        self._tell(known)
         empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
         number = last["number"] if known is None else np.int32(known)
         return full, number, [*last["records"][: len(recorded)], *empty]
@@ -340,12 +340,14 @@ class CompiledLoop:
         self.carried = [i for i in self.carried if i not in without]
         return kept, [type_of[t] for t in self.factors]
 
-    def _tell(self) -> None:
+    def _tell(self, count: int | None) -> None:
+        told = [] if count is None else [f"{count} iterations"]
         if self.later or self.products:
-            name = self.ctx.op.name
-            self.ctx.note(
-                f"loop {name}: {len(self.later)} sums after it, {len(self.products)} products with work before"
-            )
+            told.append(f"{len(self.later)} sums after it, {len(self.products)} products with work before")
+        if self.unread:
+            told.append(f"{len(self.unread)} lists as they were")
+        if told:
+            self.ctx.note(f"loop {self.ctx.op.name}: {', '.join(told)}")
 
     def _traced(self, recorded: list[int]) -> _TracedStep:
         """Traces an iteration, until the loop variables have the form that they keep."""

@@ -26,6 +26,8 @@ _LEAST, _MOST = -128, 127
 _HALF: Final = 128
 #: float32 has all whole numbers up to it
 _WHOLE_FLOATS: Final = 1 << 24
+#: sizes of matrices of bytes that the units of GPUs take are multiples of this
+_UNIT_BYTES: Final = 16
 
 
 class Bytes(NamedTuple):
@@ -137,7 +139,22 @@ def from_steps(total: Array, x: Bytes, w: Bytes) -> Any:
 
 
 def _multiplied(a: Array, b: Array) -> Any:
+    if a.dtype.itemsize > 1 or not any(size % _UNIT_BYTES for size in (*a.shape, *b.shape)):
+        return _in_integers(a, b)
+    return lax.platform_dependent(a, b, cpu=_in_integers, default=_in_doubles)
+
+
+def _in_integers(a: Array, b: Array) -> Any:
     return lax.dot(a, b, preferred_element_type=np.dtype(np.int32))
+
+
+def _in_doubles(a: Array, b: Array) -> Any:
+    """The same where a GPU's units for bytes, which take them by sixteen, gave wrong sums for sizes between.
+
+    Float64 has every sum of products of bytes that a memory can hold; what exceeds 32 bits wraps around.
+    """
+    total = lax.dot(a.astype(np.float64), b.astype(np.float64), precision=lax.Precision.HIGHEST)
+    return total.astype(np.int64).astype(np.int32)
 
 
 def convolution(x: Bytes, w: Bytes, window: ByteWindow, name: str = "") -> Any:
