@@ -29,8 +29,13 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
 
-#: operations that XLA compiles for processors only
+#: operations that XLA compiles for processors only; and those that it compiles for GPUs for floating-point numbers only
 _WITHOUT_GPU_KERNEL: Final = frozenset({"MatrixLogarithm", "MatrixSquareRoot"})
+_CONVOLUTIONS: Final = frozenset(
+    f"{kind}{direction}"
+    for kind in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+    for direction in ("", "BackpropInput", "BackpropFilter", "BackpropInputV2", "BackpropFilterV2")
+)
 
 
 class XlaDevice(Device):
@@ -66,7 +71,7 @@ class XlaDevice(Device):
 
 class Gpu(XlaDevice):
     """A GPU that JAX finds. It has no kernels for what TensorFlow 1.15 has none of either: functions of matrices that
-    begin with a Schur decomposition.
+    begin with a Schur decomposition, and convolutions of integers.
     """
 
     def __init__(self, index: int, xla_device: jax.Device) -> None:
@@ -74,7 +79,9 @@ class Gpu(XlaDevice):
 
     def supports(self, op: KernelOperation) -> bool:
         """Whether XLA has the operation's kernel for a GPU."""
-        return op.type not in _WITHOUT_GPU_KERNEL and super().supports(op)
+        if op.type in _WITHOUT_GPU_KERNEL or (op.type in _CONVOLUTIONS and op.attrs["T"].is_integer):
+            return False
+        return super().supports(op)
 
 
 def _memory_limit(device: jax.Device) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from anabranch.core import devices
 from anabranch.pipeline import lowering_everything
 from anabranch.testing.copied_messages import over_bytes
 from anabranch.xla import executable
@@ -41,6 +42,16 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
 }
 #: modules whose tests run both ways: compiled at once, and by the operations' own kernels
 DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})
+#: modules whose tests say what a session does that has nothing but processors: where operations go, which kernels there
+#: are, what runs before it is compiled
+OF_PROCESSORS = frozenset(
+    {
+        *("test_choice", "test_convolutions", "test_native_calls", "test_quantised_kernels", "test_winograd"),
+        *("test_devices", "test_explain", "test_half_precision", "test_loss_scale", "test_placement", "test_summary"),
+        *("test_direct_kernels", "test_first_runs", "test_kernel_profile", "test_shapes_that_change"),
+        *("test_registered_devices", "test_step_stats", "test_stopping_loops"),
+    }
+)
 #: tests that say how often something is compiled
 COMPILED_ONLY = frozenset(
     {
@@ -102,6 +113,13 @@ def _at_once(request: pytest.FixtureRequest) -> None:
     asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.originalname in COMPILED_ONLY
     if getattr(request, "param", asked):
         request.getfixturevalue("compiled_at_once")
+
+
+@pytest.fixture(autouse=True)
+def _without_accelerators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.module.__name__.rsplit(".", 1)[-1] in OF_PROCESSORS:
+        left = {name: kind for name, kind in devices._types.items() if kind.priority < devices.ACCELERATOR_PRIORITY}
+        monkeypatch.setattr(devices, "_types", left)
 
 
 @pytest.fixture(autouse=True)

@@ -74,7 +74,10 @@ def test_float32_products_keep_their_digits_on_a_gpu(convolution: bool) -> None:
                 product = tf.matmul(x, x)
             wide = a.astype(np.float64) @ a.astype(np.float64)
             errors[allowed] = np.abs(session.run(product, {x: a}).reshape(256, 256) - wide).max() / np.abs(wide).max()
-    assert errors[False] < 1e-6 < errors[True] < 1e-2
+    assert errors[False] < 1e-6
+    assert errors[True] < 1e-2
+    # of convolutions cuDNN may take one that rounds nothing all the same
+    assert convolution or errors[True] > 1e-5
 
 
 # ------------------------------------------------------------------------------------------------ where things are
@@ -127,6 +130,43 @@ def test_a_loop_on_the_gpu_is_one_program_and_can_be_stopped() -> None:
 
 
 @needs_gpu
+def test_functions_of_matrices_that_a_gpu_has_not_go_to_the_host() -> None:
+    matrix = np.array([[4.0, 1.0], [0.0, 9.0]], np.float32)
+    with tf.Session() as session:
+        root = session.run(tf.linalg.sqrtm(tf.matmul(tf.constant(matrix), np.eye(2, dtype=np.float32))))
+    np.testing.assert_allclose(root @ root, matrix, rtol=1e-5)
+
+
+@needs_gpu
+@pytest.mark.parametrize("sizes", [(2, 2, 1), (3, 7, 5), (16, 32, 16), (40, 17, 2)])
+def test_products_of_bytes_are_exact(sizes: tuple[int, int, int]) -> None:
+    """XLA's own, of two bytes each, were not."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 256, shape).astype(np.uint8) for shape in (sizes[:2], sizes[1:]))
+    with tf.Session() as session, tf.device("/gpu:0"):
+        product = tf.raw_ops.QuantizedMatMul(
+            a=tf.bitcast(tf.placeholder(tf.uint8, a.shape, "a"), tf.quint8),
+            b=tf.bitcast(tf.placeholder(tf.uint8, b.shape, "b"), tf.quint8),
+            min_a=0.0,
+            max_a=255.0,
+            min_b=0.0,
+            max_b=255.0,
+        )[0]
+        found = session.run(tf.bitcast(product, tf.int32), {"a:0": a, "b:0": b})
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+
+
+@needs_gpu
+def test_what_is_fetched_from_a_gpu_is_the_callers_own() -> None:
+    v = tf.get_variable("v", initializer=np.ones((512, 1024), np.float32), use_resource=True)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        found = session.run(v)
+        found[:] = 7
+        np.testing.assert_array_equal(session.run(v), np.ones((512, 1024), np.float32))
+
+
+@needs_gpu
 def test_too_little_memory_leaves_variables_as_they_were() -> None:
     with tf.Session() as session:
         v = tf.get_variable("v", initializer=np.ones(4, np.float32), use_resource=True)
@@ -156,5 +196,5 @@ def test_mixed_precision_follows_float32(dtype: str) -> None:
             return [session.run([loss, train])[0] for _ in range(50)]
 
     whole, half = losses(False), losses(True)
-    assert half[-1] < half[0] / 4
+    assert half[-1] < half[0] / 3
     np.testing.assert_allclose(half, whole, rtol=0.05)
