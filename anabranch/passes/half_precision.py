@@ -13,21 +13,26 @@ Between converted operations and others stand casts, one for each tensor and dir
 takes it; constants are converted here. Variables, feeds and fetches keep their dtype: weights are float32, and a
 product reads a cast of them. An operation keeps its place, edges and name, so that the order of effects is what it was,
 and a cast is alive where, and as often as, what it casts is: loops and conditionals of primitive operations need no
-rule of their own. The bodies of functional ones, and all that is not listed, stay as they are.
+rule of their own. The bodies of functional ones are converted like steps of their own: what they take and give keeps
+its dtype. A loop that decides by what would be converted whether it goes on stays float32, since how often it runs may
+be found by running its condition alone. All that is not listed stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef
-from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.core.roles import FUNCTIONAL_ROLES, Role
+from anabranch.graph.loop_bodies import bodies_of, closure_of_parameters, operations_behind, parameters_behind
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.half_precision import HalfPrecision, half_precision_of
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
@@ -72,7 +77,9 @@ def convert_to_half(step: StepGraph, half: DType) -> tuple[StepGraph, list[TypeC
         The step, and what was chosen for each operation that works on float32, in step order.
     """
     colours = _Colours(step, half)
-    return _Converting(step, half, colours.converted).result(), colours.choices()
+    choices = colours.choices()
+    converted = _with_converted_bodies(_Converting(step, half, colours.converted).result(), half, choices)
+    return converted, choices
 
 
 class _Colours:
@@ -228,6 +235,74 @@ class _Converting:
             DstT=dtype,
         )
         return self._rewriting.add(node).outputs[0]
+
+
+# ---------------------------------------------------------------------- bodies of loops and conditionals
+def _with_converted_bodies(step: StepGraph, half: DType, choices: list[TypeChoice]) -> StepGraph:
+    """A step whose loops and conditionals call functions that compute in half precision; adds what was chosen there."""
+    converted = {op: new for op in step.operations if (new := _converted_functions(op, half, choices))}
+    if not converted:
+        return step
+    rewriting = Rewriting(step)
+    for op in step.operations:
+        if op not in converted:
+            rewriting.keep(op)
+            continue
+        inputs = [rewriting.tensor(t) for t in op.inputs]
+        node = op.copied(inputs, rewriting.nodes(op.control_inputs), rewriting.nodes(op.after))
+        node.outputs = [StepTensor(node, i, t.dtype, t.shape, t.known) for i, t in enumerate(op.outputs)]
+        node.functions = {function.name: function for function in converted[op].values()}
+        node.attrs = {name: _renamed(value, converted[op]) for name, value in op.attrs.items()}
+        rewriting.replace(op, node)
+    return rewriting.result()
+
+
+def _converted_functions(op: StepNode, half: DType, choices: list[TypeChoice]) -> dict[str, StepFunction]:
+    """The functions of a loop or conditional, by the names of those whose place they take; empty if all stay."""
+    if op.op_def.role not in FUNCTIONAL_ROLES:
+        return {}
+    functions = bodies_of(op)
+    changing = functions
+    if op.op_def.role is Role.LOOP:
+        condition, body = functions
+        changing = [] if _decides_by_products(condition, body, half) else [body]
+    found: dict[str, StepFunction] = {}
+    for function in functions:
+        found[function.name], chosen = _half_function(function, half) if function in changing else (function, ())
+        choices.extend(replace(choice, name=f"{op.name}/{choice.name}") for choice in chosen)
+    return found if any(found[function.name] is not function for function in functions) else {}
+
+
+def _half_function(function: StepFunction, half: DType) -> tuple[StepFunction, list[TypeChoice]]:
+    """A function that computes in half precision between its parameters and results, found once: steps share them."""
+    question = (_half_function, half.name)
+    if question not in function.facts:
+        step = StepGraph(function.operations, function.outputs, [], function.inputs)
+        new, choices = convert_to_half(step, half)
+        made = function
+        if new is not step:
+            name = f"{function.name}[{half.name}]"
+            made = StepFunction(name, function.inputs, new.fetches, list(new.operations), function.colocated)
+        function.facts[question] = made, choices
+    found: tuple[StepFunction, list[TypeChoice]] = function.facts[question]
+    return found
+
+
+def _decides_by_products(condition: StepFunction, body: StepFunction, half: DType) -> bool:
+    """Whether something that would be converted decides, in this or a later iteration, whether a loop goes on."""
+    asked = closure_of_parameters(body, parameters_behind(condition, condition.outputs))
+    deciding = operations_behind([*condition.outputs, *(body.outputs[i] for i in asked)])
+    return any(
+        op.op_def.role in FUNCTIONAL_ROLES
+        or (_computes_in_float32(op) and _category(op, half) is HalfPrecision.PROFITS)
+        for op in deciding
+    )
+
+
+def _renamed(value: Any, functions: Mapping[str, StepFunction]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(one, functions) for one in value]
+    return FuncAttr(functions[value.name].name) if isinstance(value, FuncAttr) and value.name in functions else value
 
 
 # ---------------------------------------------------------------------- signatures

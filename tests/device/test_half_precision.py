@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 import anabranch as tf
-from anabranch.pipeline import lowering_everything
+from anabranch.passes.half_precision import HalfRequest
+from anabranch.pipeline import lowering_everything, plan_step
 from anabranch.runtime import explain, half_precision
 from anabranch.runtime.process_settings import process_settings
 
@@ -102,6 +103,53 @@ def test_control_flow_and_its_gradients(build: Callable[[Any], Any], half: Any) 
     for expected, mixed in zip(*in_half(build, POWERS, half), strict=True):
         assert mixed.dtype == np.float32
         np.testing.assert_allclose(mixed, expected, rtol=0.02)
+
+
+def recurrent(x: Any) -> Any:
+    cell = tf.nn.rnn_cell.LSTMCell(8, initializer=tf.random_uniform_initializer(-0.5, 0.5, seed=1))
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.stack([x, x * 0.5, x - 1.0], 1), dtype=tf.float32)
+    loss = tf.reduce_sum(tf.square(outputs))
+    return [loss, *tf.gradients(loss, [x, *tf.trainable_variables()])]
+
+
+def chosen_types(build: Callable[[Any], Any], half: Any) -> dict[str, set[str]]:
+    """The dtypes in which operations of each type compute, as the plan tells."""
+    found: dict[str, set[str]] = {}
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.float32, POWERS.shape)
+        fetches = [tf.convert_to_tensor(fetch) for fetch in build(x)]
+        planned = plan_step(fetches, [], [x], half=HalfRequest(half, "the test asks"))
+    for choice in planned.types:
+        found.setdefault(choice.op_type, set()).add(choice.dtype.name)
+    return found
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_recurrent_networks_compute_in_half_precision(half: Any) -> None:
+    for expected, mixed in zip(*in_half(recurrent, POWERS, half), strict=True):
+        assert mixed.dtype == np.float32
+        np.testing.assert_allclose(mixed, expected, rtol=0.05, atol=0.05 * np.abs(expected).max())
+    assert chosen_types(recurrent, half)["MatMul"] == {half.name}
+
+
+@pytest.mark.parametrize("build", [loop, conditional])
+def test_bodies_are_converted(build: Callable[[Any], Any]) -> None:
+    assert chosen_types(build, tf.bfloat16)["MatMul"] == {"bfloat16"}
+
+
+def test_a_loop_that_products_end_stays_float32() -> None:
+    """How often it runs is found by its condition, for the room of what its gradient needs."""
+
+    def build(x: Any) -> Any:
+        def body(i: Any, y: Any) -> Any:
+            return i + 1, tf.matmul(y, x) * 0.5
+
+        last = tf.while_loop(lambda i, y: tf.reduce_sum(y) < 40.0, body, [0, tf.abs(x)])[1]
+        return [last, tf.gradients(tf.reduce_sum(tf.square(last)), x)[0]]
+
+    (expected, gradient), (mixed, mixed_gradient) = in_half(build, POWERS, tf.bfloat16)
+    np.testing.assert_array_equal(mixed, expected)
+    np.testing.assert_allclose(mixed_gradient, gradient, rtol=0.05)
 
 
 @pytest.mark.parametrize("build", [loop, conditional])

@@ -43,6 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.graph.loop_bodies import (
     behind_identities,
@@ -65,6 +66,7 @@ MIN_ROWS = 32
 
 _ADDITIONS = frozenset({"Add", "AddV2", "AddN"})
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_HALVES = tuple(np.dtype(half.as_numpy_dtype) for half in (dtypes.float16, dtypes.bfloat16))
 
 #: reads the value of a tensor of the body, in the iteration that is traced
 ValueOf = Callable[[StepTensor], Any]
@@ -153,16 +155,21 @@ class LaterSum:
         total = jnp.asarray(start)
         for op in self.terms:
             total = total + _SUMS[op.type](op, *(all_of[t] for t in op.inputs))
-        return total
+        return total.astype(start.dtype)
 
 
 def _sum_of_products(op: StepNode, a: Array, b: Array) -> Any:
     inner_a, inner_b = 1 if op.attrs["transpose_a"] else 2, 2 if op.attrs["transpose_b"] else 1
-    return lax.dot_general(a, b, (((0, inner_a), (0, inner_b)), ((), ())))
+    return lax.dot_general(a, b, (((0, inner_a), (0, inner_b)), ((), ())), preferred_element_type=_wide(a))
 
 
 def _sum_of_bias_gradients(op: StepNode, rows: Array) -> Any:
-    return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)))
+    return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)), dtype=_wide(rows))
+
+
+def _wide(factor: Array) -> np.dtype[Any]:
+    """The dtype in which products are summed up: never half precision, as which factors may be kept."""
+    return np.dtype(np.float32) if factor.dtype in _HALVES else np.dtype(factor.dtype)
 
 
 _SUMS: dict[str, Callable[..., Any]] = {"MatMul": _sum_of_products, "BiasAddGrad": _sum_of_bias_gradients}
@@ -197,15 +204,20 @@ def _terms(body: StepFunction, position: int, uses: dict[StepTensor, int]) -> li
             return None  # somebody else sees the sum
         elif tensor is parameter:
             starts += 1
-        elif op.type in _ADDITIONS or op.type == "Identity":
+        elif op.type in _ADDITIONS or op.type == "Identity" or _widens(op):
             pending.extend(op.inputs)
         else:
             return None
     return terms if starts == 1 else None
 
 
+def _widens(op: StepNode) -> bool:
+    """Whether an operation casts half precision to float32."""
+    return op.type == "Cast" and op.attrs["DstT"] is dtypes.float32 and op.inputs[0].dtype.as_numpy_dtype in _HALVES
+
+
 def _is_summable(op: StepNode) -> bool:
-    return op.outputs[0].dtype.as_numpy_dtype in _FLOATS and op.attrs.get("data_format") != b"NCHW"
+    return op.outputs[0].dtype.as_numpy_dtype in (*_FLOATS, *_HALVES) and op.attrs.get("data_format") != b"NCHW"
 
 
 def worth_keeping(sums: Sequence[LaterSum], types: dict[StepTensor, Any], bound: int) -> list[LaterSum]:

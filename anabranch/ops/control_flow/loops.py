@@ -341,13 +341,15 @@ class CompiledLoop:
         return kept, [type_of[t] for t in self.factors]
 
     def _tell(self, count: int | None) -> None:
-        told = [] if count is None else [f"{count} iterations"]
+        name, told = self.ctx.op.name, []
+        if count is not None:
+            self.ctx.note(f"{name} runs {count} times")
         if self.later or self.products:
             told.append(f"{len(self.later)} sums after it, {len(self.products)} products with work before")
         if self.unread:
             told.append(f"{len(self.unread)} lists as they were")
         if told:
-            self.ctx.note(f"loop {self.ctx.op.name}: {', '.join(told)}")
+            self.ctx.note(f"loop {name}: {', '.join(told)}")
 
     def _traced(self, recorded: list[int]) -> _TracedStep:
         """Traces an iteration, until the loop variables have the form that they keep."""

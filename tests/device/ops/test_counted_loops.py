@@ -23,7 +23,7 @@ def told() -> Iterator[list[CompileEvent]]:
 
 def counts(events: list[CompileEvent]) -> list[str]:
     """The numbers of iterations that compilations tell of."""
-    return [part.split()[-2] for e in events for part in e.reason.split(", ") if part.endswith(" iterations")]
+    return [part.split()[-2] for e in events for part in e.reason.split("; ") if part.endswith(" times")]
 
 
 def python_loop(goes: Callable[[Any], Any], step: Callable[[Any], Any], start: Any) -> tuple[Any, int]:
