@@ -249,8 +249,8 @@ class Peer:
         while not is_noted:
             peer = self.merged
             with peer._changed:
-                # else it is just being merged, or comes apart
-                is_noted = peer is self or self in peer._aliases
+                # else it was merged since it was asked who stands for it, or came apart
+                is_noted = peer._same is None if peer is self else self in peer._aliases
                 if is_noted:
                     peer._callbacks[number] = self, callback
 

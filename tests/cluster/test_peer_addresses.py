@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.distributed.links import PeerState
+from anabranch.distributed.peers import Peer
 from anabranch.errors import AbortedError, InvalidArgumentError, OpError, UnavailableError
 from tests.cluster.places import DEADLINE, Places, until
 from tests.cluster.proxies import Proxy
@@ -38,6 +39,29 @@ def test_two_addresses_of_one_process_share_a_link(places: Places) -> None:
     b.close()
     until(lambda: len(told) == 1, "the news of the loss")
     withdraw()
+
+
+def test_who_asks_for_news_while_two_addresses_become_one_is_told(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merger may come between the question who stands for a peer and the note of who wants to know."""
+    b, _ = places.make("b")
+    a, _ = places.make("a")
+    first = a.peer(b.address)
+    assert first.wait_until_up(DEADLINE)
+    second = Peer(a, b.address.replace("127.0.0.1", "127.1"))
+
+    def asked(peer: Peer) -> Peer:
+        found = peer if peer._same is None else peer._same
+        if peer is second and peer._same is None:
+            second.merge(first)
+        return found
+
+    monkeypatch.setattr(Peer, "merged", property(asked))
+    told: list[OpError] = []
+    second.on_lost(told.append)
+    b.close()
+    until(lambda: len(told) == 1, "the news of the loss")
 
 
 def test_two_addresses_of_one_process_come_apart_when_another_says_it_is_at_one(places: Places) -> None:
