@@ -88,15 +88,20 @@ def test_sessions_share_a_task_and_close_apart(transport: CopiedMessages) -> Non
         other.run(v.assign_add(1.0))
         assert one.run(v) == 2.0
         failed: list[Any] = []
+        begun = threading.Event()
+        # a step that has begun is cancelled; a session that is closed before it would refuse it
+        with tf.control_dependencies([tf.py_func(lambda: begun.set() or np.float32(0), [], tf.float32)]):
+            waiting = q.dequeue()
 
         def wait() -> None:
             try:
-                other.run(q.dequeue())
+                other.run(waiting)
             except tf.errors.CancelledError as error:
                 failed.append(error)
 
         thread = threading.Thread(target=wait)
         thread.start()
+        assert begun.wait(60.0)
         other.close()
         thread.join(60.0)
         assert len(failed) == 1
