@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from anabranch.core import absent_names
+from anabranch.core.stand_ins import stand_in
 
 _IMPORT: Final = re.compile(
     r"^from (?P<module>[\w.]+) import (?:\((?P<listed>[^)]*)\)|(?P<one>[^(\n]*))$", re.MULTILINE
@@ -52,7 +53,10 @@ class _PublicModule(ModuleType):
             with contextlib.suppress(AttributeError):
                 return imported(*self._others)(name)
         if not is_own:
-            raise self._no_attribute(name)
+            refused = None if self._path is None or name.startswith("_") else stand_in(self._path, name)
+            if refused is None:
+                raise self._no_attribute(name)
+            return refused
         module, original = self._homes[name]
         own = module == self.__name__  # a module below this package
         value = self.__dict__[name] = (

@@ -16,6 +16,7 @@ from anabranch.compat import v2_modules
 from anabranch.core import absent_names
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
+from anabranch.core.stand_ins import stands_in
 from anabranch.core.values import TensorLike
 
 __version__ = tf.__version__
@@ -165,6 +166,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(tf, name, _MISSING)
     if value is _MISSING:
         raise AttributeError(absent_names.absence("", name, dir(tf)))
+    if stands_in(value):
+        return value
     return v2_modules.changed(name, value) if isinstance(value, ModuleType) else v2_modules.of_version_2(name, value)
 
 

@@ -21,8 +21,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "contrib.autograph": "tf.autograph has to_graph, to_code and experimental.do_not_convert",
     "contrib.cloud": "files at gs:// need the extra: pip install 'anabranch[remote]'",
-    "contrib.cluster_resolver.TPUClusterResolver": refused_names.ANY_DEVICE,
-    "contrib.distribute": refused_names.ONE_GRAPH,
     "contrib.distributions": "the package tensorflow-probability 0.8 has further distributions and bijectors, and runs "
     "under `anabranch run`",
     "contrib.eager": refused_names.RUN_GRAPHS,
@@ -30,11 +28,9 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.layers.real_valued_column": _COLUMNS,
     "contrib.layers.sparse_column": _COLUMNS,
     "contrib.learn": "tf.estimator has what became of the estimators of this module",
-    "contrib.lite": refused_names.OTHER_RUNTIME,
     "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
     "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
-    "contrib.tpu": refused_names.ANY_DEVICE,
 }
 
 #: by the beginning of a name: what serves the names, its module, and the extra that brings it

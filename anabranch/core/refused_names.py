@@ -54,7 +54,7 @@ REFUSALS: Final = (
     ),
     RefusedFamily(
         "tf.tpu",
-        r"(estimator\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum).+",
+        r"((contrib|estimator)\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum).+",
         "its functions rewrite graphs for TPUs",
         ANY_DEVICE,
     ),
@@ -67,19 +67,20 @@ REFUSALS: Final = (
     ),
     RefusedFamily(
         "tf.lite",
-        r"lite(\..+)?",
+        r"(contrib\.)?lite(\..+)?",
         "it converts graphs for another runtime, whose compiler is TensorFlow's",
         OTHER_RUNTIME,
     ),
     RefusedFamily(
         "tf.distribute.*Strategy and what belongs to them",
-        r"distribute\.(?!Server|cluster_resolver|get_(strategy|replica_context)|has_|in_)(\w+|experimental\.\w+)",
+        r"distribute\.(?!Server|cluster_resolver|get_(strategy|replica_context)|has_|in_)(\w+|experimental\.\w+)"
+        r"|contrib\.distribute(\.\w+)?",
         "no strategy runs a program for each replica: one graph describes them all",
         ONE_GRAPH,
     ),
     RefusedFamily(
         "tf.distribute.cluster_resolver of clouds",
-        r"distribute\.cluster_resolver\.\w+",
+        r"distribute\.cluster_resolver\.\w+|contrib\.cluster_resolver\.TPUClusterResolver",
         "no service of a cloud or a scheduler is asked for addresses",
         "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the program finds out, "
         "TFConfigClusterResolver one from the environment",

@@ -2,8 +2,8 @@
 
 The sources are read, not run: a file, all Python files below a folder, or those of an installed package. A name that
 the program expects to be absent (under `try` and `except ImportError`, `hasattr`, a `getattr` with a default) is
-listed, but is no reason for status 1. `--interface` tells instead how much of TensorFlow 1.15's public interface is
-there.
+listed, but is no reason for status 1; nor is a refused class that is asked for by `isinstance` alone. `--interface`
+tells instead how much of TensorFlow 1.15's public interface is there.
 
 The exit status is 0 where nothing is missing, 1 where names are, or a file could not be read, and 2 where there is
 nothing to check.
@@ -28,7 +28,7 @@ from anabranch.core.consoles import table_console
 from anabranch.core.refused_names import refusal_of
 from anabranch.tools import old_names
 from anabranch.tools.name_uses import ROOT, NameUse, uses_in
-from anabranch.tools.tensorflow_alias import absence_of, is_there
+from anabranch.tools.tensorflow_alias import absence_of, is_class, is_there
 
 _PLACES_SHOWN: Final = 3
 _NOTHING: Final = 2
@@ -38,7 +38,8 @@ _NOTHING: Final = 2
 class Absent:
     """A name that is missing: the message that using it would give, and where it is used, as (file, line).
 
-    `guarded` holds those places at which the program expects that the name may be absent.
+    `guarded` holds those places at which the program expects that the name may be absent, or asks whether something is
+    of a refused class, which nothing is.
     """
 
     message: str
@@ -170,7 +171,8 @@ def _add(report: NameReport, file: str, use: NameUse, message: str | None) -> No
         report.present[use.name] = report.present.get(use.name, 0) + 1
         return
     entry = report.absent.setdefault(use.name, Absent(message))
-    (entry.guarded if use.guarded else entry.places).append((file, use.line))
+    allowed = use.guarded or (use.asked_of and is_class(use.name))
+    (entry.guarded if allowed else entry.places).append((file, use.line))
 
 
 def _by_number(absent: dict[str, Absent]) -> list[tuple[str, Absent]]:

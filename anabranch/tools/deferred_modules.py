@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Final
 
-from anabranch.core.values import PassedOn
+from anabranch.core.stand_ins import StandInClass
 from anabranch.frontend.autograph.conversion import do_not_convert
 
 #: of TensorFlow, each with what is in it; TensorFlow Probability imports those of operations, Mesh TensorFlow and K-FAC
@@ -32,17 +32,8 @@ DEFERRED: Final = (
 _PRESENT: Final[dict[str, Any]] = {"python.autograph.impl.api.do_not_convert": do_not_convert}
 
 
-class _Absent(type):
+class _Absent(StandInClass, type):
     """The type of classes that stand for absent names."""
-
-    def __call__(cls, *args: PassedOn, **kwargs: PassedOn) -> Any:
-        """Says that there is no such thing.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        absent = next(base for base in cls.__mro__ if "_path" in vars(base))
-        raise NotImplementedError(f"anabranch has no tensorflow.{vars(absent)['_path']}, which {cls.__name__} needs")
 
     def __getattr__(cls, name: str) -> Any:
         """A class of that name: what is absent may have been a module."""
@@ -54,7 +45,8 @@ class _Absent(type):
 def _absent(path: str) -> Any:
     if path in _PRESENT:
         return _PRESENT[path]
-    return _Absent(path.rpartition(".")[2], (), {"_path": path, "__doc__": f"Stands for `tensorflow.{path}`."})
+    held = {"_path": path, "_why": f"anabranch has no tensorflow.{path}", "__doc__": f"Stands for `tensorflow.{path}`."}
+    return _Absent(path.rpartition(".")[2], (), held)
 
 
 class DeferredModule(ModuleType):

@@ -31,11 +31,13 @@ class NameUse:
         line: where, from 1.
         guarded: whether the program expects that the name may be absent: it stands under a `try` that catches that,
             under a `hasattr` that asks for it, or in a `getattr` with a default.
+        asked_of: whether it is asked alone whether something is of that class, by `isinstance` or `issubclass`.
     """
 
     name: str
     line: int
     guarded: bool
+    asked_of: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ class _NameReader(ast.NodeVisitor):
         self._all_imported = False
         self._caught = 0
         self._asked: list[str] = []
+        self._classes = False
 
     def read(self, module: ast.Module) -> None:
         self._enter(module, module.body)
@@ -126,7 +129,14 @@ class _NameReader(ast.NodeVisitor):
         asked = self._asked_by(node, "getattr")
         if asked is not None:
             self._use(asked, node.lineno, guarded=len(node.args) > 2)
-        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[what, classes]):
+                self.visit(what)
+                self._classes = True
+                self.visit(classes)
+                self._classes = False
+            case _:
+                self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> None:
         catches = any(_catches(handler.type) for handler in node.handlers)
@@ -164,7 +174,7 @@ class _NameReader(ast.NodeVisitor):
         if path == ROOT:
             return
         asked = any(path == name or path.startswith(f"{name}.") for name in self._asked)
-        self.uses.add(NameUse(path, line, guarded or asked or self._caught > 0))
+        self.uses.add(NameUse(path, line, guarded or asked or self._caught > 0, self._classes))
 
     def _path(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> str | None:
         """The path of TensorFlow that an expression names; None where it names something else."""

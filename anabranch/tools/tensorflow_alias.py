@@ -24,6 +24,7 @@ from typing import Any, Final
 import anabranch as tf
 from anabranch.core import absent_names
 from anabranch.core.registry import all_op_defs, find_op_def
+from anabranch.core.stand_ins import stand_in, stands_in
 from anabranch.frontend import raw_functions
 from anabranch.graph.building import OpFunction
 from anabranch.tools import deferred_modules, keras_package, slim_package
@@ -59,13 +60,17 @@ class AliasModule(ModuleType):
         wanted = self._renamed.get(name, name)
         for source in self._sources:
             value = getattr(source, wanted, _MISSING)
-            if value is not _MISSING:
+            if value is not _MISSING and not stands_in(value):
                 if isinstance(value, ModuleType) and _has_more_names(_public_path(f"{self.__name__}.{name}")):
                     value = importlib.import_module(f"{self.__name__}.{name}")
                 self.__dict__[name] = value
                 return value
         if not name.startswith("__") and counterpart(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
+        # of Keras, whose package may have the module and not the name, too
+        module = _public_path(self.__name__).removeprefix("compat.v2").lstrip(".")
+        if not name.startswith("__") and (refused := stand_in(module, name)) is not None:
+            return refused
         raise AttributeError(_absence(f"{self.__name__}.{name}", dir(self)), name=name)
 
     def __dir__(self) -> list[str]:
@@ -145,6 +150,14 @@ def is_there(path: str) -> bool:
     return _end_of(path) is None
 
 
+def is_class(path: str) -> bool:
+    """Whether a path that a program writes leads to a class, a refused one perhaps, as `core.stand_ins` has them."""
+    module, _, name = path.rpartition(".")
+    served = counterpart(module)
+    sources, renamed = served if served is not None else ([], {})
+    return any(isinstance(getattr(source, renamed.get(name, name), None), type) for source in sources)
+
+
 def _end_of(path: str) -> tuple[str, list[Any]] | None:
     """The first part of a path that is not there, and the modules it was looked for in; None where all are there."""
     module, *names = path.split(".")
@@ -154,8 +167,9 @@ def _end_of(path: str) -> tuple[str, list[Any]] | None:
             inside = f"{module}.{name}"
             sources, renamed = counterpart(module) or ([], {})
             values = (getattr(source, renamed.get(name, name), _MISSING) for source in sources)
-            holder = next((value for value in values if value is not _MISSING), _MISSING)
-            if counterpart(inside) is not None:
+            holder = next((value for value in values if value is not _MISSING and not stands_in(value)), _MISSING)
+            served = counterpart(inside)
+            if served is not None and not any(map(stands_in, served[0])):
                 module, holder = inside, None
             elif holder is _MISSING:
                 return inside, sources
@@ -191,7 +205,7 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
 
 def _counterpart_of_version_2(path: str) -> tuple[list[Any], dict[str, str]] | None:
     module = getattr(tf.compat.v2, path, None)
-    if isinstance(module, ModuleType):
+    if isinstance(module, ModuleType) and not stands_in(module):
         return [module], {}
     is_keras = path.split(".")[0] == "optimizers"  # version 1 has another `train`
     return counterpart(f"{ROOT}.keras.{path}" if is_keras else f"{ROOT}.{path}")

@@ -106,10 +106,10 @@ class _Circulant(LinearOperator):
         dense.set_shape(self.shape)
         return dense
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return self._in_the_basis(x, lambda moved: moved * self._beside(adjoint))
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         return self._in_the_basis(rhs, lambda moved: moved / self._beside(adjoint))
 
     def _determinant(self) -> Tensor:

@@ -9,8 +9,9 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import Dimension, TensorShape, as_dimension
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.linalg import (
-    adjoint,
+    adjoint as _adjoint,
     cholesky,
+    eye,
     matmul,
     matrix_determinant,
     matrix_solve,
@@ -47,7 +48,9 @@ class LinearOperator(Module):
     """The base of linear operators: matrices [..., rows, columns], each batch of them known by its structure.
 
     What is said of an operator (`is_non_singular`, ...) is believed, and decides how it is solved; None: not known.
-    A subclass defines `_to_dense` and `_shape`, and whatever can be done without the whole matrix.
+    A subclass defines `_shape`, and `_matmul` or `_to_dense`; further whatever can be done without the whole matrix.
+    `_matmul` and `_solve` take `adjoint` and `adjoint_arg`, as the public methods do. Those here are spared the second,
+    by defining `_product` and `_solution` in their place.
 
     Args:
         dtype: of the elements.
@@ -88,7 +91,9 @@ class LinearOperator(Module):
 
     # ---- what a subclass defines
     def _to_dense(self) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} does not define _to_dense")
+        if not self._defines("_matmul"):
+            raise NotImplementedError(f"{type(self).__name__} defines neither _to_dense nor _matmul")
+        return self._matmul(self._identity())
 
     def _shape(self) -> TensorShape:
         raise NotImplementedError(f"{type(self).__name__} does not define _shape")
@@ -96,10 +101,16 @@ class LinearOperator(Module):
     def _shape_tensor(self) -> Tensor:
         return shape(self._to_dense())
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _matmul(self, x: Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> Tensor:
+        return self._product(_adjoint(x) if adjoint_arg else x, adjoint)
+
+    def _solve(self, rhs: Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> Tensor:
+        return self._solution(_adjoint(rhs) if adjoint_arg else rhs, adjoint)
+
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return matmul(self._to_dense(), x, adjoint_a=adjoint)
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         dense = self._to_dense()
         return matrix_solve(with_batch_of(dense, rhs), with_batch_of(rhs, dense), adjoint=adjoint)
 
@@ -215,7 +226,7 @@ class LinearOperator(Module):
             result: LinearOperator = compose([self.adjoint() if adjoint else self, x.adjoint() if adjoint_arg else x])
             return result
         with self._scope(name):
-            return self._matmul(self._argument(x, adjoint, adjoint_arg), adjoint)
+            return self._matmul(self._argument(x, adjoint, adjoint_arg), adjoint, adjoint_arg)
 
     def matvec(self, x: TensorLike, adjoint: bool = False, name: str = "matvec") -> Tensor:
         """The product with vectors [..., columns]: [..., rows]."""
@@ -238,7 +249,7 @@ class LinearOperator(Module):
         """
         self._check_solvable()
         with self._scope(name):
-            return self._solve(self._argument(rhs, not adjoint, adjoint_arg), adjoint)
+            return self._solve(self._argument(rhs, not adjoint, adjoint_arg), adjoint, adjoint_arg)
 
     def solvevec(self, rhs: TensorLike, adjoint: bool = False, name: str = "solve") -> Tensor:
         """The vectors [..., columns] whose product with this operator is `rhs`, [..., rows]."""
@@ -322,17 +333,36 @@ class LinearOperator(Module):
         """Fails in the step where a matrix is not its own adjoint."""
         with self._scope(name):
             dense = self._to_dense()
-            return assert_near(dense, adjoint(dense), message="Matrix was not equal to its adjoint.")
+            return assert_near(dense, _adjoint(dense), message="Matrix was not equal to its adjoint.")
 
     # ---- for subclasses
     def _scope(self, name: str) -> Any:
         return name_scope(f"{self.name}/{name}")
 
+    def _name_scope(self, name: str | None = None) -> Any:
+        return self._scope(name) if name else name_scope(self.name)
+
+    def _check_input_dtype(self, x: Tensor) -> None:
+        if x.dtype.base_dtype != self.dtype:
+            raise TypeError(f"{self.name}: Expected argument to have dtype {self.dtype}, found {x.dtype} in {x}")
+
+    def _defines(self, method: str) -> bool:
+        return getattr(type(self), method) is not getattr(LinearOperator, method)
+
+    def _identity(self) -> Tensor:
+        """Matrices with ones on the diagonal, that the operator can be multiplied with; one for each in the batch."""
+        if self.shape.is_fully_defined():
+            *batch, _, columns = self.shape.as_list()
+            return eye(columns, batch_shape=batch, dtype=self.dtype)
+        if not self._defines("_shape_tensor"):
+            raise NotImplementedError(f"{self.name}: its shape is {self.shape}, so it has to define _shape_tensor")
+        sizes = self._shape_tensor()
+        return eye(sizes[-1], batch_shape=sizes[:-2], dtype=self.dtype)
+
     def _argument(self, x: TensorLike, by_rows: bool, adjoint_arg: bool) -> Tensor:
         tensor = convert_to_tensor(x, self.dtype, name="x")
-        tensor = adjoint(tensor) if adjoint_arg else tensor
         mine = self.range_dimension if by_rows else self.domain_dimension
-        if not mine.is_compatible_with(tensor.shape.with_rank_at_least(2)[-2]):
+        if not mine.is_compatible_with(tensor.shape.with_rank_at_least(2)[-1 if adjoint_arg else -2]):
             raise ValueError(f"{self.name}: Dimensions are not compatible: {self.shape} and {tensor.shape}")
         return tensor
 

@@ -55,10 +55,10 @@ class LinearOperatorAdjoint(LinearOperator):
     def _to_dense(self) -> Tensor:
         return adjoint(self._operator.to_dense())
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return self._operator._matmul(x, not adjoint)
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         return self._operator._solve(rhs, not adjoint)
 
     def _determinant(self) -> Tensor:
@@ -98,10 +98,10 @@ class LinearOperatorInversion(LinearOperator):
     def _to_dense(self) -> Tensor:
         return matrix_inverse(self._operator.to_dense())
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return self._operator._solve(x, adjoint)
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         return self._operator._matmul(rhs, adjoint)
 
     def _determinant(self) -> Tensor:
@@ -163,14 +163,14 @@ class LinearOperatorComposition(_OfSeveral):
     def _to_dense(self) -> Tensor:
         return functools.reduce(matmul, [operator.to_dense() for operator in self._operators])
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         for operator in self._operators if adjoint else reversed(self._operators):
             x = operator._matmul(x, adjoint)
         return x
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         if not self._all_square():
-            return super()._solve(rhs, adjoint)
+            return super()._solution(rhs, adjoint)
         for operator in reversed(self._operators) if adjoint else self._operators:
             rhs = operator._solve(rhs, adjoint)
         return rhs
@@ -307,9 +307,9 @@ class LinearOperatorLowRankUpdate(LinearOperator):
     def _to_dense(self) -> Tensor:
         return self._base.to_dense() + matmul(self._u, self._scaled(adjoint(self._v)))
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         if adjoint:
-            return super()._matmul(x, adjoint)
+            return super()._product(x, adjoint)
         update = matmul(self._u, self._scaled(matmul(self._v, x, adjoint_a=True)))
         return self._base._matmul(x, False) + update
 

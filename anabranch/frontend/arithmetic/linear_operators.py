@@ -87,7 +87,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
     def _shape(self) -> TensorShape:
         return self._tril.shape
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         matrix, rhs = with_batch_of(self._tril, rhs), with_batch_of(rhs, self._tril)
         return matrix_triangular_solve(matrix, rhs, lower=True, adjoint=adjoint)
 
@@ -137,10 +137,10 @@ class LinearOperatorDiag(LinearOperator):
     def _column(self, adjoint: bool) -> Tensor:
         return expand_dims(conjugate(self._diag) if adjoint else self._diag, -1)
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return self._column(adjoint) * x
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         return rhs / self._column(adjoint)
 
     def _determinant(self) -> Tensor:
@@ -209,10 +209,10 @@ class LinearOperatorScaledIdentity(LinearOperator):
         multiplier = conjugate(self._multiplier) if adjoint else self._multiplier
         return expand_dims(expand_dims(multiplier, -1), -1)
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return self._scale(adjoint) * x
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
         return rhs / self._scale(adjoint)
 
     def _determinant(self) -> Tensor:
@@ -326,11 +326,11 @@ class LinearOperatorHouseholder(LinearOperator):
         diagonal = raw.OnesLike(self._axis)
         return matrix_diag(diagonal) - twice
 
-    def _matmul(self, x: Tensor, adjoint: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         return x - matmul(self._unit, matmul(self._unit, x, adjoint_a=True)) * 2
 
-    def _solve(self, rhs: Tensor, adjoint: bool) -> Tensor:
-        return self._matmul(rhs, adjoint)
+    def _solution(self, rhs: Tensor, adjoint: bool) -> Tensor:
+        return self._product(rhs, adjoint)
 
     def _determinant(self) -> Tensor:
         return raw.Neg(raw.OnesLike(self._axis[..., 0]))  # type: ignore[no-any-return]

@@ -50,3 +50,59 @@ def test_operators_of_unknown_rank(name: str) -> None:
     wanted = [dense @ RIGHT, solved, solved[..., 0], dense, np.linalg.slogdet(dense)[1], dense.shape]
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+# --------------------------------------------------------------------------- operators of a program's own
+class Reversal(tf.linalg.LinearOperator):
+    """Turns rows round: known by its product alone, as TensorFlow's documentation has it."""
+
+    def __init__(self, size: Any, batch: list[int]) -> None:
+        super().__init__(tf.float64, is_square=True, name="Reversal")
+        self._size, self._batch = tf.convert_to_tensor(size), batch
+
+    def _shape(self) -> tf.TensorShape:
+        known = tf.get_static_value(self._size)
+        return tf.TensorShape([*self._batch, known, known])
+
+    def _shape_tensor(self) -> tf.Tensor:
+        return tf.stack([*self._batch, self._size, self._size])
+
+    def _matmul(self, x: tf.Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> tf.Tensor:
+        with self._name_scope("turned"):
+            self._check_input_dtype(x)
+            return tf.reverse(tf.linalg.adjoint(x) if adjoint_arg else x, [-2])
+
+
+@pytest.mark.parametrize("batch", [[], [2]])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_operator_of_a_programs_own_is_its_product(known: bool, batch: list[int]) -> None:
+    operator = Reversal(3 if known else tf.placeholder_with_default(3, []), batch)
+    dense = np.broadcast_to(np.eye(3)[::-1], [*batch, 3, 3])
+    right = MATRIX if batch else MATRIX[0]
+    composed = tf.linalg.LinearOperatorFullMatrix(right) @ operator
+    made = [operator.to_dense(), operator.matmul(right), operator.matmul(right, adjoint_arg=True), operator.trace()]
+    made += [operator.solve(right), operator.H.to_dense(), composed.to_dense()]
+    with Session() as session:
+        found = session.run(made)
+    turned = right[..., ::-1, :]
+    wanted = [dense, turned, np.swapaxes(right, -1, -2)[..., ::-1, :], np.ones(batch), turned, dense, right @ dense]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert any("Reversal/turned/" in operation.name for operation in tf.get_default_graph().get_operations())
+
+
+def test_an_operator_that_says_too_little_is_refused() -> None:
+    class Nothing(tf.linalg.LinearOperator):
+        def _shape(self) -> tf.TensorShape:
+            return tf.TensorShape([None, None])
+
+    class Product(Nothing):
+        def _matmul(self, x: tf.Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> tf.Tensor:
+            return x
+
+    with pytest.raises(NotImplementedError, match="Nothing defines neither _to_dense nor _matmul"):
+        Nothing(tf.float32).to_dense()
+    with pytest.raises(NotImplementedError, match="has to define _shape_tensor"):
+        Product(tf.float32).to_dense()
+    with pytest.raises(TypeError, match="Expected argument to have dtype"):
+        Product(tf.float32)._check_input_dtype(tf.constant(1))

@@ -86,6 +86,25 @@ def test_a_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "line 1: " in found["unreadable"][str(tmp_path / "old.py")]
 
 
+def test_asking_whether_something_is_of_a_refused_class_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tensorflow as tf\ndef f(x, y):\n  return isinstance(x, (int, tf.distribute.MirroredStrategy)) "
+        "or issubclass(x, tf.lite.Interpreter) or isinstance(tf.constant(y), tf.Tensor)\n"
+    )
+    assert command_line.main(["check", str(program)]) == 0
+    assert "(1 guarded)" in capsys.readouterr().out
+    for wrong in (
+        "isinstance(tf.lite.Interpreter(), str)",
+        "isinstance(x, tf.nosuch)",
+        "isinstance(x, tf.wrap_function)",
+    ):
+        program.write_text(f"import tensorflow as tf\ndef f(x):\n  return {wrong}\n")
+        assert command_line.main(["check", str(program)]) == 1, wrong
+
+
 def test_exit_statuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "program.py"
     program.write_text("import tensorflow as tf\ntry:\n  tf.nosuch\nexcept AttributeError:\n  pass\n")

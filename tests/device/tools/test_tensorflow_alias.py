@@ -129,10 +129,10 @@ def test_what_is_missing_is_an_import_error() -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("from tensorflow import keras", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
-        ("from tensorflow.keras.layers import Dense", "has no tf.keras; .*tf.layers, tf.losses and tf.train"),
-        ("import tensorflow.compat.v1.tpu.experimental as e", "has no tf.tpu.experimental; .*TPUEstimator"),
-        ("from tensorflow.contrib import distribute", r"has no tf.contrib.distribute; tf.train.replica_device_setter"),
+        ("from tensorflow.keras import nosuch", "anabranch has no tensorflow.keras.nosuch"),
+        ("from tensorflow.keras.backend import abs", "no tf.keras.backend.abs; .*tf.layers, tf.losses and tf.train"),
+        ("from tensorflow.compat.v1.tpu import rewrite", "has no tf.tpu.rewrite; .*TPUEstimator"),
+        ("from tensorflow.contrib import tensorrt", r"has no tf.contrib.tensorrt; every step is compiled"),
     ],
 )
 def test_imports_of_what_is_missing_say_what_to_do(statement: str, told: str) -> None:
@@ -150,12 +150,25 @@ def test_private_names_that_are_missing_say_what_is_near() -> None:
 
 def test_names_that_are_missing_say_what_to_do() -> None:
     for name in ("tensorflow", "tensorflow.compat.v1"):
-        with pytest.raises(AttributeError, match="anabranch has no tf.keras; .*tf.layers"):
-            _ = module(name).keras
+        with pytest.raises(AttributeError, match="anabranch has no tf.load_library; .*tf.py_func"):
+            _ = module(name).load_library
         with pytest.raises(AttributeError, match="anabranch has no tf.saved_model.save; "):
             _ = module(name).saved_model.save
-        with pytest.raises(AttributeError, match="has no tf.distribute.MirroredStrategy; "):
-            _ = module(name).distribute.MirroredStrategy
+        with pytest.raises(NotImplementedError, match="has no tf.distribute.MirroredStrategy; "):
+            module(name).distribute.MirroredStrategy()
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2"])
+def test_classes_that_are_refused_are_there_to_be_asked_for(name: str) -> None:
+    """Nothing is one of them, which a program may ask; see `core.stand_ins`."""
+    whole = module(name)
+    strategy = whole.distribute.MirroredStrategy
+    assert strategy is module(f"{name}.distribute").MirroredStrategy is tf.distribute.MirroredStrategy
+    assert not isinstance(tf.constant(1), (strategy, whole.keras.Model, whole.lite.Interpreter))
+    layers = module(f"{name}.keras.layers")
+    assert layers.Dense is whole.keras.layers.Dense
+    with pytest.raises(NotImplementedError, match="anabranch has no tf.keras.layers.Dense; .*anabranch run"):
+        layers.Dense(3)
 
 
 def test_the_whole_has_one_module_under_each_spelling() -> None:
