@@ -45,8 +45,8 @@ def byte_size_load_fn(op: tf.Operation) -> float:
         ValueError: its shape is not fully known.
     """
     output = op.outputs[0]
-    shape = op.get_attr("shape") if output.dtype.name == "resource" else output.shape
-    dtype = op.get_attr("dtype") if output.dtype.name == "resource" else output.dtype
+    shape = op.attrs["shape"] if output.dtype.name == "resource" else output.shape
+    dtype = op.attrs["dtype"] if output.dtype.name == "resource" else output.dtype
     size = shape.num_elements()
     if size is None:
         raise ValueError(

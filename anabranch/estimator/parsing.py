@@ -56,5 +56,5 @@ def _with_label(
         column = tf.feature_column.numeric_column(weight) if isinstance(weight, str) else weight
         if column.key in spec:
             raise ValueError(f"weight_column should not be used as feature. weight_column: {column.key}")
-        spec.update(column.parse_example_spec)
+        spec.update(column._parse_example_spec)
     return spec

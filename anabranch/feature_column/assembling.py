@@ -117,8 +117,8 @@ def input_layer(
         for column in dense:
             made = _CollectedVariables(weight_collections)
             with tf.variable_scope(None, default_name=column.scope_name, custom_getter=made.getter):
-                tensor = column.get_dense_tensor(transformed, trainable)
-                elements = column.variable_shape.num_elements()
+                tensor = column._get_dense_tensor(transformed, trainable=trainable)
+                elements = column._variable_shape.num_elements()
                 part = tf.reshape(tensor, [tf.shape(tensor)[0], elements])
                 part.set_shape([tensor.shape.dims[0] if tensor.shape.dims else None, elements])
             parts.append(part)
@@ -182,11 +182,11 @@ def linear_model(
 
 
 def _sum_of_numbers(column: DenseColumn, transformed: Transformed, units: int, trainable: bool) -> tf.Tensor:
-    elements = column.variable_shape.num_elements()
+    elements = column._variable_shape.num_elements()
     assert elements is not None
     # before those of an embedding: `cols_to_vars` has them in this order
     weights = tf.get_variable("weights", (elements, units), initializer=tf.zeros_initializer(), trainable=trainable)
-    tensor = column.get_dense_tensor(transformed, trainable)
+    tensor = column._get_dense_tensor(transformed, trainable=trainable)
     return tf.matmul(tf.reshape(tensor, [-1, elements]), weights, name="weighted_sum")
 
 
@@ -233,4 +233,4 @@ def _specs(feature_columns: Iterable[FeatureColumn]) -> Iterator[tuple[str, obje
     for column in feature_columns:
         if not isinstance(column, FeatureColumn):
             raise ValueError(f"All feature_columns must be feature columns, got {type(column).__name__}: {column!r}")
-        yield from column.parse_example_spec.items()
+        yield from column._parse_example_spec.items()

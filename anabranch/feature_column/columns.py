@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import anabranch as tf
@@ -23,7 +23,11 @@ class IdsAndWeights(NamedTuple):
 
 
 class FeatureColumn:
-    """A recipe for a tensor from features. Columns are values: equal where they say the same, and hashable."""
+    """A recipe for a tensor from features. Columns are values: equal where they say the same, and hashable.
+
+    What makes tensors of columns asks for the names that begin with an underscore, which are those that a column of a
+    program's own defines in TensorFlow; the columns here define the others.
+    """
 
     @property
     def name(self) -> str:
@@ -38,6 +42,13 @@ class FeatureColumn:
     def transform_feature(self, transformed: Transformed) -> Any:
         """The column's tensor, sparse or dense, from the features; `Transformed.get` asks once for each column."""
         raise NotImplementedError
+
+    @property
+    def _parse_example_spec(self) -> ParseSpec:
+        return self.parse_example_spec
+
+    def _transform_feature(self, inputs: Transformed) -> Any:
+        return self.transform_feature(inputs)
 
 
 class DenseColumn(FeatureColumn):
@@ -56,6 +67,15 @@ class DenseColumn(FeatureColumn):
     def get_dense_tensor(self, transformed: Transformed, trainable: bool = True) -> tf.Tensor:
         """The numbers, [batch] + variable_shape."""
         raise NotImplementedError
+
+    @property
+    def _variable_shape(self) -> tf.TensorShape:
+        return self.variable_shape
+
+    def _get_dense_tensor(
+        self, inputs: Transformed, weight_collections: Sequence[str] | None = None, trainable: bool | None = None
+    ) -> tf.Tensor:
+        return self.get_dense_tensor(inputs, trainable is not False)
 
 
 class CategoricalColumn(FeatureColumn):
@@ -100,7 +120,7 @@ class Transformed:
             ValueError: no feature has that name, or it is a scalar.
         """
         if key not in self._made:
-            self._made[key] = self._raw(key) if isinstance(key, str) else key.transform_feature(self)
+            self._made[key] = self._raw(key) if isinstance(key, str) else key._transform_feature(self)
         return self._made[key]
 
     def _raw(self, key: str) -> tf.Tensor | tf.SparseTensor:

@@ -10,13 +10,15 @@ import numpy as np
 
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group
+from anabranch.core.device import DeviceSpec, canonical_name
 from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike, TensorValue
 from anabranch.graph.creation_site import CreationSite
-from anabranch.proto.graph_pb2 import NodeDef
+from anabranch.proto.attr_values import as_shown_to_programs, attr_from_proto
+from anabranch.proto.graph_pb2 import AttrValue, NodeDef
 
 if TYPE_CHECKING:
     from anabranch.graph.graph import Graph
@@ -425,19 +427,25 @@ class Operation:
         """The creating line, in the form of a one-frame stack summary."""
         return [(self.site.filename, self.site.line, self.site.function, None)]
 
-    def get_attr(self, name: str) -> AttributeValue:
+    def get_attr(self, name: str) -> Any:
         """The value of an attribute.
+
+        Returns:
+            A number, bytes or a DType; a message where it is a tensor (TensorProto, see `tf.make_ndarray`), a shape
+            (TensorShapeProto) or a function (NameAttrList); or a list of one of these.
 
         Raises:
             ValueError: the operation has no attribute of that name.
         """
         try:
-            return self.attrs[name]
+            value = self.attrs[name]
         except KeyError:
             raise ValueError(
                 f"Operation {self._name!r} has no attr named {name!r}. Its type is {self.type}, and it has "
                 f"{sorted(self.attrs)}"
             ) from None
+        definition = self.op_def.attrs.get(name)
+        return as_shown_to_programs(value, None if definition is None else definition.kind)
 
     def colocation_groups(self) -> list[bytes]:
         """The names of the groups whose members must share a device (`loc:@<name>`)."""
@@ -501,8 +509,16 @@ class Operation:
         self._control_inputs.remove(op)
         op._control_outputs.remove(self)
 
-    def _set_attr(self, name: str, value: AttributeValue) -> None:
+    def _set_attr(self, name: str, value: AttributeValue | AttrValue) -> None:
+        """Sets an attribute to a plain value, or to that of a message, as programs for TensorFlow have it."""
+        if isinstance(value, AttrValue):
+            definition = self.op_def.attrs.get(name)
+            value = attr_from_proto(value, None if definition is None else definition.kind)
         self.attrs = {**self.attrs, name: value}
+        self._graph._changed()
+
+    def _set_device(self, device: str | DeviceSpec | None) -> None:
+        self.device = canonical_name(device)
         self._graph._changed()
 
     def __repr__(self) -> str:

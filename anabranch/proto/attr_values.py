@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from anabranch.core.attrs import AttrPlaceholder, FuncAttr
+from anabranch.core.attrs import AttributeValue, AttrPlaceholder, FuncAttr
 from anabranch.core.compat import as_bytes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
@@ -76,6 +76,22 @@ def attr_from_proto(proto: AttrValue, kind: str | None = None) -> Any:
         return _KINDS[actual].from_message(items)
     element = _element(actual)
     return [_KINDS[element].from_message(item) for item in items] if element else []
+
+
+def as_shown_to_programs(value: AttributeValue, kind: str | None) -> Any:
+    """An attribute's value as programs for TensorFlow take it: messages for tensors, shapes and functions.
+
+    Args:
+        value: the value; what no message can say, such as a branch of a conditional that is a graph, is returned as it
+            is.
+        kind: as in `attr_to_proto`.
+    """
+    if isinstance(value, list | tuple):
+        return [as_shown_to_programs(item, None if kind is None else _element(kind)) for item in value]
+    if isinstance(value, np.ndarray | TensorShape | FuncAttr) or (kind == "shape" and value is not None):
+        kind = kind or _kind_of(value)
+        return getattr(attr_to_proto(kind, value), _kind(kind).field)
+    return value
 
 
 def _contents(proto: AttrValue, which: str) -> tuple[str, Any]:

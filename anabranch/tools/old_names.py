@@ -26,11 +26,10 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
-from anabranch.tools import after_import, old_h5py, old_pandas
+from anabranch.tools import after_import, old_h5py, old_numpy, old_pandas
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -71,21 +70,6 @@ def _imp() -> ModuleType:
     return module
 
 
-def _of_numpy() -> dict[str, object]:
-    kinds = {"bool": bool, "int": int, "float": float, "complex": complex, "object": object, "str": str}
-    scalars = {"long": int, "unicode": str, "float_": np.float64, "complex_": np.complex128, "unicode_": np.str_}
-    numbers = {"Inf": np.inf, "Infinity": np.inf, "infty": np.inf, "NaN": np.nan, "NAN": np.nan}
-    functions = {"product": np.prod, "cumproduct": np.cumprod, "sometrue": np.any, "alltrue": np.all}
-    others = {"string_": np.bytes_, "row_stack": np.vstack, "asscalar": lambda array: np.asarray(array).item()}
-    arrays = {"asfarray": _asfarray, "mat": np.asmatrix, "round_": np.round}
-    return {**kinds, **scalars, **numbers, **functions, **others, **arrays}
-
-
-def _asfarray(a: ArrayLike, dtype: DTypeLike = np.float64) -> np.ndarray[Any, Any]:
-    """An array of floating-point numbers, of float64 where another kind is asked for."""
-    return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
-
-
 def _of_pillow(image: ModuleType) -> dict[str, object]:
     """The resampling filter that has another name since Pillow 10."""
     return {"ANTIALIAS": image.Resampling.LANCZOS}
@@ -93,7 +77,7 @@ def _of_pillow(image: ModuleType) -> dict[str, object]:
 
 def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
     return [
-        (np, _of_numpy()),
+        (np, old_numpy.names()),
         (np.lib, {"pad": np.pad}),
         (collections, {name: getattr(collections.abc, name) for name in _ABSTRACT.split()}),
         (inspect, {"getargspec": _getargspec, "ArgSpec": ArgSpec}),

@@ -30,9 +30,15 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.estimator.model_fn": "tf.estimator",
     "python.estimator.run_config": "tf.estimator",
     "python.estimator.util": "anabranch.compat.private.function_arguments",
-    "python.feature_column.feature_column": "tf.feature_column",
+    "python.feature_column.feature_column": (
+        "tf.feature_column anabranch.feature_column.columns anabranch.feature_column.embedding "
+        "_FeatureColumn=FeatureColumn _DenseColumn=DenseColumn _CategoricalColumn=CategoricalColumn "
+        "_EmbeddingColumn=EmbeddingColumn"
+    ),
     "python.feature_column.feature_column_lib": "tf.feature_column",
-    "python.feature_column.feature_column_v2": "tf.feature_column",
+    "python.feature_column.feature_column_v2": (
+        "tf.feature_column anabranch.feature_column.columns anabranch.feature_column.embedding"
+    ),
     "python.framework.common_shapes": "anabranch.core.shapes",
     "python.framework.composite_tensor": "anabranch.compat.private.graphs",
     "python.framework.constant_op": "tf",
@@ -46,6 +52,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.graph_util": "tf.graph_util",
     "python.framework.graph_util_impl": "tf.graph_util",
     "python.framework.importer": "tf",
+    "python.framework.op_def_registry": "anabranch.compat.private.operation_types",
     "python.framework.ops": (
         "tf anabranch.frontend.framework anabranch.compat.private.graphs anabranch.train.meta_graph"
     ),
@@ -149,6 +156,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.variables": (
         "tf anabranch.frontend.variables.variables anabranch.frontend.variables.partitioned VariableV1=Variable"
     ),
+    "python.grappler.tf_optimizer": "anabranch.compat.private.graph_optimizer",
     "python.ops.weights_broadcast_ops": "anabranch.frontend.measures.weights_broadcast",
     "python.platform.app": "tf.app",
     "python.platform.flags": "tf.flags",
@@ -212,6 +220,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.summary_io": "tf.summary tf.train",
     "python.training.supervisor": "tf.train",
     "python.training.sync_replicas_optimizer": "tf.train",
+    "python.training.tracking.base": "anabranch.compat.private.tracking",
+    "python.training.tracking.data_structures": "anabranch.compat.private.tracking",
+    "python.training.tracking.tracking": "anabranch.compat.private.tracking",
     "python.training.training": "tf.train",
     "python.training.training_util": "anabranch.train.training_util tf.train",
     "python.util.all_util": "anabranch.compat.private.documented_names",

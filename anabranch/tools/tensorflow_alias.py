@@ -271,6 +271,7 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module = AliasModule(spec.name, *served)
         if module._sources == [tf]:
             module.__dict__["__version__"] = API_VERSION
+            module.__dict__["__git_version__"] = tf.GIT_VERSION
         return module
 
     def exec_module(self, module: ModuleType) -> None:

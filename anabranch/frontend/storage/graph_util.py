@@ -10,9 +10,10 @@ from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.platform import logging
+from anabranch.frontend.storage.freezing import Freezer, FrozenValue
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import StepRunner
-from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_RESOURCE, DT_STRING, AttrValue, GraphDef, NodeDef
+from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_STRING, AttrValue, GraphDef, NodeDef
 from anabranch.proto.tensors import make_tensor_proto
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
@@ -169,17 +170,30 @@ def convert_variables_to_constants(
         frozen = [name for name in frozen if name in set(variable_names_whitelist)]
     frozen = [name for name in frozen if name not in set(variable_names_blacklist or ())]
     values = _values_of(sess, frozen)
-    handles = _handle_aliases(inference, set(frozen))
     result = GraphDef()
-    for node in inference.node:
-        if node.name in values:
-            _constant(result.node.add(), node, values[node.name])
-        else:
-            _frozen_consumer(result, node, handles)
     result.library.CopyFrom(inference.library)
     result.versions.CopyFrom(inference.versions)
+    nodes: list[NodeDef] = []
+    handles: dict[str, FrozenValue] = {}
+    for node in inference.node:
+        _check_unwritten(node, frozen)
+        nodes.append(NodeDef.FromString(node.SerializeToString()))
+        if node.name in values:
+            nodes[-1].Clear()
+            _constant(nodes[-1], node, values[node.name])
+            if node.op == "VarHandleOp":
+                constant = nodes[-1].attr["value"].tensor
+                handles[node.name] = FrozenValue(constant.dtype, constant.tensor_shape)
+    result.node.extend(Freezer(result.library).freeze(nodes, handles))
     logging.info("Froze %d variables.", len(values))
     return result
+
+
+def _check_unwritten(node: NodeDef, variables: Iterable[str]) -> None:
+    source = _node_of(node.input[0]) if node.input else ""
+    op_def = find_op_def(node.op)
+    if source in variables and op_def is not None and op_def.writes:
+        raise ValueError(f"node {node.name!r} ({node.op}) changes the variable {source!r}; name other outputs")
 
 
 def _values_of(sess: StepRunner, names: Sequence[str]) -> dict[str, Any]:
@@ -206,62 +220,10 @@ def _read_of(graph: Graph, name: str) -> Any:
     return reads[0].outputs[0]
 
 
-def _handle_aliases(graph_def: GraphDef, frozen: set[str]) -> set[str]:
-    """The nodes that pass on the handle of a frozen variable, and the variables themselves."""
-    aliases = set(frozen)
-    passing = {"Identity", "Enter", "Switch", "Merge"}
-    grown = True
-    while grown:
-        grown = False
-        for node in graph_def.node:
-            hands_on = node.op in passing and node.input and _node_of(node.input[0]) in aliases
-            if hands_on and node.name not in aliases and node.attr["T"].type == DT_RESOURCE:
-                aliases.add(node.name)
-                grown = True
-    return aliases
-
-
 def _constant(copy: NodeDef, node: NodeDef, value: TensorLike) -> None:
     copy.op, copy.name = "Const", node.name
     copy.attr["dtype"].CopyFrom(node.attr["dtype"])
     copy.attr["value"].CopyFrom(AttrValue(tensor=make_tensor_proto(value)))
-
-
-def _frozen_consumer(result: GraphDef, node: NodeDef, handles: set[str]) -> None:
-    """Adds a node; one that read a variable takes the constant instead."""
-    source = _node_of(node.input[0]) if node.input else ""
-    if source in handles and node.op == "ResourceGather":
-        _gather(result, node)
-        return
-    copy = result.node.add()
-    copy.CopyFrom(node)
-    if source not in handles:
-        return
-    op_def = find_op_def(node.op)
-    if node.op == "ReadVariableOp":
-        copy.op = "Identity"
-        copy.attr["T"].CopyFrom(node.attr["dtype"])
-        del copy.attr["dtype"]
-    elif node.name in handles:
-        problem = f"node {node.name!r} ({node.op}) hands on the handle of a variable; name outputs outside of loops"
-        raise ValueError(problem)
-    elif op_def is not None and op_def.writes:
-        raise ValueError(f"node {node.name!r} ({node.op}) changes the variable {source!r}; name other outputs")
-
-
-def _gather(result: GraphDef, node: NodeDef) -> None:
-    """A gather from a constant in place of one from a variable."""
-    axis = result.node.add(name=f"{node.name}/axis", op="Const", device=node.device)
-    axis.attr["dtype"].type = DT_INT32
-    axis.attr["value"].tensor.CopyFrom(make_tensor_proto(0, "int32"))
-    data = [text for text in node.input if not text.startswith("^")]
-    controls = [text for text in node.input if text.startswith("^")]
-    copy = result.node.add(name=node.name, op="GatherV2", device=node.device, input=[*data, axis.name, *controls])
-    for key, value in node.attr.items():
-        if key.startswith("_") or key in {"Tindices", "batch_dims"}:
-            copy.attr[key].CopyFrom(value)
-    copy.attr["Tparams"].CopyFrom(node.attr["dtype"])
-    copy.attr["Taxis"].type = DT_INT32
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:

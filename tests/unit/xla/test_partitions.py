@@ -71,7 +71,7 @@ def _branches_half_used() -> Any:
     x, chosen = tf.placeholder_with_default(2.0, []), tf.placeholder_with_default(True, [])
     first = tf.cond(chosen, lambda: (tf.exp(x), tf.sqrt(x)), lambda: (x * 3.0, x - 1.0))
     op = first[0].op
-    functions = {name: op.get_attr(name) for name in ("Tout", "then_branch", "else_branch")}
+    functions = {name: op.attrs[name] for name in ("Tout", "then_branch", "else_branch")}
     second = tf.raw_ops.StatelessIf(cond=chosen, input=list(op.inputs)[1:], **functions)
     return [first[0], *second]
 
