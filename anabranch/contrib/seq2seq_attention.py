@@ -73,6 +73,7 @@ class BaseAttentionMechanism(AttentionMechanism):
             self.keys: Any = self.values if memory_layer is None else memory_layer(self.values)
             if custom_key_value_fn is not None:
                 self.keys, self.values = custom_key_value_fn(self.keys, self.values)
+            self._keys, self._values = self.keys, self.values  # by which libraries know them
             batch, positions = self.keys.shape.as_list()[:2]
             self.batch_size: Any = tf.shape(self.keys)[0] if batch is None else batch
             self._positions: Any = tf.shape(self.keys)[1] if positions is None else positions

@@ -86,8 +86,8 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
         if not callable(cell) or not hasattr(cell, "output_size") or not hasattr(cell, "state_size"):
             raise TypeError(f"The argument 'cell' ({cell!r}) is not an RNNCell.")
         self._is_multi = isinstance(attention_mechanism, list | tuple)
-        self._mechanisms: list[Any] = _as_list(attention_mechanism)
-        for mechanism in self._mechanisms:
+        self._attention_mechanisms: list[Any] = _as_list(attention_mechanism)
+        for mechanism in self._attention_mechanisms:
             if not isinstance(mechanism, AttentionMechanism):
                 raise TypeError(f"attention_mechanism must contain AttentionMechanisms, saw {type(mechanism).__name__}")
         for what, function in (("cell_input_fn", cell_input_fn), ("attention_fn", attention_fn)):
@@ -100,10 +100,10 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
         self._output_attention, self._keeps_history = output_attention, alignment_history
         self._attention_fn = attention_fn or attend
         self._initial_cell_state = initial_cell_state
-        self._attention_size = sum(map(_size_of_attention, self._mechanisms, self._layers_of))
+        self._attention_size = sum(map(_size_of_attention, self._attention_mechanisms, self._layers_of))
 
     def _made_layers(self, sizes: TensorLike, layers: TensorLike, dtype: DTypeLike | None) -> list[Any]:
-        count = len(self._mechanisms)
+        count = len(self._attention_mechanisms)
         if sizes is None and layers is None:
             return [None] * count
         listed = _as_list(sizes if layers is None else layers)
@@ -120,13 +120,13 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
 
     @property
     def state_size(self) -> AttentionWrapperState:
-        sizes = [mechanism.alignments_size for mechanism in self._mechanisms]
+        sizes = [mechanism.alignments_size for mechanism in self._attention_mechanisms]
         return AttentionWrapperState(
             cell_state=self._cell.state_size,
             time=tf.TensorShape([]),
             attention=self._attention_size,
             alignments=self._item_or_tuple(sizes),
-            attention_state=self._item_or_tuple([mechanism.state_size for mechanism in self._mechanisms]),
+            attention_state=self._item_or_tuple([mechanism.state_size for mechanism in self._attention_mechanisms]),
             alignment_history=self._item_or_tuple(sizes if self._keeps_history else [()] * len(sizes)),
         )
 
@@ -151,13 +151,15 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
                 cell_state = self._initial_cell_state
             with tf.control_dependencies(self._batch_checks(batch_size)):
                 cell_state = tf.nest.map_structure(lambda s: tf.identity(s, "checked_cell_state"), cell_state)
-            alignments = [mechanism.initial_alignments(batch_size, dtype) for mechanism in self._mechanisms]
+            alignments = [mechanism.initial_alignments(batch_size, dtype) for mechanism in self._attention_mechanisms]
             return AttentionWrapperState(
                 cell_state=cell_state,
                 time=tf.zeros([], tf.int32),
                 attention=tf.zeros([batch_size, self._attention_size], dtype),
                 alignments=self._item_or_tuple(alignments),
-                attention_state=self._item_or_tuple([m.initial_state(batch_size, dtype) for m in self._mechanisms]),
+                attention_state=self._item_or_tuple(
+                    [m.initial_state(batch_size, dtype) for m in self._attention_mechanisms]
+                ),
                 alignment_history=self._item_or_tuple(
                     [
                         tf.TensorArray(dtype, size=0, dynamic_size=True, element_shape=alignment.shape)
@@ -170,7 +172,7 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
 
     def _batch_checks(self, batch_size: TensorLike) -> list[Any]:
         checks = []
-        for mechanism in self._mechanisms:
+        for mechanism in self._attention_mechanisms:
             message = (
                 f"zero_state of {self.name}: the memory has another batch size than is asked for; for a "
                 "BeamSearchDecoder, repeat memory and lengths with tile_batch, and ask for batch size * beam width"
@@ -192,7 +194,7 @@ class AttentionWrapper(tf.nn.rnn_cell.RNNCell):
             list(part) if self._is_multi else [part] for part in (state.attention_state, state.alignment_history)
         )
         attentions, alignments, following = [], [], []
-        for i, mechanism in enumerate(self._mechanisms):
+        for i, mechanism in enumerate(self._attention_mechanisms):
             attention, aligned, next_state = self._attention_fn(mechanism, output, states[i], self._layers_of[i])
             if self._keeps_history:
                 histories[i] = histories[i].write(state.time, aligned)

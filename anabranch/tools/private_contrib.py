@@ -38,7 +38,9 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.seq2seq.python.ops.basic_decoder": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.beam_search_decoder": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.beam_search_ops": "tf.contrib.seq2seq",
-    "contrib.seq2seq.python.ops.decoder": "tf.contrib.seq2seq",
+    "contrib.seq2seq.python.ops.decoder": (
+        "tf.contrib.seq2seq anabranch.contrib.rnn_extras _transpose_batch_time=transpose_batch_time"
+    ),
     "contrib.seq2seq.python.ops.helper": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.loss": "tf.contrib.seq2seq",
     "contrib.slim.python.slim": "tf.contrib.slim",

@@ -135,7 +135,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.random_ops": "tf tf.random anabranch.frontend.arithmetic.random",
     "python.ops.resource_variable_ops": "tf ResourceVariable=Variable anabranch.compat.private.graphs generated",
     "python.ops.resources": "anabranch.compat.private.resources",
-    "python.ops.rnn": "tf.nn rnn_cell_impl=rnn_cell",
+    "python.ops.rnn": (
+        "tf.nn anabranch.contrib.rnn_extras rnn_cell_impl=rnn_cell _transpose_batch_time=transpose_batch_time"
+    ),
     "python.ops.rnn_cell": "tf.nn.rnn_cell",
     "python.ops.rnn_cell_impl": "tf.nn.rnn_cell anabranch.compat.private.rnn_cells",
     "python.ops.script_ops": "tf",

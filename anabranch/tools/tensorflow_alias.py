@@ -247,6 +247,16 @@ def _public(path: str) -> ModuleType | None:
     return importlib.import_module(name) if is_package and importlib.util.find_spec(name) is not None else None
 
 
+def _is_asked_for_by_from() -> bool:
+    """Whether the import system looks for a module since ``from package import name`` found no attribute."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == importlib.__name__ + "._bootstrap":
+        if frame.f_code.co_name == "_handle_fromlist":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `tensorflow` and everything below it."""
 
@@ -261,8 +271,9 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if counterpart(fullname) is None:
-            # without `name=`: with it, `from tensorflow import keras` would lose the message
-            raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname)}")
+            # with the name, `from tensorflow import keras` would lose the message; `pydoc.locate` looks for the name
+            name = None if _is_asked_for_by_from() else fullname
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname)}", name=name)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:

@@ -84,7 +84,7 @@ def test_what_is_known_is_folded_and_what_is_not_needed_left_out() -> None:
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(folded, name="")
         with tf.Session(graph=graph) as session:
-            assert session.run("y:0", {"x:0": [[1.0, 2.0, 3.0, 4.0]]}).tolist() == [[4.0, 8.0], [12.0, 16.0]]
+            assert session.run("y:0", {"x:0": [[1.0, 2.0, 3.0, 4.0]]}).tolist() == [[2.0, 4.0], [6.0, 8.0]]
 
 
 def test_folding_is_asked_for_and_keeps_the_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pydoc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,17 @@ def test_imports_of_what_is_missing_say_what_to_do(statement: str, told: str) ->
     module("tensorflow.compat.v1")
     with pytest.raises(ModuleNotFoundError, match=told):
         exec(statement, {})  # noqa: S102 (one of the statements above)
+
+
+def test_a_name_is_located_by_its_path_and_what_is_missing_is_none() -> None:
+    """`pydoc.locate`, by which programs find classes that their settings name."""
+    module("tensorflow")
+    assert pydoc.locate("tensorflow.nn.relu") is tf.nn.relu
+    assert pydoc.locate("tensorflow.train.AdamOptimizer") is tf.train.AdamOptimizer
+    assert pydoc.locate("tensorflow.nn.nosuch") is pydoc.locate("tensorflow.nosuch.relu") is None
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("tensorflow.nn.nosuch")
+    assert caught.value.name == "tensorflow.nn.nosuch"
 
 
 def test_private_names_that_are_missing_say_what_is_near() -> None:
