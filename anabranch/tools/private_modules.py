@@ -120,6 +120,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.logging_ops": "tf tf.summary generated",
     "python.ops.lookup_ops": "anabranch.contrib.lookup tf.lookup tf",
     "python.ops.losses.losses": "tf.losses",
+    "python.ops.losses.losses_impl": "tf.losses",
     "python.ops.map_fn": "tf",
     "python.ops.math_ops": "tf tf.math anabranch.compat.private.graphs generated",
     "python.ops.metrics": "tf.metrics",

@@ -13,7 +13,9 @@ from anabranch.compat.private import graph_optimizer, operation_types, tracking
 from anabranch.feature_column.columns import DenseColumn
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.graph_pb2 import AttrValue, GraphDef, TensorShapeProto
+from anabranch.tools import tensorflow_alias
 from anabranch.tools.old_names import restore
+from anabranch.tools.tensorflow_alias import absence_of
 
 
 # ------------------------------------------------------------------ attributes of operations, as messages
@@ -168,3 +170,45 @@ def test_numpys_older_names() -> None:
         assert (old.rank([[1]]), old.bool8, old.cfloat) == (2, np.bool_, np.complex128)
     finally:
         undo()
+
+
+# ------------------------------------------------------------------ attention
+def test_attention_has_what_libraries_read_of_it() -> None:
+    memory = tf.placeholder(tf.float32, [2, 5, 4])
+    mechanisms = [tf.contrib.seq2seq.LuongAttention(3, memory), tf.contrib.seq2seq.BahdanauAttention(3, memory)]
+    for mechanism in mechanisms:
+        assert mechanism._keys is mechanism.keys
+        assert mechanism._values is mechanism.values
+        assert mechanism._keys.shape.as_list() == [2, 5, 3]
+    wrapper = tf.contrib.seq2seq.AttentionWrapper(tf.nn.rnn_cell.GRUCell(3), mechanisms)
+    assert list(wrapper._attention_mechanisms) == mechanisms
+    assert wrapper._item_or_tuple([1, 2]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("tensorflow.python.ops.rnn", "_transpose_batch_time"),
+        ("tensorflow.contrib.seq2seq.python.ops.decoder", "_transpose_batch_time"),
+        ("tensorflow.python.ops.losses.losses_impl", "Reduction"),
+        ("tensorflow.python.grappler.tf_optimizer", "OptimizeGraph"),
+        ("tensorflow.python.framework.op_def_registry", "get_registered_ops"),
+        ("tensorflow.python.feature_column.feature_column", "_DenseColumn"),
+        ("tensorflow.python.feature_column.feature_column_v2", "EmbeddingColumn"),
+        ("tensorflow.python.training.tracking.base", "Trackable"),
+        ("tensorflow.python.training.tracking.data_structures", "NoDependency"),
+        ("tensorflow.python.training.tracking.tracking", "AutoTrackable"),
+        ("tensorflow", "__git_version__"),
+    ],
+)
+def test_libraries_find_them(module: str, name: str) -> None:
+    assert absence_of(f"{module}.{name}") is None
+
+
+def test_batch_and_time_change_places() -> None:
+    swap = tensorflow_alias.counterpart("tensorflow.python.ops.rnn")
+    assert swap is not None
+    sources, renamed = swap
+    found = next(value for source in sources if (value := getattr(source, renamed["_transpose_batch_time"], None)))
+    assert found(tf.zeros([2, 3, 4])).shape.as_list() == [3, 2, 4]
+    assert found(tf.zeros([2])).shape.as_list() == [2]
