@@ -198,7 +198,6 @@ def test_attention_has_what_libraries_read_of_it() -> None:
         ("tensorflow.python.training.tracking.base", "Trackable"),
         ("tensorflow.python.training.tracking.data_structures", "NoDependency"),
         ("tensorflow.python.training.tracking.tracking", "AutoTrackable"),
-        ("tensorflow", "__git_version__"),
     ],
 )
 def test_libraries_find_them(module: str, name: str) -> None:

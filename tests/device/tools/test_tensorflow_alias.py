@@ -197,6 +197,7 @@ same = first is second is tf.compat.v1 and first.Session is tf.Session
 
 def test_the_version_is_that_of_the_interface() -> None:
     assert module("tensorflow").__version__ == "1.15.5"
+    assert module("tensorflow").__git_version__ == tf.GIT_VERSION
     assert module("tensorflow.compat.v1").__version__ == "1.15.5"
 
 
