@@ -142,7 +142,7 @@ assert dir(tf) == dir(anabranch) and tf.nn.relu and tf.compat.v1 is tf and tf.__
 tf.disable_v2_behavior(), tf.disable_eager_execution(), tf.enable_resource_variables(), tf.disable_v2_tensorshape()
 assert not tf.executing_eagerly() and tf.resource_variables_enabled()
 assert tf.compat.v2.reduce_sum and not hasattr(tf.compat.v2, "placeholder")
-for module, name, told in ((tf, "load_library", "load_library;"), (tf.lite, "toco_convert", "tf.lite.toco_convert;")):
+for module, name, told in ((tf, "load_library", "load_library;"), (tf.lite, "toco_convert", "lite.toco_convert;")):
     try:
         getattr(module, name)
     except AttributeError as error:
