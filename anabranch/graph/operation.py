@@ -427,7 +427,7 @@ class Operation:
         """The creating line, in the form of a one-frame stack summary."""
         return [(self.site.filename, self.site.line, self.site.function, None)]
 
-    def get_attr(self, name: str) -> Any:
+    def get_attr(self, name: str) -> AttributeValue:
         """The value of an attribute.
 
         Returns:

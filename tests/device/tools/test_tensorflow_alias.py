@@ -149,7 +149,7 @@ def test_a_name_is_located_by_its_path_and_what_is_missing_is_none() -> None:
     assert pydoc.locate("tensorflow.train.AdamOptimizer") is tf.train.AdamOptimizer
     assert pydoc.locate("tensorflow.nn.nosuch") is pydoc.locate("tensorflow.nosuch.relu") is None
     with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module("tensorflow.nn.nosuch")
+        module("tensorflow.nn.nosuch")
     assert caught.value.name == "tensorflow.nn.nosuch"
 
 
