@@ -18,7 +18,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 import anabranch as tf
@@ -249,7 +249,7 @@ def _public(path: str) -> ModuleType | None:
 
 def _is_asked_for_by_from() -> bool:
     """Whether the import system looks for a module since ``from package import name`` found no attribute."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") == importlib.__name__ + "._bootstrap":
         if frame.f_code.co_name == "_handle_fromlist":
             return True
