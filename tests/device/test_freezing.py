@@ -16,7 +16,8 @@ Network = Callable[[tf.Tensor], tf.Tensor]
 
 
 def lstm(x: tf.Tensor) -> tf.Tensor:
-    return tf.nn.dynamic_rnn(tf.nn.rnn_cell.LSTMCell(4), x, dtype=tf.float32)[0]
+    outputs: tf.Tensor = tf.nn.dynamic_rnn(tf.nn.rnn_cell.LSTMCell(4), x, dtype=tf.float32)[0]
+    return outputs
 
 
 def nested(x: tf.Tensor) -> tf.Tensor:
@@ -30,7 +31,8 @@ def nested(x: tf.Tensor) -> tf.Tensor:
     def outer(i: tf.Tensor, y: tf.Tensor) -> Any:
         return i + 1, tf.while_loop(lambda j, _: j < 3, inner, (0, y))[1] * weights
 
-    return tf.while_loop(lambda i, _: i < 2, outer, (0, x))[1] * weights
+    result: tf.Tensor = tf.while_loop(lambda i, _: i < 2, outer, (0, x))[1] * weights
+    return result
 
 
 def cases(x: tf.Tensor) -> tf.Tensor:
@@ -39,7 +41,8 @@ def cases(x: tf.Tensor) -> tf.Tensor:
     gathered: tf.Tensor = tf.raw_ops.ResourceGatherNd(resource=weights.handle, indices=[[1], [2]], dtype=tf.float32)
     size = tf.raw_ops.VariableShape(input=weights.handle)
     chosen = tf.switch_case(number, [lambda: x * weights, lambda: x + weights])
-    return chosen * tf.reduce_sum(gathered) * tf.cast(size[0], tf.float32)
+    result: tf.Tensor = chosen * tf.reduce_sum(gathered) * tf.cast(size[0], tf.float32)
+    return result
 
 
 def unchanged(x: tf.Tensor) -> tf.Tensor:

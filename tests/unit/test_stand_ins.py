@@ -52,7 +52,7 @@ def test_programs_derive_from_them_beside_abstract_classes() -> None:
         @abstractmethod
         def call(self) -> int: ...
 
-    class Model(tf.keras.Model, Callable):
+    class Model(tf.keras.Model, Callable):  # type: ignore[misc]
         kind = "own"
 
         def call(self) -> int:

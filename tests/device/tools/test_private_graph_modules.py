@@ -120,7 +120,8 @@ class Length(DenseColumn):
         self, inputs: Any, weight_collections: Any = None, trainable: bool | None = None
     ) -> tf.Tensor:
         factor = tf.get_variable("factor", initializer=[1.0, 2.0], trainable=bool(trainable))
-        return tf.cast(inputs.get(self), tf.float32) * factor
+        result: tf.Tensor = tf.cast(inputs.get(self), tf.float32) * factor
+        return result
 
 
 def test_a_column_of_a_librarys_own() -> None:
