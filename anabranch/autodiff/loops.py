@@ -26,13 +26,13 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.inner_values import beside, inner_name, inner_tensor
 from anabranch.graph.loop_bodies import (
     closure_of_parameters,
-    counter_steps,
     fixed_parameters,
     operations_behind,
     parameters_behind,
 )
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.control_flow.counters import counter_steps
 from anabranch.ops.control_flow.loops import LoopRecords, RecordingWhile, StatelessWhile, While
 from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros, as_list_gradient
 

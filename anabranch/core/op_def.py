@@ -169,6 +169,7 @@ class OpFlags(TypedDict, total=False):
     takes_numpy: bool
     takes_quantised: bool
     calls_user_code: bool
+    processors_only: str
     doc: str
 
 
@@ -207,6 +208,7 @@ class OpDef:
         takes_quantised: the compiled kernel takes and gives quantised tensors, as plain integers; the host kernel those
             of NumPy (`core.quantised_arrays`).
         calls_user_code: the host kernel calls a function of the user.
+        processors_only: XLA compiles it for processors only: "integers" of the dtype `T`, "all", or nothing.
     """
 
     name: str
@@ -236,6 +238,7 @@ class OpDef:
     takes_numpy: bool = False
     takes_quantised: bool = False
     calls_user_code: bool = False
+    processors_only: str = ""
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None

@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.attrs import FuncAttr
+from anabranch.core.attrs import AttributeValue, FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef
 from anabranch.core.roles import FUNCTIONAL_ROLES, Role
@@ -299,7 +299,7 @@ def _decides_by_products(condition: StepFunction, body: StepFunction, half: DTyp
     )
 
 
-def _renamed(value: Any, functions: Mapping[str, StepFunction]) -> Any:
+def _renamed(value: AttributeValue, functions: Mapping[str, StepFunction]) -> Any:
     if isinstance(value, list):
         return [_renamed(one, functions) for one in value]
     return FuncAttr(functions[value.name].name) if isinstance(value, FuncAttr) and value.name in functions else value

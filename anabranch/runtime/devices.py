@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,18 +24,11 @@ from anabranch.core.devices import (
     register_device,
 )
 from anabranch.core.kernel_context import KernelOperation
+from anabranch.core.registry import find_op_def
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
-
-#: operations that XLA compiles for processors only; and those that it compiles for GPUs for floating-point numbers only
-_WITHOUT_GPU_KERNEL: Final = frozenset({"MatrixLogarithm", "MatrixSquareRoot"})
-_CONVOLUTIONS: Final = frozenset(
-    f"{kind}{direction}"
-    for kind in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-    for direction in ("", "BackpropInput", "BackpropFilter", "BackpropInputV2", "BackpropFilterV2")
-)
 
 
 class XlaDevice(Device):
@@ -79,7 +72,9 @@ class Gpu(XlaDevice):
 
     def supports(self, op: KernelOperation) -> bool:
         """Whether XLA has the operation's kernel for a GPU."""
-        if op.type in _WITHOUT_GPU_KERNEL or (op.type in _CONVOLUTIONS and op.attrs["T"].is_integer):
+        op_def = find_op_def(op.type)
+        without = "" if op_def is None else op_def.processors_only
+        if without == "all" or (without == "integers" and op.attrs["T"].is_integer):
             return False
         return super().supports(op)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.runtime.devices import Gpu
 from anabranch.xla import float32_products
 
 needs_gpu = pytest.mark.skipif(not [d for d in jax.local_devices() if d.platform == "gpu"], reason="there is no GPU")
@@ -81,6 +82,15 @@ def test_float32_products_keep_their_digits_on_a_gpu(convolution: bool) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ where things are
+def test_a_gpu_says_what_it_has_no_kernel_for() -> None:
+    gpu = Gpu(0, jax.local_devices()[0])
+    for dtype, is_there in ((tf.float32, True), (tf.int32, False)):
+        images, filters = tf.zeros([1, 4, 4, 2], dtype), tf.zeros([3, 3, 2, 5], dtype)
+        assert gpu.supports(tf.nn.conv2d(images, filters, 1, "SAME").op) is is_there
+    assert not gpu.supports(tf.linalg.sqrtm(tf.eye(2)).op)
+    assert gpu.supports(tf.linalg.inv(tf.eye(2)).op)
+
+
 @needs_gpu
 def test_operations_go_to_the_gpu_and_variables_stay_there() -> None:
     with tf.Session() as session:

@@ -78,7 +78,8 @@ def _empty(matrix: Array) -> bool:
 
 
 # ---------------------------------------------------------------------- square root
-MatrixSquareRoot = define_op("MatrixSquareRoot", "input: T -> output: T", f"T: {_TYPES}")
+# by a Schur decomposition, for which XLA has no kernel on accelerators; nor has TensorFlow 1.15
+MatrixSquareRoot = define_op("MatrixSquareRoot", "input: T -> output: T", f"T: {_TYPES}", processors_only="all")
 MatrixSquareRoot.shape(square_shape)
 MatrixSquareRoot.gradient(_gradient)
 
@@ -103,7 +104,9 @@ _POINTS, _FAR = 8, 0.25
 #: a number in double precision has a root this near to 1 after so many square roots
 _MOST_ROOTS = 24
 
-MatrixLogarithm = define_op("MatrixLogarithm", "input: T -> output: T", "T: {complex64, complex128}")
+MatrixLogarithm = define_op(
+    "MatrixLogarithm", "input: T -> output: T", "T: {complex64, complex128}", processors_only="all"
+)
 MatrixLogarithm.shape(square_shape)
 MatrixLogarithm.gradient(_gradient)
 

@@ -13,9 +13,11 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from anabranch.graph.loop_bodies import behind_identities, counter_steps, operations_behind, parameters_behind
+from anabranch.core.values import TensorValue
+from anabranch.graph.loop_bodies import behind_identities, operations_behind, parameters_behind
 from anabranch.graph.step_nodes import StepFunction
 from anabranch.ops.control_flow.conditionals import truth_of
+from anabranch.ops.control_flow.counters import counter_steps
 
 #: runs the condition on values of its parameters
 Condition = Callable[[list[Any]], list[Any]]
@@ -101,7 +103,7 @@ class _NotKnownError(Exception):
     """The condition depends on what only the device knows."""
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: TensorValue) -> bool:
     if isinstance(value, jax.core.Tracer):
         raise _NotKnownError
     return bool(truth_of(np.asarray(value)))

@@ -47,12 +47,11 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.graph.loop_bodies import (
     behind_identities,
-    constant_integer,
-    counter_steps,
     operations_behind,
     parameters_behind,
 )
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.ops.control_flow.counters import constant_integer, counter_steps
 from anabranch.ops.lists.values import TensorList
 
 #: set to 0, this variable turns the rewrites off

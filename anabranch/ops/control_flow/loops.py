@@ -36,13 +36,13 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.loop_bodies import (
     closure_of_parameters,
-    counter_steps,
     fixed_parameters,
     parameters_behind,
 )
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.ops.control_flow import loop_counts, loop_rewrites, settled_checks
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
+from anabranch.ops.control_flow.counters import counter_steps
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 
 _WHILE_ATTRS = (

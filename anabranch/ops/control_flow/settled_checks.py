@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+
+from anabranch.core.values import TensorValue
 
 #: of how many iterations the values of counters are written down
 MOST_ITERATIONS: Final = 1 << 16
@@ -68,11 +70,11 @@ def _part(program: ClosedJaxpr, arguments: Sequence[int], results: Sequence[int]
             equations.append(equation)
             needed.update(v for v in equation.invars if not isinstance(v, Literal))
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: TensorValue) -> list[Any]:
         value_of = dict(zip(inner.constvars, program.consts, strict=True))
         value_of.update(zip((inner.invars[i] for i in arguments), values, strict=True))
 
-        def read(variable: Any) -> Any:
+        def read(variable: Var | Literal) -> Any:
             return variable.val if isinstance(variable, Literal) else value_of[variable]
 
         for equation in reversed(equations):

@@ -274,13 +274,17 @@ def _convolution(
         linear, to_filter: attributes of the first two, and of the third.
         sizes: the type of `input_sizes`.
     """
-    forward = define_op(names[0], "input: T, filter: T -> output: T", linear.replace(_SIZES_TYPE, ""))
+    # cuDNN convolves floating-point numbers only
+    forward = define_op(
+        names[0], "input: T, filter: T -> output: T", linear.replace(_SIZES_TYPE, ""), processors_only="integers"
+    )
     back = define_op(
         names[1],
         f"input_sizes: {sizes}, filter: T, out_backprop: T -> output: T",
         linear,
         static=("input_sizes",),
         ranks={"input_sizes": 1},
+        processors_only="integers",
     )
     back_to_filter = define_op(
         names[2],
@@ -288,6 +292,7 @@ def _convolution(
         to_filter,
         static=("filter_sizes",),
         ranks={"filter_sizes": 1},
+        processors_only="integers",
     )
     _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
     _attach_shape(back.shape, back, functools.partial(_to_input_shape, early=names[0] == "Conv2D"))
