@@ -45,6 +45,8 @@ def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, A
         if dtype is dtypes.int32 and largest > _LARGEST_INT32:
             raise ValueError(f"cannot convert a TensorShape to dtype int32; a dimension is too large ({largest})")
         dtype = dtype or (dtypes.int64 if largest > _LARGEST_INT32 else dtypes.int32)
+        if not dtype.is_integer:
+            raise TypeError(f"a TensorShape becomes a tensor of integers, not of {dtype.name}; use tf.cast")
     elif isinstance(value, Dimension):
         if value.value is None:
             raise ValueError("cannot convert an unknown Dimension to a tensor; use tf.shape for what a step knows")

@@ -16,7 +16,7 @@ from anabranch.graph.operation import Operation
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef, VersionDef
-from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
+from anabranch.proto.tensors import attribute_tensor, shape_to_proto
 
 #: The consumer that graphs with a function library ask for, as TensorFlow states it.
 _MIN_CONSUMER_OF_FUNCTIONS = 12
@@ -107,7 +107,7 @@ def _attr_message(op: AnyOperation, name: str, value: AttributeValue) -> AttrVal
     kind = None if definition is None else definition.kind
     if kind == "tensor" and name == "value" and "dtype" in op.attrs:
         # an empty array of objects does not tell what it would hold
-        return AttrValue(tensor=make_tensor_proto(value, op.attrs["dtype"]))
+        return AttrValue(tensor=attribute_tensor(value, op.attrs["dtype"]))
     return attr_to_proto(kind, value)
 
 

@@ -18,7 +18,7 @@ from anabranch.core.compat import as_bytes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.proto.graph_pb2 import AttrValue, NameAttrList
-from anabranch.proto.tensors import make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
+from anabranch.proto.tensors import attribute_tensor, make_ndarray, shape_from_proto, shape_to_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _type_from_message(number: int) -> DType:
 
 
 def _tensor_to_message(value: Any) -> Any:
-    return make_tensor_proto(value)
+    return attribute_tensor(value)
 
 
 def _tensor_from_message(value: Any) -> np.ndarray[Any, Any]:

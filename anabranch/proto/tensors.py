@@ -31,6 +31,9 @@ MAX_CONTINUED_BYTES: Final = 1 << 32
 
 _MAX_CONTENT_BYTES: Final = 1 << 31  # of a message
 
+#: From so many elements on, the tensor of an attribute is looked through for whether one value fills it.
+_MIN_REPEATED: Final = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class _Encoding:
@@ -114,6 +117,30 @@ def make_tensor_proto(
     dims = array.shape if shape is None else tuple(int(d) for d in shape)
     array = _fitted(array, dims, verify_shape, allow_broadcast)
     return _encoded(array, element_type, dims)
+
+
+def attribute_tensor(values: Any, dtype: Any = None) -> TensorProto:
+    """As `make_tensor_proto`, but a large array of one value is one element, which readers continue.
+
+    So says a graph of TensorFlow's `tf.constant(False, shape=[1 << 30])`; graphs here hold the whole array.
+
+    Raises:
+        As `make_tensor_proto`.
+    """
+    if isinstance(values, np.ndarray) and values.size >= _MIN_REPEATED and _is_of_one_value(values):
+        return make_tensor_proto(values.reshape(-1)[:1], dtype, values.shape)
+    return make_tensor_proto(values, dtype)
+
+
+def _is_of_one_value(array: Array) -> bool:
+    """Whether all elements have the same bits."""
+    if array.dtype.kind not in "biufcV" or not array.flags.c_contiguous:
+        return False
+    flat = array.reshape(-1)
+    if flat[0].tobytes() != flat[flat.size // 2].tobytes():  # most arrays of several values
+        return False
+    octets = flat.view(np.uint8)
+    return np.array_equal(octets[array.itemsize :], octets[: -array.itemsize])
 
 
 def _fitted(array: Array, dims: tuple[int, ...], verify_shape: bool, allow_broadcast: bool) -> Array:

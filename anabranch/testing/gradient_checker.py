@@ -70,11 +70,11 @@ def compute_gradient_error(
     delta: float = 1e-3,
     init_targets: Structure | None = None,
     extra_feed_dict: dict[Any, Any] | None = None,
-) -> float:
+) -> np.float64:
     """The greatest absolute difference between the two Jacobians of `compute_gradient`; the same arguments."""
     jacobians = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
     pairs = jacobians if isinstance(jacobians, list) else [jacobians]
-    return max((float(np.max(np.abs(a - b))) for a, b in pairs if a.size), default=0.0)
+    return max((np.float64(np.max(np.abs(a - b))) for a, b in pairs if a.size), default=np.float64(0))
 
 
 def _run_targets(y: Tensor, targets: Structure) -> None:

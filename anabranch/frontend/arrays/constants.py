@@ -74,7 +74,9 @@ def _fitted(array: np.ndarray[Any, Any], dims: tuple[int, ...], verify_shape: bo
     if array.size < size:
         if array.size == 0:
             raise ValueError(f"a constant of shape {dims} needs at least one element, got none")
-        flat = np.concatenate([flat, np.full(size - array.size, flat[-1], dtype=array.dtype)])
+        last, first = flat[-1], flat
+        flat = np.full(size, last, dtype=array.dtype)
+        flat[: first.size] = first
     return flat.reshape(dims)
 
 

@@ -14,7 +14,7 @@ from anabranch.frontend.arithmetic.random import random_gamma, random_normal, ra
 from anabranch.frontend.arrays.constants import fill, ones, ones_like, zeros_like
 from anabranch.frontend.arrays.gathering import where, where_v2
 from anabranch.frontend.arrays.joining import concat
-from anabranch.frontend.control_flow.checks import assert_less, assert_same_float_dtype
+from anabranch.frontend.control_flow.checks import assert_less, assert_positive, assert_same_float_dtype
 from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import FULLY_REPARAMETERIZED
 from anabranch.frontend.distributions.divergences import RegisterKL
@@ -23,11 +23,16 @@ from anabranch.frontend.distributions.parameters import (
     derived_seed,
     floating_parameters,
     options,
-    positive,
 )
 from anabranch.frontend.distributions.special import log_cdf_laplace, log_ndtr, ndtr, ndtri
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.operation import Tensor
+
+
+def _all_checked(positive: list[Tensor], *parameters: Tensor) -> list[Tensor]:
+    """The parameters; whatever is computed of any of them, the mean say, some are looked at whether they are above 0."""
+    checks = [assert_positive(parameter) for parameter in positive]
+    return [with_dependencies(checks, parameter) for parameter in parameters]
 
 
 class _LocationScale(ScalarDistribution):
@@ -41,7 +46,8 @@ class _LocationScale(ScalarDistribution):
         parameters = {"loc": loc, "scale": scale, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[loc, scale]) as scope:
             self._loc, self._scale = floating_parameters(loc=loc, scale=scale)
-            self._scale = positive(self._scale, validate_args)
+            if validate_args:
+                self._loc, self._scale = _all_checked([self._scale], self._loc, self._scale)
             dtype = assert_same_float_dtype([self._loc, self._scale])
         parents = [self._loc, self._scale]
         super().__init__(dtype, FULLY_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)
@@ -191,8 +197,9 @@ class StudentT(ScalarDistribution):
         parameters = {"df": df, "loc": loc, "scale": scale, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[df, loc, scale]) as scope:
             self._df, self._loc, self._scale = floating_parameters(df=df, loc=loc, scale=scale)
-            self._df = positive(self._df, validate_args)
-            self._scale = positive(self._scale, validate_args)
+            if validate_args:
+                positive = [self._df, self._scale]
+                self._df, self._loc, self._scale = _all_checked(positive, self._df, self._loc, self._scale)
             dtype = assert_same_float_dtype([self._df, self._loc, self._scale])
         parents = [self._df, self._loc, self._scale]
         super().__init__(dtype, FULLY_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)

@@ -8,11 +8,12 @@ from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import maximum
 from anabranch.frontend.arithmetic.reduction import range as range_
+from anabranch.frontend.arrays.constants import one_hot
 from anabranch.frontend.arrays.gathering import gather
 from anabranch.frontend.arrays.joining import concat
 from anabranch.frontend.arrays.layout import pad, transpose
 from anabranch.frontend.arrays.segments import unsorted_segment_sum
-from anabranch.frontend.arrays.shapes import reshape, shape
+from anabranch.frontend.arrays.shapes import rank, reshape, shape
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -57,13 +58,13 @@ def frame(
         if pad_end:
             count = -(-size // step)
             missing = maximum(0, length + step * (count - 1) - size)
-            edges = [[0, missing if i == along else 0] for i in range(_rank(x))]
-            x = pad(x, edges, constant_values=convert_to_tensor(pad_value, x.dtype))
+            x = pad(x, _after(x, along, missing), constant_values=convert_to_tensor(pad_value, x.dtype))
         else:
             count = maximum(0, 1 + (size - length) // step)
         result = gather(x, _places(count, length, step), axis=along)
-        dims = x.shape.as_list()
-        result.set_shape([*dims[:along], constant_value(count), constant_value(length), *dims[along + 1 :]])
+        if x.shape.ndims is not None:
+            dims = x.shape.as_list()
+            result.set_shape([*dims[:along], constant_value(count), constant_value(length), *dims[along + 1 :]])
         return result
 
 
@@ -120,16 +121,21 @@ def _scalar(value: TensorLike, what: str) -> Tensor:
 
 
 def _known_axis(axis: int | Tensor, x: Tensor) -> int:
+    """The axis counted from the first, or as it is given where nobody knows how many there are."""
     known = constant_value(convert_to_tensor(axis, name="axis"))
     if known is None or np.ndim(known):
         raise ValueError("axis is an integer that is known when the graph is built")
-    ndims = _rank(x)
+    ndims = x.shape.ndims
+    if ndims is None:
+        return int(known)
     if not -ndims <= int(known) < ndims:
         raise ValueError(f"a signal of {ndims} dimensions has no axis {int(known)}")
     return int(known) % ndims
 
 
-def _rank(x: Tensor) -> int:
-    if x.shape.ndims is None:
-        raise ValueError(f"how many dimensions {x.name!r} has must be known; give its placeholder a shape")
-    return x.shape.ndims
+def _after(x: Tensor, axis: int, count: Tensor) -> Tensor | list[list[TensorLike]]:
+    """The paddings that add `count` elements after an axis."""
+    if x.shape.ndims is not None:
+        return [[0, count if i == axis else 0] for i in range(x.shape.ndims)]
+    place = axis if axis >= 0 else rank(x) + axis
+    return transpose(one_hot([-1, place], rank(x), on_value=count, off_value=0))

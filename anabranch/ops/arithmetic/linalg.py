@@ -1,10 +1,12 @@
-"""Linear algebra on the matrices in the last two dimensions; all compiled only.
+"""Linear algebra on the matrices in the last two dimensions.
 
-Half precision is computed in single precision.
+What has one answer runs in NumPy too (`numpy_linalg`); decompositions that have several are compiled only. Half
+precision is computed in single precision.
 """
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -18,6 +20,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic import numpy_linalg
 from anabranch.ops.arithmetic.math import conj, sum_to_shape
 
 _TYPES = "{double, float, half, complex64, complex128}"
@@ -28,8 +31,8 @@ def widened(x: Array) -> Any:
     return x.astype(np.float32) if np.dtype(x.dtype) == np.float16 else x
 
 
-def _transposed(x: Array) -> Any:
-    return jnp.conj(jnp.swapaxes(x, -1, -2))
+def _transposed(x: Array, xp: ModuleType = jnp) -> Any:
+    return xp.conj(xp.swapaxes(x, -1, -2))
 
 
 def _factored(ctx: OperationContext, matrix: Array, what: str = "Input") -> tuple[Any, Any]:
@@ -124,14 +127,17 @@ Cholesky.shape(square_shape)
 
 
 @Cholesky.kernel
-def _(input: Array, *, ctx: OperationContext) -> Any:
+def _(input: Array, *, ctx: OperationContext, xp: ModuleType) -> Any:
     """Reads the lower triangle only.
 
     A matrix with NaN or infinity has a factor with NaN: TensorFlow only compares pivots with zero.
     """
-    factor = jnp.tril(jax.lax.linalg.cholesky(widened(input), symmetrize_input=False))
+    wide, failure = widened(input), "Cholesky decomposition was not successful. The input might not be valid."
+    if xp is np:
+        return numpy_linalg.cholesky(ctx, wide, failure).astype(input.dtype)
+    factor = jnp.tril(jax.lax.linalg.cholesky(wide, symmetrize_input=False))
     has_factor = jnp.isfinite(factor) | ~jnp.all(jnp.isfinite(jnp.tril(input)), axis=(-2, -1), keepdims=True)
-    ctx.check(jnp.all(has_factor), "Cholesky decomposition was not successful. The input might not be valid.")
+    ctx.check(jnp.all(has_factor), failure)
     return factor.astype(input.dtype)
 
 
@@ -150,8 +156,10 @@ MatrixInverse.shape(square_shape)
 
 
 @MatrixInverse.kernel
-def _(input: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
-    matrix = widened(_transposed(input) if adjoint else input)
+def _(input: Array, *, adjoint: bool, ctx: OperationContext, xp: ModuleType) -> Any:
+    matrix = widened(_transposed(input, xp) if adjoint else input)
+    if xp is np:
+        return numpy_linalg.solution(ctx, matrix, None, "Input is not invertible.").astype(input.dtype)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
     return _solved(*_factored(ctx, matrix), identity).astype(input.dtype)
 
@@ -169,8 +177,8 @@ MatrixDeterminant.shape(_scalar_per_matrix)
 
 
 @MatrixDeterminant.kernel
-def _(input: Array) -> Any:
-    return jnp.linalg.det(widened(input)).astype(input.dtype)
+def _(input: Array, *, xp: ModuleType) -> Any:
+    return xp.linalg.det(widened(input)).astype(input.dtype)
 
 
 def _matrix_of(scalar: Tensor) -> Tensor:
@@ -192,9 +200,12 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 
 @LogMatrixDeterminant.kernel
-def _(input: Array) -> Any:
+def _(input: Array, *, xp: ModuleType) -> Any:
     """Adds the logarithms of the pivots: their product may be too small, or too large, for its dtype."""
-    factors, swaps, _ = jax.lax.linalg.lu(widened(input))
+    wide = widened(input)
+    if xp is np:
+        return [part.astype(input.dtype) for part in numpy_linalg.log_determinant(wide)]
+    factors, swaps, _ = jax.lax.linalg.lu(wide)
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
     odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2
     sign = jnp.prod(jnp.sign(pivots), axis=-1) * (1 - 2 * odd)
@@ -218,10 +229,12 @@ def _check_system(ctx: OperationContext, matrix: Array, rhs: Array) -> None:
 
 
 @MatrixSolve.kernel
-def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
+def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext, xp: ModuleType) -> Any:
     _check_system(ctx, matrix, rhs)
-    wide = widened(_transposed(matrix) if adjoint else matrix)
-    return _solved(*_factored(ctx, wide, "Input matrix"), widened(rhs)).astype(rhs.dtype)
+    wide, sides = widened(_transposed(matrix, xp) if adjoint else matrix), widened(rhs)
+    if xp is np:
+        return numpy_linalg.solution(ctx, wide, sides, "Input matrix is not invertible.").astype(rhs.dtype)
+    return _solved(*_factored(ctx, wide, "Input matrix"), sides).astype(rhs.dtype)
 
 
 def _by_matrix(grad_rhs: Tensor, solution: Tensor, adjoint: bool) -> Tensor:
@@ -251,13 +264,17 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
     op.shape(_broadcast_solution)
 
     @op.kernel
-    def _(matrix: Array, rhs: Array, *, lower: bool, adjoint: bool, ctx: OperationContext) -> Any:
+    def _(matrix: Array, rhs: Array, *, lower: bool, adjoint: bool, ctx: OperationContext, xp: ModuleType) -> Any:
         if matrix.shape[:-2] != rhs.shape[:-2]:
             batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
-            matrix = jnp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
-            rhs = jnp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
+            matrix = xp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
+            rhs = xp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
-        ctx.check(jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
+        ctx.check(xp.all(xp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
+        if xp is np:
+            triangle = _transposed(wide, np) if adjoint else wide
+            solution = numpy_linalg.triangular_solution(triangle, rhs.astype(wide.dtype), lower != adjoint)
+            return solution.astype(rhs.dtype)
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
         solution = jax.lax.linalg.triangular_solve(
             wide, rhs.astype(wide.dtype), left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=complex_adjoint

@@ -1,4 +1,4 @@
-"""Functions of square matrices: exponential, square root, logarithm; all compiled only.
+"""Functions of square matrices: exponential, square root, logarithm.
 
 The square root and the logarithm are those of a triangular matrix, the complex Schur form, which XLA has on CPUs only,
 as TensorFlow has these operations there only. The gradient of a function f of matrices stands in f of larger ones:
@@ -7,7 +7,10 @@ f([[a, e], [0, a]]) = [[f(a), the derivative of f at a in direction e], [0, f(a)
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from types import ModuleType
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic.linalg import adjoint, square_shape, widened
+from anabranch.ops.arithmetic.numpy_linalg import NumpyArray
 
 _TYPES = "{double, float, half, complex64, complex128}"
 
@@ -39,9 +43,51 @@ MatrixExponential.shape(square_shape)
 MatrixExponential.gradient(_gradient)
 
 
+#: Of the quotient p(x) / p(-x) of polynomials that is nearest to exp(x) at 0: the coefficients of p, lowest first, by
+#: degree, and the 1-norm up to which it is exact in single or double precision (Higham, SIAM J. Matrix Anal. Appl. 26,
+#: 2005). A coefficient is (2n - k)! n! / ((2n)! k! (n - k)!).
+_DEGREES: Final = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
+
+
+def _quotient(degree: int) -> list[float]:
+    n, of = degree, math.factorial
+    return [of(2 * n - k) * of(n) / (of(2 * n) * of(k) * of(n - k)) for k in range(n + 1)]
+
+
 @MatrixExponential.kernel
-def _(input: Array) -> Any:
-    return jax.scipy.linalg.expm(widened(input)).astype(input.dtype)
+def _(input: Array, *, xp: ModuleType) -> Any:
+    """That of the 2^k-th part, whose norm is small, is squared k times; k is the matrix's own."""
+    if _empty(input):
+        return input
+    matrix = widened(input)
+    degree, most = _DEGREES[np.finfo(matrix.dtype).dtype.itemsize]
+    size = xp.max(xp.sum(xp.abs(matrix), axis=-2), axis=-1)
+    halvings = xp.ceil(xp.log2(xp.where(xp.isfinite(size) & (size > most), size / most, 1))).astype(np.int32)
+    x = matrix * xp.exp2(-halvings)[..., None, None].astype(matrix.dtype)
+    identity, square = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape), x @ x
+    coefficients = np.array(_quotient(degree), np.finfo(matrix.dtype).dtype)
+    even, odd = (_polynomial(coefficients[first::2], square, identity) for first in (0, 1))
+    odd = x @ odd
+    result = xp.linalg.solve(even - odd, even + odd)
+
+    def squared(i: Array, so_far: Array) -> Any:
+        return xp.where((i < halvings)[..., None, None], so_far @ so_far, so_far)
+
+    times = xp.max(halvings)
+    result = (
+        functools.reduce(lambda r, i: squared(i, r), range(times), result)
+        if xp is np
+        else jax.lax.fori_loop(0, times, squared, result)
+    )
+    return result.astype(input.dtype)
+
+
+def _polynomial(coefficients: NumpyArray, x: Array, identity: Array) -> Any:
+    """The polynomial of a matrix, coefficients lowest first."""
+    result = coefficients[-1] * identity
+    for coefficient in coefficients[-2::-1]:
+        result = result @ x + coefficient * identity
+    return result
 
 
 # ---------------------------------------------------------------------- triangular matrices

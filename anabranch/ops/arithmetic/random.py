@@ -230,7 +230,8 @@ def _(alpha: Array, sample: Array) -> Any:
 
 def _poisson(shape: Array, rate: Array, key: RandomSource, dtype: ElementType, ctx: OperationContext) -> Any:
     rate = jnp.asarray(rate)
-    ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(rate))
+    least = jnp.min(rate, initial=0)
+    ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", least)
     wide = rate.astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
     numbers = jax.random.poisson(key, wide, (*_dims(shape), *np.shape(rate)), dtype=jnp.int64)
     return numbers.astype(dtype)

@@ -240,6 +240,8 @@ def test_refusals() -> None:
         ds.Gamma(1.0, 1.0).quantile(0.5)
     checked: list[Any] = [
         (lambda x: ds.Normal(0.0, x, validate_args=True).stddev(), "x > 0"),
+        (lambda x: ds.Laplace(0.0, x, validate_args=True).mean(), "x > 0"),
+        (lambda x: ds.StudentT(x, 0.0, 1.0, validate_args=True).loc, "x > 0"),
         (lambda x: ds.Uniform(1.0, x, validate_args=True).mean(), "x < y"),
         (lambda x: ds.Bernoulli(probs=x + 3, validate_args=True).mean(), "greater than 1"),
         (lambda x: ds.Beta(1.0, 1.0, validate_args=True).prob(x), "sample must be positive"),
