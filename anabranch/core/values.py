@@ -138,14 +138,14 @@ def _untyped(value: TensorLike) -> np.ndarray[Any, Any]:
     try:
         array = np.array(value)
     except ValueError as error:
-        raise ValueError(
-            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length, and the argument "
-            "must be a dense tensor"
-        ) from error
+        raise _not_dense(value) from error
     kind = array.dtype.kind
     if kind in "SUO":
         if kind == "O" and _has_none(value):
             raise ValueError("None values not supported.")
+        # where `anabranch run` has restored what NumPy did: an array of lists
+        if kind == "O" and any(isinstance(item, list | tuple) for item in array.flat):
+            raise _not_dense(value)
         return _bytes_array(_object_array(value))
     if array.dtype == np.float64:
         return array.astype(np.float32)
@@ -154,6 +154,13 @@ def _untyped(value: TensorLike) -> np.ndarray[Any, Any]:
         return narrow if np.array_equal(narrow, array) else array
     as_dtype(array.dtype)
     return array
+
+
+def _not_dense(value: TensorLike) -> ValueError:
+    return ValueError(
+        f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length, and the argument "
+        "must be a dense tensor"
+    )
 
 
 def _has_none(value: object) -> bool:

@@ -396,10 +396,10 @@ def _ftrl(
     old_power, new_power = _power(accum, lr_power), _power(new_accum, lr_power)
     pull = grad if l2_shrinkage is None else grad + 2 * l2_shrinkage * var
     if multiply_linear_by_lr:
-        linear = linear + pull * lr - (new_power - old_power) * var
+        linear = linear + (pull * lr - (new_power - old_power) * var)
         bound, curvature = l1 * lr, new_power + 2 * l2 * lr
     else:
-        linear = linear + pull - (new_power - old_power) / lr * var
+        linear = linear + (pull - (new_power - old_power) / lr * var)
         bound, curvature = l1, new_power / lr + 2 * l2
     return {"var": -_shrunk(linear, bound) / curvature, "accum": new_accum, "linear": linear}
 
