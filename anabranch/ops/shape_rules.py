@@ -70,6 +70,18 @@ def late(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raise LateShapeError(*error.args) from error
 
 
+def with_rank_at_least(shape: TensorShape, rank: int, what: str) -> TensorShape:
+    """`shape`, known to have `rank` or more.
+
+    Raises:
+        ValueError: it has fewer dimensions; the message names `what`.
+    """
+    try:
+        return shape.with_rank_at_least(rank)
+    except ValueError:
+        raise ValueError(f"Shape must be at least rank {rank} but is rank {shape.ndims}: {what}") from None
+
+
 def with_rank(shape: TensorShape, rank: int, what: str) -> TensorShape:
     """`shape`, known to have `rank`.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, SupportsIndex
 
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.resources.mutable_tables import MutableLookupInterface
 from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import StepRunner
@@ -18,14 +19,18 @@ from anabranch.train.optimizer import Optimizer
 from anabranch.train.saver import Saver
 
 _ENDING: Final = ".ATTRIBUTES/VARIABLE_VALUE"
+#: of tables, which are two tensors each
+_TABLE: Final = ".ATTRIBUTES/table"
+_PARTS: Final = ("-keys", "-values")
 _COUNTER: Final = "save_counter"
 
 
 class Checkpoint:
     """Saves and restores the variables that objects hold.
 
-    A variable is named after the attributes on the way to it: ``model/layers/0/w``. Objects are variables, anything
-    with attributes that hold variables (such as `tf.Module`), optimizers, and lists, tuples and dicts of these.
+    A variable is named after the attributes on the way to it: ``model/layers/0/w``. Objects are variables, mutable
+    lookup tables that savers save, anything with attributes that hold these (such as `tf.Module`), optimizers, and
+    lists, tuples and dicts of these.
 
     Args:
         kwargs: the objects, by name. They can be read as attributes, and more can be set.
@@ -110,10 +115,12 @@ class Checkpoint:
         """
         mine = self._variables()
         theirs = {name for name, _ in list_variables(save_path)} if save_path is not None else set()
-        common = {name: variable for name, variable in mine.items() if name in theirs}
+        common = {name: held for name, held in mine.items() if theirs.issuperset(_stored_as(name))}
         saver = self._saver(common) if common else None
-        rest = [variable for name, variable in mine.items() if name not in common]
-        left = sorted(name for name in theirs - set(mine) if name.endswith(_ENDING))
+        rest = [held for name, held in mine.items() if name not in common and name.endswith(_ENDING)]
+        known = {stored for name in mine for stored in _stored_as(name)}
+        endings = (_ENDING, *(_TABLE + part for part in _PARTS))
+        left = sorted(name for name in theirs - known if name.endswith(endings))
         return CheckpointLoadStatus(saver, save_path, rest, left, sorted(set(mine) - set(common)))
 
     def _variables(self) -> dict[str, Any]:
@@ -290,13 +297,21 @@ def _session(session: StepRunner | None) -> StepRunner:
     return session
 
 
+def _stored_as(name: str) -> list[str]:
+    """The names of the tensors of a variable or a table in a checkpoint."""
+    return [name + part for part in _PARTS] if name.endswith(_TABLE) else [name]
+
+
 def _variables_below(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """The variables that an object holds, by their names in a checkpoint; each once."""
+    """The variables and tables that an object holds, by their names in a checkpoint; each once."""
     if id(value) in seen or isinstance(value, str | bytes | type):
         return
     seen.add(id(value))
     if isinstance(value, Variable | PartitionedVariable):
         yield f"{path}/{_ENDING}", value
+    elif isinstance(value, MutableLookupInterface):
+        if value.is_saved:
+            yield f"{path}/{_TABLE}", value
     elif isinstance(value, Optimizer):
         for variable in value.variables():
             yield from _variables_below(variable, f"{path}/{variable.op.name.replace('/', '.S')}", seen)

@@ -52,6 +52,8 @@ def eye(
         wanted = as_dtype(dtype)
         rows = convert_to_tensor(num_rows, dtypes.int32 if not isinstance(num_rows, Tensor) else None, "num_rows")
         columns = rows if num_columns is None else convert_to_tensor(num_columns, rows.dtype, "num_columns")
+        # that both are scalars, and how many dimensions there are, is known whatever is known of their tensors
+        rows, columns = (raw.Reshape(size, []) if size.shape.ndims is None else size for size in (rows, columns))
         batch = [] if batch_shape is None else batch_shape
         leading = convert_to_tensor(batch, rows.dtype if not isinstance(batch, Tensor) else None, "batch_shape")
         if leading.dtype is not rows.dtype:

@@ -13,7 +13,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorLike
+from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import get_seed, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.conversion import convert_to_tensor
@@ -26,8 +26,10 @@ def _shape_tensor(shape: TensorLike) -> Tensor:
     if isinstance(shape, TensorShape):
         shape = [int(d) for d in shape]
     if isinstance(shape, list | tuple):
-        values = [d if isinstance(d, Tensor) else int(d) for d in shape]
-        shape = values if any(isinstance(d, Tensor) for d in values) else np.array(values, np.int32)
+        values: Any = [d if isinstance(d, Tensor) else int(d) for d in shape]
+        if not any(isinstance(d, Tensor) for d in values):
+            values = to_array(values) if values else np.zeros(0, np.int32)  # of int64 only where a size needs it
+        shape = values
     tensor = convert_to_tensor(shape, name="shape")
     return raw.Reshape(tensor, [-1]) if tensor.shape.ndims == 0 else tensor
 

@@ -30,7 +30,7 @@ from anabranch.graph.operation import Tensor
 
 
 def _all_checked(positive: list[Tensor], *parameters: Tensor) -> list[Tensor]:
-    """The parameters; whatever is computed of any of them, the mean say, some are looked at whether they are above 0."""
+    """The parameters, none of which can be used without looking whether some of them are above 0."""
     checks = [assert_positive(parameter) for parameter in positive]
     return [with_dependencies(checks, parameter) for parameter in parameters]
 

@@ -18,6 +18,7 @@ from anabranch.frontend.arithmetic.elementwise import sigmoid, tanh
 from anabranch.frontend.layers.base import Layer
 from anabranch.frontend.nn.activations import relu
 from anabranch.frontend.variables.initializers import constant_initializer, zeros_initializer
+from anabranch.frontend.variables.partitioned import fixed_size_partitioner
 from anabranch.frontend.variables.scope import VariableScope, get_variable_scope, variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.constants import constant_value
@@ -400,7 +401,8 @@ class LSTMCell(RNNCell):
         initializer: of the kernels and of the peepholes' weights.
         num_proj: size of h, which is then a projection; default: num_units, without a projection.
         proj_clip: the projection is clipped to this magnitude.
-        num_unit_shards, num_proj_shards: not supported beyond 1.
+        num_unit_shards, num_proj_shards: into how many parts the rows of the kernel and of the projection are split;
+            default: as the scope's partitioner says.
         forget_bias: added to the forget gate's input.
         state_is_tuple: whether the state is an `LSTMStateTuple`, or c and h side by side in one tensor.
         activation: default tanh.
@@ -437,10 +439,9 @@ class LSTMCell(RNNCell):
         **kwargs: PassedOn,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
-        if (num_unit_shards or 1) > 1 or (num_proj_shards or 1) > 1:
-            raise ValueError(
-                "num_unit_shards and num_proj_shards are not supported; use a partitioner in a variable scope"
-            )
+        self._kernel_parts, self._projection_parts = (
+            None if parts is None else fixed_size_partitioner(parts) for parts in (num_unit_shards, num_proj_shards)
+        )
         self._num_units, self._use_peepholes, self._cell_clip = num_units, use_peepholes, cell_clip
         self._initializer, self._num_proj, self._proj_clip = initializer, num_proj, proj_clip
         self._forget_bias, self._state_is_tuple = forget_bias, state_is_tuple
@@ -461,7 +462,9 @@ class LSTMCell(RNNCell):
     def build(self, input_shape: ShapeLike) -> None:
         """Makes kernel, bias, and as asked for peephole weights and the projection."""
         units, rows = self._num_units, self._depth(input_shape) + self.output_size
-        self._kernel = self.add_weight("kernel", [rows, 4 * units], initializer=self._initializer)
+        self._kernel = self.add_weight(
+            "kernel", [rows, 4 * units], initializer=self._initializer, partitioner=self._kernel_parts
+        )
         self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype or float32))
         if self._use_peepholes:
             self._peepholes = [
@@ -469,7 +472,9 @@ class LSTMCell(RNNCell):
             ]
         if self._num_proj:
             shape = [units, self._num_proj]
-            self._projection = self.add_weight("projection/kernel", shape, initializer=self._initializer)
+            self._projection = self.add_weight(
+                "projection/kernel", shape, initializer=self._initializer, partitioner=self._projection_parts
+            )
         self.built = True
 
     def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:

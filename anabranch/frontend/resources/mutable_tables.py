@@ -75,7 +75,11 @@ class MutableLookupInterface(LookupInterface):
         result: Operation = raw.LookupTableImportV2(self.resource_handle, keys, values)
         return result
 
+    #: whether savers save it
+    is_saved = False
+
     def _offer_to_savers(self, checkpoint: bool) -> None:
+        self.is_saved = checkpoint
         if checkpoint:
             get_default_graph().add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
 

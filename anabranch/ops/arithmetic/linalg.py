@@ -100,8 +100,12 @@ def _row(x: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------- shapes
+def _matrices(shape: TensorShape) -> TensorShape:
+    return shape_rules.with_rank_at_least(shape, 2, "matrices are in the last two dimensions")
+
+
 def square_shape(input: TensorShape) -> TensorShape:
-    shape = input.with_rank_at_least(2)
+    shape = _matrices(input)
     if shape.ndims is None:
         return shape
     size = shape[-1].merge_with(shape[-2])
@@ -114,7 +118,7 @@ def _scalar_per_matrix(input: TensorShape) -> TensorShape:
 
 def _solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """For square systems: the shape of `rhs`, its number of rows that of the matrix."""
-    matrix, rhs = square_shape(matrix), rhs.with_rank_at_least(2)
+    matrix, rhs = square_shape(matrix), _matrices(rhs)
     if matrix.ndims is None or rhs.ndims is None:
         return rhs
     batch = matrix[:-2].merge_with(rhs[:-2])
@@ -252,7 +256,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 def _broadcast_solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """Like `_solution`; the batches broadcast."""
-    matrix, rhs = square_shape(matrix), rhs.with_rank_at_least(2)
+    matrix, rhs = square_shape(matrix), _matrices(rhs)
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
     batch = shape_rules.broadcast(matrix[:-2], rhs[:-2])
@@ -304,7 +308,7 @@ MatrixSolveLs = define_op(
 
 @MatrixSolveLs.shape
 def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> TensorShape:
-    matrix, rhs = matrix.with_rank_at_least(2), rhs.with_rank_at_least(2)
+    matrix, rhs = _matrices(matrix), _matrices(rhs)
     shape_rules.with_rank(l2_regularizer, 0, "argument 'l2_regularizer'")
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
@@ -344,7 +348,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     a, b, regularizer = op.inputs
     x = op.outputs[0]
     penalty = raw.Cast(regularizer, DstT=a.dtype) if op.attrs["fast"] else raw.Cast(0.0, DstT=a.dtype)
-    shape = a.shape.with_rank_at_least(2)
+    shape = _matrices(a.shape)
     if shape.ndims is None or shape[-1].value is None or shape[-2].value is None:
         # only the step knows which side is longer: the other side's system, which has no inverse, gets one and counts
         # nothing
@@ -385,7 +389,7 @@ Qr = define_op("Qr", "input: T -> q: T, r: T", f"full_matrices: bool = False, T:
 
 @Qr.shape
 def _(input: TensorShape, *, full_matrices: bool) -> list[TensorShape]:
-    shape = input.with_rank_at_least(2)
+    shape = _matrices(input)
     if shape.ndims is None:
         return [shape_rules.UNKNOWN] * 2
     rows, columns = shape[-2].value, shape[-1].value
@@ -496,7 +500,7 @@ Svd = define_op(
 
 @Svd.shape
 def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[TensorShape]:
-    shape = input.with_rank_at_least(2)
+    shape = _matrices(input)
     empty = TensorShape([0])
     if shape.ndims is None:
         return [shape_rules.UNKNOWN] * 3 if compute_uv else [shape_rules.UNKNOWN, empty, empty]

@@ -109,8 +109,10 @@ def _uniform_integers(shape: Array, low: Array, high: Array, key: RandomSource, 
     for name, bound in (("minval", low), ("maxval", high)):
         if np.ndim(bound) != 0:
             raise InvalidArgumentError(None, ctx.op, f"{name} must be a scalar, got shape {list(np.shape(bound))}")
-    ctx.check(low < high, "Need minval < maxval, got {0} >= {1}", low, high)
-    return random_bits.integers(key, _dims(shape), low, high)
+    dims = _dims(shape)
+    if 0 not in dims:  # as in TensorFlow, an interval that is empty suffices for no numbers
+        ctx.check(low < high, "Need minval < maxval, got {0} >= {1}", low, high)
+    return random_bits.integers(key, dims, low, high)
 
 
 RandomUniformInt = define_op(
@@ -121,7 +123,15 @@ RandomUniformInt = define_op(
     static=("shape",),
     takes_numpy=True,
 )
-RandomUniformInt.shape(_shape_input)
+
+
+@RandomUniformInt.shape
+def _(shape: TensorShape, minval: TensorShape, maxval: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    shape_rules.with_rank(minval, 0, "argument 'minval'")
+    shape_rules.with_rank(maxval, 0, "argument 'maxval'")
+    return _shape_input(shape, ctx=ctx)
+
+
 RandomUniformInt.not_differentiable()
 
 

@@ -139,7 +139,9 @@ def _(a: Array, b: Array, x: Array, *, ctx: OperationContext) -> Any:
     ctx.check(len(shapes) < 2, f"Shapes of a, b and x are inconsistent: {a.shape}, {b.shape} and {x.shape}")
     a, b, x = jnp.broadcast_arrays(a, b, x)
     at_end = (x == 0) | (x == 1)  # where the other parameters no longer matter
-    inside = jnp.where(at_end, x, jax.lax.betainc(a, b, x))
+    # for small b, the difference from 1 that it is leaves two digits in single precision
+    wide = jax.lax.betainc(*(v.astype(jnp.float64) for v in (a, b, x)))
+    inside = jnp.where(at_end, x, wide.astype(x.dtype))
     return jnp.where((a <= 0) | (b <= 0) | (x < 0) | (x > 1), np.nan, inside)
 
 

@@ -61,6 +61,14 @@ def test_integers(dtype: Any) -> None:
     assert set(run(tensor)) == {3, 4, 5}
 
 
+def test_shapes_that_no_int32_holds() -> None:
+    for make in (random.random_uniform, random.random_normal, random.truncated_normal):
+        assert make([2**33, 1]).shape.as_list() == [2**33, 1]
+        assert make([]).shape.as_list() == []
+    whole = random.random_uniform([2, 3], maxval=9, dtype=dtypes.int64)
+    assert whole.op.inputs[0].dtype is dtypes.int32
+
+
 def test_bad_arguments_of_random_uniform() -> None:
     with pytest.raises(ValueError, match="Must specify maxval"):
         random.random_uniform([2], dtype=dtypes.int32)

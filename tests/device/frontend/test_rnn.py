@@ -109,6 +109,7 @@ CELLS: dict[str, Callable[[], Any]] = {
     "lstm in one tensor": lambda: BasicLSTMCell(4, state_is_tuple=False),
     "projection": lambda: LSTMCell(4, use_peepholes=True, num_proj=3),
     "gru": lambda: GRUCell(4),
+    "in parts": lambda: LSTMCell(4, num_proj=3, num_unit_shards=3, num_proj_shards=2),
     "stack": lambda: MultiRNNCell([GRUCell(4), ResidualWrapper(DeviceWrapper(BasicLSTMCell(4), "/cpu:0"))]),
 }
 

@@ -67,6 +67,17 @@ def test_frames(length: int, step: int, pad_end: bool) -> None:
     np.testing.assert_array_equal(value, np.moveaxis(expected, 0, -1))
 
 
+@pytest.mark.parametrize("axis", [-1, -2, 0, 1])
+@pytest.mark.parametrize("pad_end", [True, False])
+def test_frames_of_a_signal_of_any_number_of_dimensions(axis: int, pad_end: bool) -> None:
+    samples = SAMPLES[:, :35].reshape(3, 5, 7)
+    fed = tf.placeholder(tf.float32)
+    frames = tf.signal.frame(fed, 2, 1, pad_end, pad_value=7, axis=axis)
+    assert frames.shape.ndims is None
+    expected = result(tf.signal.frame(samples, 2, 1, pad_end, pad_value=7, axis=axis))
+    np.testing.assert_array_equal(result(frames, {fed: samples}), expected)
+
+
 @pytest.mark.parametrize("step", [1, 2, 4, 5, 7])
 def test_overlapping_frames_are_added(step: int) -> None:
     frames = SAMPLES[:2, :20].reshape(2, 4, 5)

@@ -355,6 +355,14 @@ SPECIAL_FUNCTIONS = [
         for op, expected in zip(("Igamma", "Igammac", "IgammaGradA"), GAMMA_ENDS[2:], strict=True)
     ),
     OpCase("Betainc", (A, B, PROBABILITY), oracle=sp.betainc, differentiate=(2,), tolerance=1e-8, order=2),
+    OpCase(
+        "Betainc",
+        (np.float32([3, 8.4, 4.2]), np.float32([3e-4, 0.0147, 0.0186]), np.float32([0.9, 0.91, 0.95])),
+        oracle=lambda *parameters: sp.betainc(*(np.float64(p) for p in parameters)).astype(np.float32),
+        gradient=False,
+        tolerance=1e-6,
+        label="small b in single precision",
+    ),
     OpCase("Betainc", BETA_ENDS[:3], expected=BETA_ENDS[3], gradient=False, label="ends"),
     OpCase(
         "Betainc",

@@ -27,6 +27,10 @@ def between(low: float, high: float, distinct: int = 100) -> Callable[[list[Arra
     return verify
 
 
+def no_numbers(outputs: list[Array]) -> None:
+    assert outputs[0].shape == (3, 0)
+
+
 def permutes(rows: Array) -> Callable[[list[Array]], None]:
     """Verifies that the output has the same rows in some order."""
 
@@ -66,6 +70,8 @@ def _integers() -> list[OpCase]:
         verify = between(limits.min, limits.max)
         found.append(OpCase("StatelessRandomUniformFullInt", (DIMS, seed), {"dtype": name}, verify=verify, label=name))
     found.append(OpCase("RandomUniformInt", (DIMS, 4, 4), error=InvalidArgumentError, label="empty range"))
+    nothing = np.array([3, 0], np.int32)
+    found.append(OpCase("RandomUniformInt", (nothing, 4, 4), verify=no_numbers, label="no numbers of an empty range"))
     found.append(OpCase("RandomUniformInt", (DIMS, [1], [4]), error=InvalidArgumentError, label="vector bounds"))
     return found
 
@@ -83,6 +89,7 @@ def _distributions() -> list[OpCase]:
         OpCase("RandomPoisson", ([50], rate), verify=between(0, 80, 10)),
         OpCase("RandomPoissonV2", ([50], rate), {"dtype": "int64"}, verify=between(0, 80, 10), label="int64"),
         OpCase("RandomPoissonV2", ([50], rate), {"dtype": "float16"}, verify=between(0, 80, 10), label="float16"),
+        OpCase("RandomPoissonV2", ([3], np.zeros([0])), verify=no_numbers, label="no rates"),
         OpCase("RandomPoissonV2", ([50], np.array([-1.0])), error=InvalidArgumentError, label="negative rate"),
         OpCase("Multinomial", (LOGITS, 200), verify=between(0, 2, 3)),
         OpCase("Multinomial", (PICKS, 9), {"output_dtype": "int32"}, expected=np.ones((1, 9), np.int32), label="sure"),

@@ -42,6 +42,30 @@ def test_objects_are_saved_by_their_attributes_and_restored(tmp_path: Path) -> N
         assert session.run(restored.save_counter) == 1
 
 
+def test_tables_are_saved_too(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        table, passing = (
+            tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1, checkpoint=saved) for saved in (True, False)
+        )
+        checkpoint = tf.train.Checkpoint(tables=[table, passing])
+        insert = [t.insert(tf.constant(["a", "b"]), tf.constant([1, 2], tf.int64)) for t in (table, passing)]
+        session.run(insert)
+        path = checkpoint.save(str(tmp_path / "ckpt"))
+        session.run([t.insert(tf.constant(["a", "c"]), tf.constant([5, 6], tf.int64)) for t in (table, passing)])
+        checkpoint.restore(path).assert_consumed().run_restore_ops()
+        looked_up = session.run([t.lookup(tf.constant(["a", "b", "c"])) for t in (table, passing)])
+        assert [values.tolist() for values in looked_up] == [[1, 2, -1], [5, 2, 6]]
+        with pytest.raises(AssertionError, match="has tables/0/.ATTRIBUTES/table-keys"):
+            tf.train.Checkpoint(tables=[]).restore(path).assert_consumed()
+        more = tf.train.Checkpoint(
+            tables=[table], more={"t": tf.contrib.lookup.MutableHashTable(tf.int64, tf.int64, 0)}
+        )
+        status = more.restore(path)
+        with pytest.raises(AssertionError, match="has no more/t/.ATTRIBUTES/table"):
+            status.assert_existing_objects_matched()
+        status.initialize_or_restore()
+
+
 def test_what_does_not_match_is_told_or_initialised(tmp_path: Path) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         checkpoint = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0))

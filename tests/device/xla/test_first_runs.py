@@ -46,6 +46,53 @@ def test_the_third_call_is_compiled_and_gives_the_same(compilations: list[Compil
     np.testing.assert_allclose(*values, rtol=1e-6)
 
 
+def test_small_systems_of_equations_are_not_compiled_at_first(compilations: list[CompileEvent]) -> None:
+    numbers = np.random.default_rng(0).normal(size=(2, 4, 4))
+    a = tf.placeholder(tf.float64, [2, 4, 4])
+    symmetric = a @ tf.matrix_transpose(a) + tf.eye(4, dtype=tf.float64)
+    factor = tf.cholesky(symmetric)
+    fetches = [
+        tf.matrix_inverse(a),
+        tf.matrix_solve(a, symmetric, adjoint=True),
+        tf.matrix_triangular_solve(factor, symmetric, adjoint=True),
+        tf.matrix_determinant(a),
+        *tf.linalg.slogdet(a),
+        tf.linalg.expm(a * 9.0),
+        tf.gradients(factor, a)[0],
+    ]
+    with tf.Session() as session:
+        values = []
+        for step in range(1, 4):
+            values.append(session.run(fetches, {a: numbers}))
+            assert bool(compilations) == (step > executable.FIRST_DIRECT_CALLS)
+        for direct, compiled in zip(values[0], values[-1], strict=True):
+            np.testing.assert_allclose(direct, compiled, rtol=1e-9)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_matrices_that_are_singular_or_not_finite(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 2 if direct else 0)
+    a = tf.placeholder(tf.float32, [2, 2, 2])
+    identity = np.eye(2)
+    refused = {
+        "Cholesky decomposition was not successful": (tf.cholesky(a), [[1, 2], [2, 1]]),
+        "Input is not invertible": (tf.matrix_inverse(a), [[1, 2], [2, 4]]),
+        "Input matrix is not invertible": (tf.matrix_solve(a, a), [[np.nan, 2], [np.nan, 4]]),
+        "Input is not invertible.": (tf.matrix_triangular_solve(a, a), [[0, 2], [2, 4]]),
+    }
+    with tf.Session() as session:
+        for message, (result, matrix) in refused.items():
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                session.run(result, {a: [identity, matrix]})
+        not_finite = {a: [identity, [[1, np.nan], [np.nan, 1]]]}
+        good, bad = session.run(tf.cholesky(a), not_finite)
+        np.testing.assert_array_equal(good, identity)
+        np.testing.assert_array_equal(bad, [[1, 0], [np.nan, np.nan]])
+        sign, logarithm = session.run(list(tf.linalg.slogdet(a)), not_finite)
+        np.testing.assert_array_equal([sign, logarithm], [[1, np.nan], [0, np.nan]])
+        assert np.isnan(session.run(tf.linalg.expm(a), not_finite)[1]).all()
+
+
 def test_what_fails_leaves_the_variables_as_they_were() -> None:
     rows = tf.placeholder(tf.int32, [None])
     v, w = (tf.get_variable(name, initializer=np.zeros(3, np.float32), use_resource=True) for name in "vw")

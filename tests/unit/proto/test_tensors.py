@@ -17,7 +17,7 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.proto.graph_pb2 import TensorProto, TensorShapeProto
-from anabranch.proto.tensors import make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
+from anabranch.proto.tensors import attribute_tensor, make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
 from tests.each_case import each_case
 
 CASES = json.loads((Path(__file__).parents[2] / "fixtures" / "tensorflow" / "tensors.json").read_text())
@@ -95,6 +95,18 @@ def test_one_value_is_continued_and_broadcast_on_demand() -> None:
     assert make_ndarray(make_tensor_proto(7, shape=[2, 2])).tolist() == [[7, 7], [7, 7]]
     assert make_ndarray(make_tensor_proto([1, 2], shape=[4])).tolist() == [1, 2, 2, 2]
     assert make_ndarray(make_tensor_proto([1, 2], shape=[2, 2], allow_broadcast=True)).tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize("value", [True, 3, -0.0, math.nan, 1 + 2j, np.float16(2)])
+def test_a_large_array_of_one_value_is_one_element_of_an_attribute(value: Any) -> None:
+    array = np.full((64, 32), value)
+    proto = attribute_tensor(array)
+    assert proto.ByteSize() < 100
+    assert make_ndarray(proto).tobytes() == array.tobytes()
+    array[40, 7] = 0 if value else 1  # one that is not like the others
+    assert make_ndarray(attribute_tensor(array)).tobytes() == array.tobytes()
+    small = array[:2, :2]
+    assert attribute_tensor(small) == make_tensor_proto(small)
 
 
 def test_a_tensor_proto_stays_itself() -> None:
