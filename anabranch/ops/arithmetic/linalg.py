@@ -277,8 +277,8 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
         ctx.check(xp.all(xp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
         if xp is np:
             triangle = _transposed(wide, np) if adjoint else wide
-            solution = numpy_linalg.triangular_solution(triangle, rhs.astype(wide.dtype), lower != adjoint)
-            return solution.astype(rhs.dtype)
+            sides = rhs.astype(wide.dtype)
+            return numpy_linalg.triangular_solution(triangle, sides, lower != adjoint).astype(rhs.dtype)
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
         solution = jax.lax.linalg.triangular_solve(
             wide, rhs.astype(wide.dtype), left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=complex_adjoint
