@@ -18,7 +18,13 @@ from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.ops.arithmetic import linalg as ops, math as arithmetic, matmul as products, matrix_functions
+from anabranch.ops.arithmetic import (
+    linalg as ops,
+    math as arithmetic,
+    matmul as products,
+    matrix_functions,
+    svd as singular,
+)
 
 
 # ---------------------------------------------------------------------- the identity
@@ -253,7 +259,7 @@ def _matrix_norm(tensor: Tensor, ord: str | float, axes: list[int]) -> Tensor:
     if ord == np.inf:
         return reduce_max(reduce_sum(abs(tensor), axes[1], keepdims=True), axes[0], keepdims=True)
     order, back = _to_the_end(tensor, axes)
-    values = ops.Svd(raw.Transpose(tensor, order), compute_uv=False).s
+    values = singular.Svd(raw.Transpose(tensor, order), compute_uv=False).s
     greatest = reduce_max(real(values), -1, keepdims=True)
     return raw.Transpose(raw.ExpandDims(greatest, -1), back)  # type: ignore[no-any-return]
 
@@ -430,7 +436,7 @@ def svd(
     Returns:
         s is real, shape [..., min(n, m)].
     """
-    parts = ops.Svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
+    parts = singular.Svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
     s = real(parts.s)
     return (s, parts.u, parts.v) if compute_uv else s
 

@@ -31,7 +31,7 @@ def widened(x: Array) -> Any:
     return x.astype(np.float32) if np.dtype(x.dtype) == np.float16 else x
 
 
-def _transposed(x: Array, xp: ModuleType = jnp) -> Any:
+def transposed(x: Array, xp: ModuleType = jnp) -> Any:
     return xp.conj(xp.swapaxes(x, -1, -2))
 
 
@@ -86,26 +86,26 @@ def lower_half_diagonal(x: Tensor) -> Tensor:
     return raw.Sub(_lower(x), raw.Mul(_diagonal(x), 0.5))  # type: ignore[no-any-return]
 
 
-def _add_all(*terms: Tensor | None) -> Any:
+def add_all(*terms: Tensor | None) -> Any:
     present = [t for t in terms if t is not None]
     return raw.AddN(present) if present else None
 
 
-def _last(x: Tensor) -> Tensor:
+def last(x: Tensor) -> Tensor:
     return raw.ExpandDims(x, -1)  # type: ignore[no-any-return]
 
 
-def _row(x: Tensor) -> Tensor:
+def row(x: Tensor) -> Tensor:
     return raw.ExpandDims(x, -2)  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------------- shapes
-def _matrices(shape: TensorShape) -> TensorShape:
+def matrices(shape: TensorShape) -> TensorShape:
     return shape_rules.with_rank_at_least(shape, 2, "matrices are in the last two dimensions")
 
 
 def square_shape(input: TensorShape) -> TensorShape:
-    shape = _matrices(input)
+    shape = matrices(input)
     if shape.ndims is None:
         return shape
     size = shape[-1].merge_with(shape[-2])
@@ -118,7 +118,7 @@ def _scalar_per_matrix(input: TensorShape) -> TensorShape:
 
 def _solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """For square systems: the shape of `rhs`, its number of rows that of the matrix."""
-    matrix, rhs = square_shape(matrix), _matrices(rhs)
+    matrix, rhs = square_shape(matrix), matrices(rhs)
     if matrix.ndims is None or rhs.ndims is None:
         return rhs
     batch = matrix[:-2].merge_with(rhs[:-2])
@@ -161,7 +161,7 @@ MatrixInverse.shape(square_shape)
 
 @MatrixInverse.kernel
 def _(input: Array, *, adjoint: bool, ctx: OperationContext, xp: ModuleType) -> Any:
-    matrix = widened(_transposed(input, xp) if adjoint else input)
+    matrix = widened(transposed(input, xp) if adjoint else input)
     if xp is np:
         return numpy_linalg.solution(ctx, matrix, None, "Input is not invertible.").astype(input.dtype)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
@@ -186,7 +186,7 @@ def _(input: Array, *, xp: ModuleType) -> Any:
 
 
 def _matrix_of(scalar: Tensor) -> Tensor:
-    return _last(_last(scalar))
+    return last(last(scalar))
 
 
 @MatrixDeterminant.gradient
@@ -235,7 +235,7 @@ def _check_system(ctx: OperationContext, matrix: Array, rhs: Array) -> None:
 @MatrixSolve.kernel
 def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext, xp: ModuleType) -> Any:
     _check_system(ctx, matrix, rhs)
-    wide, sides = widened(_transposed(matrix, xp) if adjoint else matrix), widened(rhs)
+    wide, sides = widened(transposed(matrix, xp) if adjoint else matrix), widened(rhs)
     if xp is np:
         return numpy_linalg.solution(ctx, wide, sides, "Input matrix is not invertible.").astype(rhs.dtype)
     return _solved(*_factored(ctx, wide, "Input matrix"), sides).astype(rhs.dtype)
@@ -256,7 +256,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 def _broadcast_solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
     """Like `_solution`; the batches broadcast."""
-    matrix, rhs = square_shape(matrix), _matrices(rhs)
+    matrix, rhs = square_shape(matrix), matrices(rhs)
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
     batch = shape_rules.broadcast(matrix[:-2], rhs[:-2])
@@ -276,7 +276,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
         ctx.check(xp.all(xp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
         if xp is np:
-            triangle = _transposed(wide, np) if adjoint else wide
+            triangle = transposed(wide, np) if adjoint else wide
             sides = rhs.astype(wide.dtype)
             return numpy_linalg.triangular_solution(triangle, sides, lower != adjoint).astype(rhs.dtype)
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
@@ -308,7 +308,7 @@ MatrixSolveLs = define_op(
 
 @MatrixSolveLs.shape
 def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> TensorShape:
-    matrix, rhs = _matrices(matrix), _matrices(rhs)
+    matrix, rhs = matrices(matrix), matrices(rhs)
     shape_rules.with_rank(l2_regularizer, 0, "argument 'l2_regularizer'")
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
@@ -324,7 +324,7 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
     if not fast:
         return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
     rows, columns = a.shape[-2:]
-    adj = _transposed(a)
+    adj = transposed(a)
     penalty = l2_regularizer.astype(a.dtype) * jnp.eye(min(rows, columns), dtype=a.dtype)
     if rows >= columns:
         return _solved(*_normal_factored(ctx, adj @ a + penalty), adj @ b).astype(rhs.dtype)
@@ -348,7 +348,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     a, b, regularizer = op.inputs
     x = op.outputs[0]
     penalty = raw.Cast(regularizer, DstT=a.dtype) if op.attrs["fast"] else raw.Cast(0.0, DstT=a.dtype)
-    shape = _matrices(a.shape)
+    shape = matrices(a.shape)
     if shape.ndims is None or shape[-1].value is None or shape[-2].value is None:
         # only the step knows which side is longer: the other side's system, which has no inverse, gets one and counts
         # nothing
@@ -389,15 +389,15 @@ Qr = define_op("Qr", "input: T -> q: T, r: T", f"full_matrices: bool = False, T:
 
 @Qr.shape
 def _(input: TensorShape, *, full_matrices: bool) -> list[TensorShape]:
-    shape = _matrices(input)
+    shape = matrices(input)
     if shape.ndims is None:
         return [shape_rules.UNKNOWN] * 2
     rows, columns = shape[-2].value, shape[-1].value
-    inner = rows if full_matrices else _least(rows, columns)
+    inner = rows if full_matrices else least_of(rows, columns)
     return [shape[:-2].concatenate([rows, inner]), shape[:-2].concatenate([inner, columns])]
 
 
-def _least(a: int | None, b: int | None) -> int | None:
+def least_of(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else min(a, b)
 
 
@@ -443,7 +443,7 @@ def _over_upper(x: Tensor, r: Tensor) -> Tensor:
     return adjoint(MatrixTriangularSolve(r, adjoint(x), lower=False, adjoint=False))
 
 
-# ---------------------------------------------------------------------- eigenvalues, singular values
+# ---------------------------------------------------------------------- eigenvalues
 SelfAdjointEigV2 = define_op("SelfAdjointEigV2", "input: T -> e: T, v: T", f"compute_v: bool = True, T: {_TYPES}")
 
 
@@ -480,89 +480,17 @@ def by_eigenvalues(e: Tensor, v: Tensor, grad_e: Tensor | None, grad_v: Tensor |
     """The gradient of the lower triangle, given those of the eigenvalues and eigenvectors."""
     middle = None if grad_e is None else raw.MatrixDiag(grad_e)
     if grad_v is not None:
-        gaps = _safe_reciprocal(raw.Sub(_row(e), _last(e)))
-        middle = _add_all(middle, raw.Mul(gaps, product(v, grad_v, adj_a=True)))
+        gaps = safe_reciprocal(raw.Sub(row(e), last(e)))
+        middle = add_all(middle, raw.Mul(gaps, product(v, grad_v, adj_a=True)))
     if middle is None:
         return None
     full = product(v, product(middle, v, adj_b=True))
     return lower_half_diagonal(raw.AddV2(full, adjoint(full)))
 
 
-def _safe_reciprocal(x: Tensor) -> Tensor:
+def safe_reciprocal(x: Tensor) -> Tensor:
     """1 / x, and 0 where x is 0."""
     return raw.DivNoNan(raw.OnesLike(x), x)  # type: ignore[no-any-return]
-
-
-Svd = define_op(
-    "Svd", "input: T -> s: T, u: T, v: T", f"compute_uv: bool = True, full_matrices: bool = False, T: {_TYPES}"
-)
-
-
-@Svd.shape
-def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[TensorShape]:
-    shape = _matrices(input)
-    empty = TensorShape([0])
-    if shape.ndims is None:
-        return [shape_rules.UNKNOWN] * 3 if compute_uv else [shape_rules.UNKNOWN, empty, empty]
-    batch, rows, columns = shape[:-2], shape[-2].value, shape[-1].value
-    least = _least(rows, columns)
-    s = batch.concatenate([least])
-    if not compute_uv:
-        return [s, empty, empty]
-    left, right = (rows, columns) if full_matrices else (least, least)
-    return [s, batch.concatenate([rows, left]), batch.concatenate([columns, right])]
-
-
-@Svd.kernel
-def _(input: Array, *, compute_uv: bool, full_matrices: bool) -> Any:
-    """The decomposition input = u diag(s) v^H, s descending."""
-    wide = widened(input)
-    if not compute_uv:
-        empty = jnp.zeros((0,), input.dtype)
-        return jnp.linalg.svd(wide, compute_uv=False).astype(input.dtype), empty, empty
-    u, s, vh = jnp.linalg.svd(wide, full_matrices=full_matrices)
-    return s.astype(input.dtype), u.astype(input.dtype), _transposed(vh).astype(input.dtype)
-
-
-@Svd.gradient
-def _(op: Operation, grad_s: Tensor | None, grad_u: Tensor | None, grad_v: Tensor | None) -> Any:
-    """Where u or v matter, the singular values must differ and be positive."""
-    a = op.inputs[0]
-    if not op.attrs["compute_uv"]:
-        if grad_s is None:
-            return None
-        _, u, v = Svd(a, compute_uv=True)
-        return product(raw.Mul(u, _row(grad_s)), v, adj_b=True)
-    if op.attrs["full_matrices"] and not _is_square(a.shape):
-        raise NotImplementedError(
-            f"the gradient of {op.name} with full_matrices=True needs square matrices, the input has shape {a.shape}; "
-            "use full_matrices=False"
-        )
-    s, u, v = op.outputs
-    middle = None if grad_s is None else raw.MatrixDiag(grad_s)
-    outside = []
-    # s_j^2 - s_i^2; a difference of squares that are rounded apart (in fused operations) would not vanish for i = j
-    gaps = _safe_reciprocal(raw.Mul(raw.Sub(_row(s), _last(s)), raw.AddV2(_row(s), _last(s))))
-    if grad_u is not None:
-        turn = raw.Mul(gaps, _skew(product(u, grad_u, adj_a=True)))
-        middle = _add_all(middle, raw.Mul(turn, _row(s)))
-        beyond = raw.Sub(grad_u, product(u, product(u, grad_u, adj_a=True)))
-        outside.append(product(raw.Mul(beyond, _row(_safe_reciprocal(s))), v, adj_b=True))
-    if grad_v is not None:
-        turn = raw.Mul(gaps, _skew(product(v, grad_v, adj_a=True)))
-        middle = _add_all(middle, raw.Mul(turn, _last(s)))
-        beyond = raw.Sub(grad_v, product(v, product(v, grad_v, adj_a=True)))
-        outside.append(product(raw.Mul(u, _row(_safe_reciprocal(s))), beyond, adj_b=True))
-    inside = None if middle is None else product(product(u, middle), v, adj_b=True)
-    return _add_all(inside, *outside)
-
-
-def _skew(x: Tensor) -> Tensor:
-    return raw.Sub(x, adjoint(x))  # type: ignore[no-any-return]
-
-
-def _is_square(shape: TensorShape) -> bool:
-    return shape.ndims is not None and shape[-1].value is not None and shape[-1].value == shape[-2].value
 
 
 # ---------------------------------------------------------------------- LU

@@ -16,7 +16,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import shape_rules
-from anabranch.ops.arithmetic import fft, linalg
+from anabranch.ops.arithmetic import fft, linalg, svd
 from anabranch.ops.arithmetic.linalg import square_shape, widened
 from anabranch.ops.arrays import diagonals
 
@@ -58,7 +58,7 @@ BatchSelfAdjointEigV2 = _as(
 )
 BatchSvd = _as(
     "BatchSvd",
-    linalg.Svd,
+    svd.Svd,
     "input: T -> s: T, u: T, v: T",
     "compute_uv: bool = True, full_matrices: bool = False, T: {double, float, complex64, complex128}",
 )

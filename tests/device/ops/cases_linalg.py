@@ -340,7 +340,8 @@ def rebuilt_lu(lu: Any, p: Any) -> Any:
 
 def bases_are_orthonormal(outputs: list[Any]) -> None:
     for basis in outputs[1:]:
-        assert_close(basis @ basis.T, np.eye(len(basis)), 1e-9, "basis")
+        identity = np.broadcast_to(np.eye(basis.shape[-1]), basis.shape)
+        assert_close(basis @ adjoint(basis), identity, 1e-9, "basis")
 
 
 def qr(matrix: Any, full: bool, label: str, **more: Any) -> OpCase:
@@ -375,6 +376,10 @@ DECOMPOSITIONS = [
         gradient=False,
         label="full",
         verify=bases_are_orthonormal,
+    ),
+    *(
+        OpCase("Svd", (matrix,), {"full_matrices": True}, label=f"full, {label}", verify=bases_are_orthonormal, order=2)
+        for label, matrix in (("tall", TALL), ("wide", WIDE))
     ),
     OpCase(
         "Svd",
