@@ -178,13 +178,13 @@ from anabranch.frontend.arithmetic.linalg import (
     matrix_inverse as matrix_inverse,
     matrix_solve as matrix_solve,
     matrix_solve_ls as matrix_solve_ls,
+    matrix_square_root as matrix_square_root,
     matrix_triangular_solve as matrix_triangular_solve,
     norm as norm,
     qr as qr,
     self_adjoint_eig as self_adjoint_eig,
     self_adjoint_eigvals as self_adjoint_eigvals,
     sparse_matmul as sparse_matmul,
-    sqrtm as _sqrtm,
     svd as svd,
     trace as trace,
 )
@@ -719,7 +719,6 @@ from anabranch.session import (
 )
 
 ctc_loss_v2 = ctc_loss_with_first_blank
-matrix_square_root = _sqrtm
 NoGradient = no_gradient
 NotDifferentiable = no_gradient
 reverse_v2 = reverse

@@ -21,6 +21,7 @@ from anabranch.frontend.arithmetic.linalg import (
     matrix_rank as matrix_rank,
     matrix_solve,
     matrix_solve_ls,
+    matrix_square_root,
     matrix_triangular_solve,
     matvec as matvec,
     norm as norm,
@@ -30,7 +31,6 @@ from anabranch.frontend.arithmetic.linalg import (
     self_adjoint_eig,
     self_adjoint_eigvals,
     slogdet as slogdet,
-    sqrtm as sqrtm,
     svd as svd,
     trace as trace,
 )
@@ -76,6 +76,7 @@ diag_part = matrix_diag_part
 eigh = self_adjoint_eig
 eigvalsh = self_adjoint_eigvals
 inv = matrix_inverse
+sqrtm = matrix_square_root
 lstsq = matrix_solve_ls
 set_diag = matrix_set_diag
 solve = matrix_solve

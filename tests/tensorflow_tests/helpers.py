@@ -201,6 +201,7 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "Variable": tf.Variable,
         "RefVariable": functools.partial(tf.Variable, use_resource=False),
     },
+    "python.ops.rnn_cell_impl": {"_WEIGHTS_VARIABLE_NAME": "kernel", "_BIAS_VARIABLE_NAME": "bias"},
     "python.ops.resource_variable_ops": {"ResourceVariable": functools.partial(tf.Variable, use_resource=True)},
     "python.ops.gradient_checker_v2": {
         "compute_gradient": gradient_checks.compute_gradient,

@@ -504,7 +504,7 @@ def expm(input: TensorLike, name: str | None = None) -> Tensor:
     return result
 
 
-def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
+def matrix_square_root(input: TensorLike, name: str | None = None) -> Tensor:
     """The principal square root of each matrix, whose product with itself is the matrix.
 
     Args:

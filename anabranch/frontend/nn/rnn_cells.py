@@ -18,7 +18,7 @@ from anabranch.frontend.arithmetic.elementwise import sigmoid, tanh
 from anabranch.frontend.layers.base import Layer
 from anabranch.frontend.nn.activations import relu
 from anabranch.frontend.variables.initializers import constant_initializer, zeros_initializer
-from anabranch.frontend.variables.partitioned import fixed_size_partitioner
+from anabranch.frontend.variables.partitioned import PartitionedVariable, fixed_size_partitioner
 from anabranch.frontend.variables.scope import VariableScope, get_variable_scope, variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.constants import constant_value
@@ -134,11 +134,16 @@ class RNNCell(Layer):
         return variable
 
     def add_weight(self, name: str, shape: ShapeLike, *args: PassedOn, **kwargs: PassedOn) -> Variable:
-        """See `Layer.add_weight`; a variable is listed once."""
-        before = [list(self._trainable_weights), list(self._non_trainable_weights)]
-        variable = super().add_weight(name, shape, *args, **kwargs)
-        for held, old in zip((self._trainable_weights, self._non_trainable_weights), before, strict=True):
-            held[:] = [*old, *([variable] if held[len(old) :] and all(v is not variable for v in old) else [])]
+        """See `Layer.add_weight`; a variable is listed once, as one to be trained if a custom getter left it that."""
+        lists = (self._trainable_weights, self._non_trainable_weights)
+        before = [list(held) for held in lists]
+        variable: Any = super().add_weight(name, shape, *args, **kwargs)
+        part = next(iter(variable)) if isinstance(variable, PartitionedVariable) else variable
+        for held, old in zip(lists, before, strict=True):
+            held[:] = old
+        held = lists[0] if part.trainable else lists[1]
+        if all(v is not variable for v in held):
+            held.append(variable)
         return variable
 
     def get_initial_state(

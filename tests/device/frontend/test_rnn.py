@@ -103,6 +103,19 @@ def test_gated_recurrent_unit() -> None:
     assert (run(cell.weights[1]) == 1).all()
 
 
+def test_variables_that_a_getter_keeps_from_training() -> None:
+    def not_trained(getter: Any, *args: Any, **kwargs: Any) -> Any:
+        return getter(*args, **{**kwargs, "trainable": False})
+
+    with variable_scope("root", custom_getter=not_trained):
+        cell = LSTMCell(4, num_proj=3, num_unit_shards=2)
+        cell(placeholder([2, 5]), cell.zero_state(2, "float64"))
+    assert not cell.trainable_variables
+    assert [v.op.name if hasattr(v, "op") else v.name for v in cell.non_trainable_variables] == [
+        f"root/lstm_cell/{name}" for name in ("kernel", "bias", "projection/kernel")
+    ]
+
+
 CELLS: dict[str, Callable[[], Any]] = {
     "rnn": lambda: BasicRNNCell(4),
     "lstm": lambda: BasicLSTMCell(4),
