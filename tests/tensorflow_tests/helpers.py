@@ -177,7 +177,6 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "device": tf.device,
     },
     "python.ops.control_flow_v2_toggles": {"control_flow_v2_enabled": _no},
-    "python.ops.control_flow_util": {"ENABLE_CONTROL_FLOW_V2": False},
     "python.tf2": {"enabled": _no, "enable": _none, "disable": _none},
     "python.compat.compat": {"forward_compatible": _yes, "forward_compatibility_horizon": _nothing},
     "python.framework.tensor_shape": {

@@ -58,7 +58,10 @@ def frame(
         if pad_end:
             count = -(-size // step)
             missing = maximum(0, length + step * (count - 1) - size)
-            x = pad(x, _after(x, along, missing), constant_values=convert_to_tensor(pad_value, x.dtype))
+            fill = convert_to_tensor(pad_value, x.dtype, name="pad_value")
+            if not fill.shape.is_compatible_with([]):
+                raise ValueError(f"pad_value is a scalar, not of shape {fill.shape}")
+            x = pad(x, _after(x, along, missing), constant_values=fill)
         else:
             count = maximum(0, 1 + (size - length) // step)
         result = gather(x, _places(count, length, step), axis=along)

@@ -94,6 +94,8 @@ def test_what_is_no_frame_is_refused() -> None:
         tf.signal.frame(SAMPLES, 4, 0)
     with pytest.raises(ValueError, match="frame_length is a scalar"):
         tf.signal.frame(SAMPLES, [4, 5], 1)
+    with pytest.raises(ValueError, match="pad_value is a scalar"):
+        tf.signal.frame(SAMPLES, 4, 1, pad_end=True, pad_value=[1.0])
     with pytest.raises(ValueError, match="2 dimensions has no axis 2"):
         tf.signal.frame(SAMPLES, 4, 1, axis=2)
     with pytest.raises(ValueError, match="float32"):
