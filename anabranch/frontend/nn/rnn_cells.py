@@ -137,8 +137,9 @@ class RNNCell(Layer):
         """See `Layer.add_weight`; a variable is listed once, as one to be trained if a custom getter left it that."""
         lists = (self._trainable_weights, self._non_trainable_weights)
         before = [list(held) for held in lists]
-        variable: Any = super().add_weight(name, shape, *args, **kwargs)
-        part = next(iter(variable)) if isinstance(variable, PartitionedVariable) else variable
+        variable = super().add_weight(name, shape, *args, **kwargs)
+        made: Any = variable
+        part = next(iter(made)) if isinstance(made, PartitionedVariable) else made
         for held, old in zip(lists, before, strict=True):
             held[:] = old
         held = lists[0] if part.trainable else lists[1]
