@@ -200,7 +200,6 @@ def _(split_dim: TensorShape, indices: TensorShape, values: TensorShape, shape: 
 @SparseSplit.host_kernel
 def _(split_dim: Array, indices: Array, values: Array, shape: Array, *, num_split: int, ctx: OperationContext) -> Any:
     rank = len(shape)
-    ctx.check(np.ndim(split_dim) == 0, f"axis should be a scalar, but split_dim has shape {list(np.shape(split_dim))}")
     ctx.check(-rank <= split_dim < rank, f"split_dim = {split_dim} is not in [{-rank}, {rank})")
     at = int(split_dim) % rank
     size = int(shape[at])
