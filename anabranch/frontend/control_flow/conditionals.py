@@ -15,6 +15,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.graph.building import apply_op
+from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
@@ -89,6 +90,7 @@ def cond(
         pred_tensor = scalar_predicate(convert_to_tensor(pred, dtypes.bool, name="pred"))
         graph = get_default_graph()
         bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict, False)]
+        _widen_indices(bodies)
         _check_branches("true_fn", bodies[0], "false_fn", bodies[1])
         op = _build_if(pred_tensor, bodies, scope)
         return bodies[0].pack(op)
@@ -157,6 +159,18 @@ class _Body:
     def _unpacked(self, result: Structure) -> Any:
         is_single = not self.strict and isinstance(result, list | tuple) and len(result) == 1
         return result[0] if is_single else result
+
+
+def _widen_indices(bodies: list[_Body]) -> None:
+    """Makes the indices of IndexedSlices int64 where some branches have them in int32 and others in int64."""
+    for position, same in enumerate(zip(*(body.flat for body in bodies), strict=False)):
+        if not all(isinstance(item, IndexedSlices) for item in same):
+            continue
+        places = [(body.graph, sum(body.counts[:position]) + 1) for body in bodies]
+        if len({graph.outputs[at].dtype for graph, at in places}) > 1:
+            for graph, at in places:
+                with graph.as_default():
+                    graph.outputs[at] = raw.Cast(graph.outputs[at], DstT=dtypes.int64)
 
 
 def _check_branches(one: str, first: _Body, other: str, second: _Body) -> None:
@@ -261,6 +275,7 @@ def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, s
     """The result of the function of number `index`; of the last one where there is none of that number."""
     graph = get_default_graph()
     bodies = [_Body(f"branch{i}", function, graph, strict) for i, function in enumerate(functions)]
+    _widen_indices(bodies)
     for i, body in enumerate(bodies[1:], 1):
         _check_branches("branch 0", bodies[0], f"branch {i}", body)
     bound, branches = _common_attributes(bodies, scope)

@@ -69,6 +69,19 @@ def test_sparse_tensors_and_slices() -> None:
     assert run(found[1].indices, {p: True}).tolist() == [1]
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_slices_with_indices_of_two_types(number: int) -> None:
+    n = tf.placeholder(tf.int32, [])
+
+    def branch(at: int, dtype: Any) -> Callable[[], Any]:
+        return lambda: [tf.constant(at), tf.IndexedSlices(tf.constant([1.0 + at]), tf.constant([at], dtype))]
+
+    first, slices = tf.switch_case(n, [branch(0, tf.int32), branch(1, tf.int64), branch(2, tf.int32)])
+    assert slices.indices.dtype is tf.int64
+    found = run([first, slices.values, slices.indices], {n: number})
+    assert [np.ravel(one).tolist() for one in found] == [[number], [1.0 + number], [number]]
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_an_operation_stands_for_whether_it_is_the_first_branchs(taken: bool) -> None:
     ran: list[bool] = []
