@@ -59,7 +59,7 @@ def no_gradient(op_type: str) -> None:
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for a function that brings its own gradient.
 
-    `f(*xs)` returns ``(y, grad_fn)``; ``grad_fn(*dys)`` returns one gradient per x. When `f` uses variables,
+    `f(*xs)` returns ``(y, grad_fn)``; ``grad_fn(*dys)`` returns one gradient per x. When `f` uses other variables,
     ``grad_fn(*dys, variables=[...])`` returns a pair: gradients of xs, gradients of the variables.
     """
 
@@ -69,7 +69,9 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         xs = [convert_to_tensor(x) for x in nest.flatten(args)]
         before = len(graph.get_operations())
         result, grad_fn = f(*nest.pack_sequence_as(args, xs), **kwargs)
-        variables = variables_read(graph.get_operations()[before:], graph)
+        used = variables_read(graph.get_operations()[before:], graph)
+        # the gradient of a variable whose handle is given is that argument's
+        variables = [v for v in used if all(v.handle is not x for x in xs)]
         flat = [convert_to_tensor(y) for y in nest.flatten(result)]
         name = f"CustomGradient-{next(_names)}"
         register_gradient(name, _gradient_of(grad_fn, len(flat), len(xs), variables))

@@ -229,8 +229,12 @@ class _Resolver:
         return next(filter(None, (self._resolve(star, name, seen) for star in module.stars)), "")
 
     def _chosen(self, v1: list[str], v2: list[str]) -> str:
-        """The first name of version 1; for what version 2 alone has, one under which version 1 has its counterpart."""
-        return next((f"tf {name}" for name in [*v1, *(n for n in v2 if n in self._of_version_1)]), "")
+        """The first name of version 1; for what version 2 alone has, one under which version 1 has its counterpart.
+
+        A name elsewhere goes before one in `tf.keras`, which is another package here.
+        """
+        names = [*v1, *(n for n in v2 if n in self._of_version_1)]
+        return next((f"tf {name}" for name in sorted(names, key=lambda name: name.startswith("keras."))), "")
 
     def _alias(self, path: str, source: str, seen: tuple[tuple[str, str], ...]) -> str:
         holder, _, name = source.rpartition(".")

@@ -43,6 +43,9 @@ def argmax_v2(x): ...
 @tf_export(v1=["argmax", "math.argmax"])
 def argmax(x): ...
 
+@tf_export(v1=["keras.layers.Spec", "layers.Spec"])
+class Spec: ...
+
 @tf_export("math.only_in_version_2", v1=[])
 def later(x): ...
 
@@ -118,6 +121,7 @@ def test_exports_are_read(table: Table) -> None:
         "matmul": "tf linalg.matmul",
         "argmax_v2": "tf math.argmax",  # version 1 has one of that name
         "argmax": "tf argmax",
+        "Spec": "tf layers.Spec",
         "negative": "tf math.negative",
         "product": "tf compat.new",
         "rounded": "tf math.rint",

@@ -138,6 +138,21 @@ def test_custom_gradient_with_variables() -> None:
     assert run([y, dx, dw], {x: 3.0}) == [30, 50, 500]
 
 
+def test_a_variable_whose_handle_is_an_argument_is_no_other_variable() -> None:
+    table = Variable(np.zeros(3))
+
+    @custom_gradient
+    def written(handle: Any, values: Any) -> Any:
+        raw.AssignVariableOp(handle, values)
+
+        def grad(dy: Any) -> Any:
+            return dy, None
+
+        return raw.ReadVariableOp(handle, dtype="float64"), grad
+
+    assert gradients(written(table.handle, np.ones(3)), table.handle)[0] is not None
+
+
 def test_a_missing_gradient_names_operation_and_line() -> None:
     x = placeholder([3])
     with get_default_graph().gradient_override_map({"Exp": "NobodyRegisteredThis"}):
