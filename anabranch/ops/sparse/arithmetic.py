@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -393,6 +394,8 @@ def _groups(
     """The row-major position of each element in the result; the result's shape; its shape with reduced axes as 1."""
     rank = len(shape)
     check_sparse(ctx, indices, shape)
+    elements = math.prod(int(d) for d in shape)
+    ctx.check(elements < 1 << 63, f"a shape of {shape.tolist()} has {elements} elements, more than an int64 counts")
     for axis in axes.reshape(-1).tolist():
         ctx.check(-rank <= axis < rank, f"Invalid reduction dimension {axis}, for input with {rank} dimensions.")
     reduced = {int(a) % rank for a in axes.reshape(-1)}
@@ -455,7 +458,9 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         groups, dims, _ = _groups(input_indices, input_shape, reduction_axes, keep_dims, ctx)
         extrema = _reduced_values(input_values, groups, int(np.prod(dims)), maximum)
         if maximum:  # a group without elements is zero, like all that a sparse tensor does not store
-            extrema[np.isin(np.arange(len(extrema)), groups, invert=True)] = 0
+            is_empty = np.ones(len(extrema), np.bool_)
+            is_empty[groups] = False
+            extrema[is_empty] = 0
         return extrema.reshape(dims)
 
     @sparse.late_shape

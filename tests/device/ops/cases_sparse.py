@@ -87,6 +87,15 @@ def _parts() -> list[OpCase]:
         OpCase("SparseSplit", (1, *SPARSE), {"num_split": 3}, expected=flat),
         OpCase("SparseSplit", (-1, *SPARSE), {"num_split": 3}, expected=flat, label="negative axis"),
         OpCase("SparseSplit", (0, *SPARSE), {"num_split": 4}, error=InvalidArgumentError, label="too many"),
+        *(
+            OpCase(
+                op,
+                (np.array([[1, 2]]), np.array([1.0]), np.array([2**32, 2**31]), np.array([0], np.int32)),
+                error=InvalidArgumentError,
+                label="more elements than int64 counts",
+            )
+            for op in ("SparseReduceMax", "SparseReduceSumSparse")
+        ),
         OpCase("SparseSlice", (*SPARSE, [0, 1], [3, 2]), oracle=on_dense(lambda x, *_: x[0:3, 1:3])),
         OpCase("SparseSlice", (*SPARSE, [2, 2], [5, 5]), oracle=on_dense(lambda x, *_: x[2:, 2:]), label="beyond"),
         OpCase("SparseSlice", (*SPARSE, [1, 0], [1, 4]), oracle=on_dense(lambda x, *_: x[1:2]), label="empty"),
