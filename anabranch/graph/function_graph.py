@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from anabranch.core.dtypes import DType, resource, variant
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
+from anabranch.graph.loop_bodies import operations_behind
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.scopes import ControlScope
 
 _COPIED_CONSTANT_BYTES = 1024
 
@@ -40,8 +39,8 @@ class FunctionGraph(Graph):
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
         self._scopes.container = self.outer_graph.current_container
-        #: operations of enclosing graphs among the control inputs of the body: the caller waits for them
-        self.outer_control_inputs: list[Operation] = []
+        #: the scopes in which operations of enclosing graphs are waited for, with these
+        self._outer_controls: list[tuple[ControlScope, list[Operation]]] = []
 
     @property
     def captures(self) -> list[Tensor]:
@@ -94,10 +93,19 @@ class FunctionGraph(Graph):
         self._outer_of[parameter] = outer
         return parameter
 
-    def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
-        operations = super()._control_operations(control_inputs)
-        self.outer_control_inputs.extend(op for op in operations if op.graph is not self)
-        return [op for op in operations if op.graph is self]
+    @property
+    def outer_control_inputs(self) -> list[Operation]:
+        """The operations of enclosing graphs that something waits for which the results need: the caller waits."""
+        needed = operations_behind(self.outputs) if self._outer_controls else set()
+        waited = (op for scope, outer in self._outer_controls if not scope.seen.isdisjoint(needed) for op in outer)
+        return list(dict.fromkeys(waited))
+
+    def _control_scope(self, operations: list[Operation]) -> ControlScope:
+        scope = super()._control_scope([op for op in operations if op.graph is self])
+        outer = [op for op in operations if op.graph is not self]
+        if outer:
+            self._outer_controls.append((scope, outer))
+        return scope
 
     def _as_outer(self, tensor: Tensor) -> Tensor:
         """The tensor of the directly enclosing graph: levels in between capture it too."""

@@ -183,11 +183,14 @@ class GraphScopes:
         if control_inputs is None:
             self._scopes.controls = []
         else:
-            self._scopes.controls = [*old, ControlScope(self._control_operations(control_inputs))]
+            self._scopes.controls = [*old, self._control_scope(self._control_operations(control_inputs))]
         try:
             yield
         finally:
             self._scopes.controls = old
+
+    def _control_scope(self, operations: list[Operation]) -> ControlScope:
+        return ControlScope(operations)
 
     def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
         operations = list(dict.fromkeys(self._control_operation(c) for c in control_inputs))

@@ -92,3 +92,37 @@ def test_an_operation_stands_for_whether_it_is_the_first_branchs(taken: bool) ->
 
     assert run(tf.cond(p, work(True), work(False)), {p: taken}) == taken
     assert ran == [taken]
+
+
+def test_what_no_result_of_a_branch_needs_is_not_waited_for() -> None:
+    """An operation that nothing depends on does not run, so that what it waits for need not be fed."""
+    unfed = tf.placeholder(tf.float32, [])
+
+    def branch() -> Any:
+        with tf.control_dependencies([unfed]):
+            tf.add(tf.constant(1), 1)
+        return tf.constant(2) + 3
+
+    def waiting() -> Any:
+        with tf.control_dependencies([unfed]):
+            return tf.constant(2) + 3
+
+    truth = tf.placeholder(tf.bool, [])
+    with tf.Session() as session:
+        assert session.run(tf.cond(truth, branch, lambda: tf.constant(1)), {truth: True}) == 5
+        waits = tf.cond(truth, waiting, lambda: tf.constant(1))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must feed"):
+            session.run(waits, {truth: True})
+        assert session.run(waits, {truth: True, unfed: 0.0}) == 5
+
+
+def test_what_no_result_of_a_loop_needs_is_not_waited_for() -> None:
+    unfed = tf.placeholder(tf.float32, [])
+
+    def body(i: Any) -> Any:
+        with tf.control_dependencies([unfed]):
+            tf.identity(i)
+        return i + 1
+
+    with tf.Session() as session:
+        assert session.run(tf.while_loop(lambda i: i < 3, body, [0])) == 3
