@@ -83,9 +83,14 @@ def test_the_caller_waits_for_what_is_outside(outer: Graph) -> None:
     body = FunctionGraph("body", outer)
     with body.as_default():
         first = tf.no_op(name="first")
+        value = tf.constant(1)
         with tf.control_dependencies([before, first]):
-            last = tf.no_op(name="last")
-    assert last.control_inputs == [first]
+            last = tf.identity(value, name="last")
+    assert last.op.control_inputs == [first]
+    assert body.outer_control_inputs == []
+    body.outputs = [value]
+    assert body.outer_control_inputs == []
+    body.outputs = [last]
     assert body.outer_control_inputs == [before]
 
 
