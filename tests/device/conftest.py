@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -118,8 +119,11 @@ def _at_once(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _without_accelerators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.module.__name__.rsplit(".", 1)[-1] in OF_PROCESSORS:
-        left = {name: kind for name, kind in devices._types.items() if kind.priority < devices.ACCELERATOR_PRIORITY}
-        monkeypatch.setattr(devices, "_types", left)
+        known = {
+            name: kind if kind.priority < devices.ACCELERATOR_PRIORITY else replace(kind, factory=lambda count: ())
+            for name, kind in devices._types.items()
+        }
+        monkeypatch.setattr(devices, "_types", known)
 
 
 @pytest.fixture(autouse=True)
