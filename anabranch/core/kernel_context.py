@@ -99,8 +99,8 @@ class OperationContext(Protocol):
 class ResourceStore(Protocol):
     """The objects behind handles that outlive a step: queues, tables, readers, iterators. Thread-safe."""
 
-    #: whether the session that they belong to is closed: nothing is made in them any more
-    is_closed: bool
+    def is_gone(self, handle: ResourceHandle) -> bool:
+        """Whether there is nothing behind a handle since the session that it belonged to is closed."""
 
     def object(self, handle: ResourceHandle, make: Callable[[], Made]) -> Made:
         """The object behind a handle, made on first use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,8 @@ from anabranch.xla.jax_settings import in_wide_types
 T = TypeVar("T")
 
 DEFAULT_CONTAINER = "localhost"
+#: of so many sessions that ended it is known that what was private to them is gone
+MAX_ENDED: Final = 256
 #: what is small enough to be told to whoever watches a task
 _SMALL_BYTES: Final = 1 << 16
 #: how long (s) whoever watches waits for one that is writing a variable
@@ -58,6 +61,8 @@ class Containers:
         self._objects: dict[tuple[str, str, str], Any] = {}
         #: whether the session that they belong to is closed: nothing is made in them any more
         self.is_closed = False
+        #: how the names began that were private to sessions which were closed last
+        self._ended: deque[str] = deque(maxlen=MAX_ENDED)
 
     def variable(self, handle: ResourceHandle) -> VariableState:
         """The state behind a variable handle; the same object for as long as the task lives."""
@@ -135,8 +140,14 @@ class Containers:
         names = None if containers is None else set(containers)
         self._close_objects(lambda container, _: names is None or container in names)
 
+    def is_gone(self, handle: ResourceHandle) -> bool:
+        """Whether there is nothing behind a handle since the session that it belonged to is closed."""
+        return self.is_closed or handle.name.startswith(tuple(self._ended))
+
     def close_private(self, prefix: str) -> None:
         """The same for those whose names begin with the prefix of a session that has ended."""
+        # first: a step that is still running finds them gone
+        self._ended.append(prefix)
         self._close_objects(lambda _, name: name.startswith(prefix))
 
     def _close_objects(self, chosen: Callable[[str, str], bool]) -> None:

@@ -124,7 +124,7 @@ def object_behind(ctx: StepHostContext, handle: TensorValue, kind: str) -> Any:
     """
     handle = _checked(ctx, handle, kind)
     entry = ctx.containers.find_object(handle)
-    if entry is None and ctx.containers.is_closed:
+    if entry is None and ctx.containers.is_gone(handle):
         raise CancelledError(None, ctx.op, f"{ctx.op.name!r} found the {handle} gone: the session was closed meanwhile")
     if entry is None:
         raise NotFoundError(
