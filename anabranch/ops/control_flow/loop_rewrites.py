@@ -270,11 +270,8 @@ class _Products:
 
     def __init__(self, body: StepFunction, given: dict[StepTensor, Any]) -> None:
         self.body, self.given = body, given
-        self.counters = {
-            p
-            for p, out in zip(body.inputs, body.outputs, strict=False)
-            if p.dtype.is_integer and _is_counter(p, behind_identities(out))
-        }
+        #: those that take each value once, without leaving one out
+        self.counters = {p for p, step in zip(body.inputs, counter_steps(body), strict=True) if step in (1, -1)}
         self.room = MAX_BYTES
         self._transposed: dict[StepTensor, Any] = {}
 
@@ -348,18 +345,6 @@ class _Products:
 
     def _stays(self, tensor: StepTensor) -> bool:
         return tensor in self.given or tensor.op.type == "Const"
-
-
-def _is_counter(parameter: StepTensor, result: StepTensor) -> bool:
-    """Whether a loop variable grows or falls by one per iteration."""
-    if result.op.type not in {"Add", "AddV2", "Sub"}:
-        return False
-    one, other = (behind_identities(t) for t in result.op.inputs)
-    if result.op.type != "Sub" and other is parameter:
-        one, other = other, one
-    if one is not parameter or other.op.type != "Const":
-        return False
-    return bool(np.all(np.abs(other.op.attrs["value"]) == 1))
 
 
 def _columns(matrix: StepTensor) -> int:
