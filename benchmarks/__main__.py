@@ -47,6 +47,12 @@ def lstm(console: Console, rounds: int) -> None:
     print_table("LSTM language model", measure("lstm", systems, rounds, console), systems, "ms", 1e3, console)
 
 
+def transformer(console: Console, rounds: int) -> None:
+    """A training step of a transformer language model: 4 blocks of 256, batch 8 of 64 words."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    print_table("transformer", measure("transformer", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 def loops(console: Console, rounds: int) -> None:
     """What an iteration of a compiled loop costs, and a step that holds a loop."""
     systems = ("anabranch", "jax", "tensorflow")
@@ -229,6 +235,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "session": session,
     "training": training,
     "lstm": lstm,
+    "transformer": transformer,
     "loops": loops,
     "compile": compile_time,
     "first": first,
