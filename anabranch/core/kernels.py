@@ -75,6 +75,7 @@ class AlternateKernel:
     cost: Estimate
     rough: bool = False
     calls_back: bool = False
+    takes_numpy: bool = False
 
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
@@ -144,6 +145,7 @@ def register_kernel(
     cost: float | Estimate = 0.5,
     rough: bool = False,
     calls_back: bool = False,
+    takes_numpy: bool = False,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -158,6 +160,7 @@ def register_kernel(
         rough: the estimate says little, as for code of other libraries on processors of many kinds: where kernels are
             measured at all, this one is.
         calls_back: its program calls Python functions; such programs run on a thread that no signal reaches.
+        takes_numpy: given NumPy's arrays, it computes at once: it serves the calls before a program is compiled, too.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -178,7 +181,8 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, rough, calls_back))
+        flags = rough, calls_back, takes_numpy
+        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, *flags))
         return function
 
     return register
@@ -260,3 +264,9 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
             if kernel.device_type == device_type and kernel.name not in chosen and kernel.takes(case):
                 chosen[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel)
     return sorted([KernelCandidate(OWN_KERNEL, OWN_COST), *chosen.values()], key=lambda one: one.cost)
+
+
+def immediate(case: KernelCase) -> AlternateKernel | None:
+    """The cheapest of the alternates that compute a case at once, of NumPy's arrays; None: there is none."""
+    found = (one.kernel for one in candidates(case))
+    return next((kernel for kernel in found if kernel is not None and kernel.takes_numpy), None)

@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, HostArray
+from anabranch.errors import InternalError
 from anabranch.kernels.onednn import NativeError
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
@@ -215,19 +216,41 @@ def forget() -> None:
 
 
 def call(node: str, text: str, inputs: Sequence[Array], shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
-    """A call of a computation, in a program that is being traced.
+    """A call of a computation, in a program that is being traced; of NumPy's arrays, what it gives.
 
     Args:
         node: the operation that it computes, for errors.
         text: what `prepared` takes.
         inputs: the arrays that it reads.
         shape, dtype: of what it gives.
+
+    Raises:
+        InternalError: the library failed, where the arrays are NumPy's.
     """
+    if all(isinstance(value, np.ndarray) for value in inputs):
+        return _computed(node, text, inputs, shape, dtype)
     register()
     struct = jax.ShapeDtypeStruct
     results = (struct(shape, dtype), struct((prepared(text).scratch_bytes,), np.uint8))  # type: ignore[no-untyped-call]
     # arrays stand row by row, whatever order XLA would like: the call says so, as `ffi_call` does by default
     result, _ = jax.ffi.ffi_call(TARGET, results)(*inputs, **{_ATTRIBUTE: f"{node}\n{text}"})
+    return result
+
+
+def _computed(
+    node: str, text: str, inputs: Sequence[HostArray], shape: tuple[int, ...], dtype: np.typing.DTypeLike
+) -> HostArray:
+    given = [np.ascontiguousarray(value) for value in inputs]
+    result = np.empty(shape, dtype)
+    try:
+        computation, sizes = _find(text.encode())
+        arrays = [*given, result]
+        if [array.size for array in arrays] != list(sizes):
+            raise NativeError(f"arrays have {[array.size for array in arrays]} elements, and {sizes} were prepared for")
+        scratch = np.empty(computation.scratch_bytes, np.uint8)
+        computation.run([array.ctypes.data for array in arrays], scratch.ctypes.data, scratch.size)
+    except NativeError as error:
+        raise InternalError(None, None, f"{_FAILURE}'{node}': {error}") from error
     return result
 
 

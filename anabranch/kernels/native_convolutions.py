@@ -270,6 +270,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         cost=estimate,
         rough=True,
         calls_back=True,
+        takes_numpy=True,
     )(kernel)
 
 

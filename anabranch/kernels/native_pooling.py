@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from jax import numpy as jnp
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, onednn
@@ -243,7 +244,8 @@ def _register(operation: _Operation) -> None:
         given = [inputs[at] for at in operation.operands]
         if pooling.what == _MAXIMUM_GRADIENT:
             # a maximum that is no number was seen nowhere
-            given[1] = jnp.where(jnp.isnan(inputs[1]), jnp.zeros((), given[1].dtype), given[1])
+            xp: ArrayLibrary = np if isinstance(given[1], np.ndarray) else jnp
+            given[1] = xp.where(xp.isnan(inputs[1]), np.zeros((), given[1].dtype), given[1])
         shape = _result(pooling, ctx.op.attrs["data_format"])
         return native_calls.call(ctx.op.name, pooling.text, given, shape, given[-1].dtype)
 
@@ -256,6 +258,7 @@ def _register(operation: _Operation) -> None:
         cost=estimate,
         rough=True,
         calls_back=True,
+        takes_numpy=True,
     )(kernel)
 
 

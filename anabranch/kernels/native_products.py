@@ -153,6 +153,7 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
         cost=estimate,
         rough=True,
         calls_back=True,
+        takes_numpy=True,
     )(kernel)
 
 

@@ -20,10 +20,10 @@ from anabranch.core.kernels import KernelCandidate
 from anabranch.passes.half_precision import HalfRequest, TypeChoice
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
-from anabranch.xla.executable import CompileEvent, DirectEvent, compile_log
 from anabranch.xla.islands import Island, PlanItem
 from anabranch.xla.kernel_choice import KernelChoice
 from anabranch.xla.receives import ReceiveReport
+from anabranch.xla.variants import CompileEvent, DirectEvent, compile_log
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -47,11 +47,12 @@ from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
 from anabranch.runtime.worker_threads import worker_threads
-from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
+from anabranch.xla.executable import Executable, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import known_handle, state_of
+from anabranch.xla.variants import Variant, VariantKey
 from anabranch.xla.watched_loops import watching
 
 #: takes everything from an iterator, in one call

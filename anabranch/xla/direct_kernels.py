@@ -7,53 +7,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.sizes import braces_of
+
+#: multiplications and additions that take as long as an element of most operations, in a library for matrices
+_FLOPS_OF_ELEMENT: Final = 200
+#: the types that such a library has products of; those of 16 bits are converted to float32
+_QUICK_PRODUCTS: Final = frozenset(
+    dtype.as_numpy_dtype for dtype in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+)
 
 
 class BetterCompiledError(Exception):
     """A compiled program had better do it, most often because so much is computed."""
 
 
+Shapes = Sequence[tuple[int, ...]]
+
+
 class DirectSizes:
-    """Counts what kernels give that run directly, one after the other.
+    """Counts what kernels compute that run directly, one after the other.
 
     Args:
-        most: elements that they may give in all.
+        most: elements that they may give in all; products count as so many elements as take as long.
     """
 
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def count(self, op: StepNode, inputs: list[Any], shapes: Iterable[TensorShape], find: Callable[[], int]) -> None:
-        """Counts the results of a kernel that is about to run.
+    def count(self, op: StepNode, inputs: list[Any], shapes: Iterable[TensorShape], find: Callable[[], Shapes]) -> None:
+        """Counts what a kernel computes that is about to run.
 
         Args:
-            shapes: what is known of their shapes.
-            find: tells their size, and takes its time.
+            shapes: what is known of its results' shapes.
+            find: tells them, and takes its time.
 
         Raises:
-            BetterCompiledError: there are too many.
+            BetterCompiledError: it is too much.
         """
         known = list(shapes)
         if all(shape.is_fully_defined() for shape in known):
-            self._take(sum(cost_of(shape.sizes()) for shape in known))
+            self._take(op, inputs, [tuple(shape.sizes()) for shape in known])
         # the bound costs nothing, and mostly suffices to see that `find` need not be asked
         elif not 0 <= _at_most(op, inputs) <= self._left:
-            self._take(find())
+            self._take(op, inputs, find())
 
-    def _take(self, elements: int) -> None:
-        self._left -= elements
+    def _take(self, op: StepNode, inputs: list[Any], shapes: Shapes) -> None:
+        self._left -= _cost_of_kernel(op, inputs, shapes)
         if self._left < 0:
             raise BetterCompiledError
+
+
+def _cost_of_kernel(op: StepNode, inputs: list[Any], shapes: Shapes) -> int:
+    """What NumPy takes for an operation, in elements."""
+    if op.op_def.passes_on:
+        return 0
+    rule = op.op_def.flops_rule
+    if rule is None or not op.outputs:
+        return sum(map(cost_of, shapes))
+    products = rule([np.shape(value) for value in inputs], shapes, op.attrs)
+    quick = op.outputs[0].dtype.as_numpy_dtype in _QUICK_PRODUCTS
+    return max(products // (_FLOPS_OF_ELEMENT if quick else 1), *map(cost_of, shapes))
 
 
 def cost_of(shape: Sequence[int]) -> int:

@@ -6,20 +6,19 @@ import functools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from itertools import chain, starmap
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
+from anabranch.core.bounded import ticks
 from anabranch.core.kernel_context import Check
-from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
@@ -29,22 +28,22 @@ from anabranch.graph.constants import is_open
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
+from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
-from anabranch.xla.kernel_choice import KernelChoice, target_of
+from anabranch.xla.jax_settings import in_wide_types
+from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import TraceState, trace_operations
+from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
+from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, variants
 from anabranch.xla.watched_loops import WatchedLoops
 
 #: compiled variants kept per island
 MAX_VARIANTS = 64
-#: environment variable that bounds the variants that a process keeps, of all islands together
-EXECUTABLES_VARIABLE = "ANABRANCH_MAX_EXECUTABLES"
-#: a small executable takes about 1.6 MB and nine memory mappings, of which a process may have 65,530
-DEFAULT_EXECUTABLES = 512
 #: variants of an island that are compiled as soon as they are called again; later ones when they have been called often
 EAGER_VARIANTS = 2
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
@@ -55,145 +54,19 @@ DIRECT_CALLS = 16
 MAX_DIRECT_ELEMENTS = 1 << 24
 #: the same of the variants before, where NumPy computes all of it: much is run once or twice, and never again
 FIRST_DIRECT_CALLS = 2
-MAX_FIRST_ELEMENTS = 1 << 20
+#: elements that such kernels give in all, for each operation: NumPy takes a few ns for one, XLA 15 to 40 ms to compile
+#: an operation
+FIRST_ELEMENTS = 1 << 21
+#: operations from which on a program is compiled in the background, while its kernels go on running directly
+BACKGROUND_OPERATIONS = 100
 #: descriptions of where arrays are that an executable keeps
 MAX_PLACES = 4096
 #: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
 MAX_FOREIGN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CompileEvent:
-    """One compilation: of what, why, and how long it took (s), tracing included.
-
-    Attributes:
-        kernels: name of an operation that has several kernels -> the one that was chosen.
-    """
-
-    island: str
-    operations: int
-    reason: str
-    seconds: float
-    kernels: Mapping[str, KernelChoice] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DirectEvent:
-    """The first call of a variant in which its operations' kernels ran one after the other, and how long that took (s).
-
-    Attributes:
-        calls_left: how often they will run so again before the variant is compiled.
-    """
-
-    island: str
-    operations: int
-    reason: str
-    seconds: float
-    calls_left: int
-
-
-class CompileLog:
-    """Every compilation of a process, newest last; listeners are also told what runs before it is compiled."""
-
-    def __init__(self) -> None:
-        self.events: list[CompileEvent] = []
-        self._lock = threading.Lock()
-        self.listeners: list[Callable[[CompileEvent], None]] = []
-        self.direct_listeners: list[Callable[[DirectEvent], None]] = []
-
-    def add(self, event: CompileEvent) -> None:
-        with self._lock:
-            self.events.append(event)
-        for listener in list(self.listeners):
-            listener(event)
-
-    def tell_direct(self, event: DirectEvent) -> None:
-        for listener in list(self.direct_listeners):
-            listener(event)
-
-
-compile_log = CompileLog()
-
 #: how many shapes and values the reason of a compilation names
 _MAX_NAMED = 6
-
-
-class VariantKey(NamedTuple):
-    """What tells the variants of an island apart. Where there are but shapes of inputs, their tuple alone is the key.
-
-    Attributes:
-        inputs: the shapes of the inputs that have no fixed one.
-        static: shape and bytes of each static value.
-        variables: the shapes of the variables that have no fixed one.
-    """
-
-    inputs: tuple[tuple[int, ...], ...]
-    static: tuple[tuple[tuple[int, ...], bytes], ...]
-    variables: tuple[tuple[int, ...], ...]
-
-
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class Variant:
-    """One executable.
-
-    Attributes:
-        function: the jitted function; see `Executable.call` for its arguments and results.
-        directly: gives what the function does, by running the operations' kernels.
-        checks: what the flags that it returns stand for; filled in when it is traced.
-        reason: why it had to be compiled.
-        direct_calls: how often the operations' kernels are still to take the function's place.
-        ran_directly: whether they have.
-        notes: what the compiler tells about its choices; filled in when it is traced.
-        kernels: the kernels of operations that have several; filled in when it is traced.
-        watched: whether the function calls back, to ask whether its loops may go on.
-        calls_back: whether one of its kernels calls Python functions; known once it is traced.
-        used: see `core.bounded`.
-    """
-
-    function: Any
-    directly: Callable[..., list[Any]]
-    checks: list[Check]
-    reason: str
-    notes: dict[str, None]
-    kernels: dict[str, KernelChoice]
-    watched: bool = False
-    calls_back: bool = False
-    compiled: bool = False
-    #: held by the one of several callers that compiles
-    compiling: threading.Lock = field(default_factory=threading.Lock)
-    direct_calls: int = 0
-    ran_directly: bool = False
-    used: int = 0
-
-    def release(self) -> None:
-        """Nothing to do: the executable goes with the function."""
-
-
-#: the variants of all islands
-variants = LeastRecentlyUsed(lambda: limit_from(EXECUTABLES_VARIABLE, DEFAULT_EXECUTABLES))
-
-
-class ResidentConstant:
-    """A large constant on a device; all executables that use it share one copy, for as long as one of them lives."""
-
-    __slots__ = ("__weakref__", "on_device", "on_host")
-
-    def __init__(self, on_host: np.ndarray[Any, Any], device: jax.Device | None = None) -> None:
-        self.on_host = on_host
-        self.on_device = jax.device_put(on_host, device)
-
-
-_resident: WeakValueDictionary[tuple[int, Any], ResidentConstant] = WeakValueDictionary()
-
-
-def resident(array: np.ndarray[Any, Any], device: jax.Device | None = None) -> ResidentConstant:
-    """A device's copy of a constant, which never changes (default: of JAX's default device)."""
-    key = id(array), device
-    constant = _resident.get(key)
-    # an array that is gone may have had the same id
-    if constant is None or constant.on_host is not array:
-        constant = _resident[key] = ResidentConstant(array, device)
-    return constant
 
 
 class Executable:
@@ -274,6 +147,9 @@ class Executable:
             if variant is None:
                 reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
                 variant = self._prepare(reason, static_values, watched)
+                if self._is_slow_to_compile(variant):
+                    compiled = self._prepare(reason, static_values, watched, directly=False)
+                    variant.begin_next = functools.partial(self._begin_next, stored, variant, compiled)
                 if len(self._variants) >= MAX_VARIANTS:
                     kept = self._variants.copy()  # another island may be taking one out
                     self._variants.pop(min(kept, key=lambda one: kept[one].used), None)
@@ -346,7 +222,7 @@ class Executable:
 
     def _direct_results(self, variant: Variant, args: Sequence[Any]) -> list[Any] | None:
         """What the kernels give, if they are to run directly this time. They do not change their arguments."""
-        if variant.direct_calls <= 0:
+        if variant.direct_calls <= 0 and not self._goes_on_directly(variant, args):
             return None
         variant.direct_calls -= 1
         start = time.perf_counter()
@@ -354,7 +230,7 @@ class Executable:
             results = variant.directly(*args)
         except BetterCompiledError:
             # what is too much once will be too much again
-            variant.direct_calls = 0
+            variant.direct_calls, variant.begin_next, variant.next = 0, None, None
             return None
         if not variant.ran_directly:
             variant.ran_directly = True
@@ -365,25 +241,65 @@ class Executable:
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
-        self._check_sizes(variant, args)
-        chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
-        variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
+        self._compile(variant, list(args))
         results = variant.function(*args)
         # not before: until then others must wait for `compiling`
         variant.compiled = True
-        seconds = time.perf_counter() - start
+        apart = variant.seconds is not None
+        seconds = variant.seconds or time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
-        event = CompileEvent(self.island.name, len(self.island.operations), reason, seconds, dict(variant.kernels))
-        compile_log.add(event)
+        operations = len(self.island.operations)
+        compile_log.add(CompileEvent(self.island.name, operations, reason, seconds, dict(variant.kernels), apart))
         return results
 
-    def _check_sizes(self, variant: Variant, args: Sequence[Any]) -> None:
-        """Traces and compiles what the call after it finds traced and compiled, and looks at the sizes of both."""
+    def _compile(self, variant: Variant, args: list[Any]) -> None:
+        """Traces and compiles what the call after it finds traced and compiled, and looks at the sizes of both.
+
+        Args:
+            args: emptied as soon as they are not needed any more.
+        """
         traced = variant.function.trace(*args)
+        args.clear()
         check_traced(traced.jaxpr, self.island.operations)
+        chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
+        variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
         if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
             check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
+
+    # ------------------------------------------------------------------ compiling in the background
+    def _is_slow_to_compile(self, variant: Variant) -> bool:
+        """Whether steps need not wait until a variant is compiled; not where they are to be repeated to the last bit.
+
+        Shapes that change come with many variants, which are no longer needed when they are compiled.
+        """
+        large = len(self.island.operations) >= BACKGROUND_OPERATIONS and not self._variants
+        return large and variant.direct_calls > 0 and kernel_mode() != "estimate"
+
+    @staticmethod
+    def _goes_on_directly(variant: Variant, args: Sequence[Any]) -> bool:
+        """Whether the kernels run directly once more, since what takes the variant's place is being compiled."""
+        if variant.begin_next is None or not variant.ran_directly:
+            return False
+        with variant.compiling:
+            if variant.next is None:
+                variant.next = variant.begin_next(args)
+        # who still has this variant, when another one has taken its place, goes on with it. What could not be compiled
+        # is compiled once more by the step that needs it, which is told why it cannot be
+        return not variant.next.done() or variant.next.exception() is None
+
+    def _begin_next(self, stored: Hashable, old: Variant, new: Variant, args: Sequence[Any]) -> Future[None]:
+        arguments = list(args)
+
+        def work() -> None:
+            start = time.perf_counter()
+            in_wide_types(self._compile, new, arguments)
+            new.seconds = time.perf_counter() - start
+            with self._lock:
+                if self._variants.get(stored) is old:
+                    variants.add(self._variants, stored, new)
+
+        return background.start(work)
 
     def _brought(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments, those of other devices brought to this executable's.
@@ -409,7 +325,9 @@ class Executable:
         self._here[id(sharding)] = sharding
         return True
 
-    def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
+    def _prepare(
+        self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool, directly: bool = True
+    ) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
         kernels: dict[str, KernelChoice] = {}
@@ -427,24 +345,23 @@ class Executable:
         if self.device is not None:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
-        calls, elements = (0, 0) if watched else self._direct_calls()
-        directly = functools.partial(self._run_directly, fixed, elements)
-        return Variant(function, directly, checks, reason, notes, kernels, watched, direct_calls=calls)
+        calls, elements = self._direct_calls() if directly and not watched else (0, 0)
+        run = functools.partial(self._run_directly, fixed, elements)
+        return Variant(function, run, checks, reason, notes, kernels, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
     def _direct_calls(self) -> tuple[int, int]:
         """For how many calls the kernels of a new variant run directly, and how many elements they may give.
 
         Only on a processor, where their values are at hand. Lists, which are more than one array, loops, and much that
-        only JAX computes, are left to the compiler; so is, at first, an operation that has several kernels.
+        only JAX computes, are left to the compiler.
         """
         foreign = self._foreign
         if self.platform != "cpu" or foreign is None:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
-        several = any(has_alternates(op.type, op.attrs) for op in self.island.operations)
-        return (0 if foreign or several else FIRST_DIRECT_CALLS), MAX_FIRST_ELEMENTS
+        return (0 if foreign else FIRST_DIRECT_CALLS), FIRST_ELEMENTS * len(self.island.operations)
 
     @functools.cached_property
     def _foreign(self) -> list[StepNode] | None:
@@ -456,6 +373,16 @@ class Executable:
             return None
         return [op for op in operations if _only_by_jax(op)]
 
+    @functools.cached_property
+    def _last_read(self) -> dict[StepNode, list[StepTensor]]:
+        """The tensors that nothing needs once an operation has run."""
+        kept, released = set(self.island.outputs), {}
+        for op in reversed(self.island.operations):
+            ending = [t for t in dict.fromkeys((*op.inputs, *op.outputs)) if t not in kept]
+            kept.update(ending)
+            released[op] = ending
+        return released
+
     def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> list[Any]:
         """The island's results, as device arrays that share memory with nothing.
 
@@ -464,11 +391,14 @@ class Executable:
             BetterCompiledError: too much is computed.
         """
         values, state = self._begin([on_host(value) for value in args], fixed)
-        state.direct = DirectSizes(elements)
+        state.direct, state.target = DirectSizes(elements), self._target
         for tensor, value in values.items():
             if tensor.dtype.is_quantized:
                 values[tensor] = as_records(value, tensor.dtype)
-        trace_operations(self.island.operations, values, state)
+        for op in self.island.operations:
+            trace_operations((op,), values, state)
+            for tensor in self._last_read[op]:
+                del values[tensor]
         # copies: a kernel may give back an argument, or part of one
         results_on_host = [as_integers(np.array(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
         results_on_host += [np.array(state.variables[h]) for h in self.island.writes]

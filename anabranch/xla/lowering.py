@@ -15,7 +15,7 @@ from jax import lax
 from anabranch.core import dtypes
 from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
-from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates
+from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates, immediate
 from anabranch.core.op_def import Rule
 from anabranch.core.quantised_arrays import as_integers, plain_type
 from anabranch.core.resources import ResourceHandle
@@ -236,8 +236,9 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     if state.direct is not None and op.op_def.takes_quantised:
         assert op.op_def.host_rule is not None  # `OpDef` says so
         rule = op.op_def.host_rule
-    if state.target is not None and state.direct is None and has_alternates(op.type, op.attrs):
-        rule = _chosen_rule(op, inputs, rule, state, state.target)
+    if state.target is not None and has_alternates(op.type, op.attrs):
+        choose = _chosen_rule if state.direct is None else _immediate_rule
+        rule = choose(op, inputs, rule, state, state.target)
     drawn = _source_of(op, state) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
@@ -251,7 +252,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         # asking for sizes traces the kernel once more; what it checks there counts only when it runs
         unseen = replace(state, checks=[], direct=None)
         sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
-        state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
+        state.direct.count(op, inputs, shapes, lambda: [np.shape(value) for value in flatten_outputs(sizes())])
         # what profiles are made of: see `runtime/kernel_profile.py`
         with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
@@ -272,22 +273,36 @@ def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceSta
 
     Values that are known while an island is traced are left to the operation's own kernel, which may run in NumPy.
     """
-    if not all(hasattr(value, "shape") and hasattr(value, "dtype") for value in inputs):
-        return own  # handles, lists of tensors
-    static = op.op_def.static_positions(op)
     # all inputs are known: the result stays known as well
     if op.op_def.portable and all(isinstance(value, np.ndarray) for value in inputs):
         return own
-    described = tuple(
-        KernelInput(tuple(value.shape), value.dtype, value if i in static else None) for i, value in enumerate(inputs)
-    )
-    case = KernelCase(op.type, op.attrs, described, target.device_types)
+    case = _case_of(op, inputs, target)
+    if case is None:
+        return own
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
-    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, described, target) if alone else None)
+    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, case.inputs, target) if alone else None)
     if choice is None:
         return own
     state.choices[op.name] = choice
     return own if choice.chosen.kernel is None else choice.chosen.kernel.rule
+
+
+def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:
+    """The same where kernels run directly; nothing is measured for it."""
+    case = _case_of(op, inputs, target)
+    kernel = None if case is None else immediate(case)
+    return own if kernel is None else kernel.rule
+
+
+def _case_of(op: StepNode, inputs: Sequence[Any], target: KernelTarget) -> KernelCase | None:
+    """What a kernel is chosen for; None where an input is no array but a handle, or a list of tensors."""
+    if not all(hasattr(value, "shape") and hasattr(value, "dtype") for value in inputs):
+        return None
+    static = op.op_def.static_positions(op)
+    described = tuple(
+        KernelInput(tuple(value.shape), value.dtype, value if i in static else None) for i, value in enumerate(inputs)
+    )
+    return KernelCase(op.type, op.attrs, described, target.device_types)
 
 
 def _seconds_alone(

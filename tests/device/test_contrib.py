@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 contrib = tf.contrib
 rng = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from anabranch.frontend.arrays import constants, joining, slicing
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

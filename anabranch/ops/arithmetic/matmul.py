@@ -59,7 +59,7 @@ def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -
 
 @MatMul.kernel
 def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibrary) -> Any:
-    return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
+    return product(xp, a.T if transpose_a else a, b.T if transpose_b else b)
 
 
 @MatMul.gradient
@@ -114,7 +114,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
 
     @op.kernel
     def _(x: Array, y: Array, *, adj_x: bool, adj_y: bool, xp: ArrayLibrary) -> Any:
-        return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
+        return product(xp, _adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
 
     @op.gradient
     def _(operation: Operation, grad: Tensor) -> Any:
@@ -144,6 +144,17 @@ def _batch_product_shape(
             f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices"
         )
     return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
+
+
+def product(xp: ArrayLibrary, a: Array, b: Array) -> Any:
+    """The product of matrices. NumPy's own of numbers of 16 bits is slow, and rounds each sum to them."""
+    if xp is np and a.dtype == b.dtype and _is_half(a.dtype):
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+    return xp.matmul(a, b)
+
+
+def _is_half(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize == 2 and dtype.kind not in "iub"
 
 
 def _adjoint(xp: ArrayLibrary, x: Array) -> Any:
@@ -190,7 +201,7 @@ def _(x: TensorShape, y: TensorShape, *, Ta: DType, Tb: DType, Tout: DType, adj_
 @BatchMatMulV3.kernel
 def _(x: Array, y: Array, *, Tout: DType, adj_x: bool, adj_y: bool, xp: ArrayLibrary) -> Any:
     x, y = x.astype(Tout.as_numpy_dtype), y.astype(Tout.as_numpy_dtype)
-    return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
+    return product(xp, _adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
 
 
 @BatchMatMulV3.gradient
@@ -283,7 +294,7 @@ def _(inputs: list[Any], *, equation: bytes, xp: ArrayLibrary) -> Any:
     terms, result = _terms(equation)
     dtype = inputs[0].dtype
     # NumPy does not know bfloat16, and sums 16 bits in 16 bits
-    narrow = xp is np and dtype.itemsize == 2 and dtype.kind not in "iub"
+    narrow = xp is np and _is_half(dtype)
     operands = [x.astype(np.float32) for x in inputs] if narrow else inputs
     once = "".join(label for at, label in enumerate(result) if label == "." or label not in result[:at])
     summed = xp.einsum(f"{','.join(terms)}->{once}", *operands)

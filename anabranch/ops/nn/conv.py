@@ -15,21 +15,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
+from anabranch.core.op_def import FlopsRule
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import shape_rules
 from anabranch.ops.known_shapes import full_shape
-from anabranch.ops.nn import windows
+from anabranch.ops.nn import host_convolutions, windows
 from anabranch.ops.nn.sliding import Window
 from anabranch.ops.nn.windows import Layout
 
 Attrs = dict[str, Any]
+Shape = tuple[int, ...] | None
+Shapes = Sequence[Shape]
 
 _ATTRS_2D = (
     "padding: {'SAME', 'VALID', 'EXPLICIT'}, explicit_paddings: list(int) = [], "
@@ -169,10 +173,8 @@ class Geometry:
     def convolve(self, data: Array, filter: Array) -> Any:
         """XLA's own convolution."""
         layout, window = self.layout, self.window
-        groups = self.channels // max(1, self.filter_shape[-2])
-        if self.depthwise:
-            groups = self.filter_shape[-2]
-            filter = filter.reshape(*self.filter_shape[:-2], 1, groups * self.filter_shape[-1])
+        groups = self.channels // max(1, self._grouped[-2])
+        filter = filter.reshape(self._grouped)
         spatial = layout.name.replace("N", "").replace("C", "")
         return lax.conv_general_dilated(
             data,
@@ -191,6 +193,41 @@ class Geometry:
     def convolve_to_filter(self, data: Array, grad: Array) -> Any:
         filter = jnp.empty(self.filter_shape, grad.dtype)
         return jax.linear_transpose(lambda w: self.convolve(data, w), filter)(grad)[0]
+
+    # ------------------------------------------------------------------ the same three in NumPy
+    def convolve_on_host(self, data: Array, filter: Array) -> Any:
+        result = host_convolutions.convolved(self._turned(data), filter.reshape(self._grouped), self._last)
+        return self._turned_back(result)
+
+    def convolve_to_input_on_host(self, filter: Array, grad: Array) -> Any:
+        grouped, turned = filter.reshape(self._grouped), self._turned(grad)
+        return self._turned_back(host_convolutions.convolved_to_data(grouped, turned, self._last))
+
+    def convolve_to_filter_on_host(self, data: Array, grad: Array) -> Any:
+        turned = self._turned(data), self._turned(grad)
+        return host_convolutions.convolved_to_filter(*turned, self._last, self._grouped).reshape(self.filter_shape)
+
+    @property
+    def _grouped(self) -> tuple[int, ...]:
+        """The filter's shape where it says how many channels a group has: one, where it is depthwise."""
+        if not self.depthwise:
+            return self.filter_shape
+        return *self.filter_shape[:-2], 1, self.filter_shape[-2] * self.filter_shape[-1]
+
+    def _turned(self, array: Array) -> Any:
+        """With channels last."""
+        return np.moveaxis(array, self.layout.channel, -1)
+
+    def _turned_back(self, array: Array) -> Any:
+        return np.moveaxis(array, -1, self.layout.channel)
+
+    @property
+    def _last(self) -> Window:
+        """The window over data with channels last."""
+        axes, window = (0, *self.layout.spatial, self.layout.channel), self.window
+        per_axis = (window.size, window.strides, window.dilations, window.lengths, window.outputs)
+        size, strides, dilations, lengths, outputs = (tuple(values[axis] for axis in axes) for values in per_axis)
+        return Window(size, strides, dilations, tuple(window.pads[axis] for axis in axes), lengths, outputs)
 
 
 def _window(attrs: Attrs, shape: Sequence[int], size: Sequence[int], layout: Layout) -> Window:
@@ -223,20 +260,23 @@ def geometry_to_input(
     return Geometry(attrs, [int(d) for d in shape], filter_shape, depthwise)
 
 
-def _forward(data: Array, filter: Array, attrs: Attrs, depthwise: bool) -> Any:
-    return Geometry(attrs, data.shape, filter.shape, depthwise).convolve(data, filter)
+def _forward(xp: ArrayLibrary, data: Array, filter: Array, attrs: Attrs, depthwise: bool) -> Any:
+    geometry = Geometry(attrs, data.shape, filter.shape, depthwise)
+    return geometry.convolve_on_host(data, filter) if xp is np else geometry.convolve(data, filter)
 
 
-def _to_input(sizes: Array, filter: Array, grad: Array, ctx: OperationContext, depthwise: bool) -> Any:
+def _to_input(
+    xp: ArrayLibrary, sizes: Array, filter: Array, grad: Array, ctx: OperationContext, depthwise: bool
+) -> Any:
     geometry = geometry_to_input(ctx.op.attrs, sizes, filter.shape, grad.shape, depthwise)
     _check_grad(grad, geometry, ctx)
-    return geometry.convolve_to_input(filter, grad)
+    return (geometry.convolve_to_input_on_host if xp is np else geometry.convolve_to_input)(filter, grad)
 
 
-def _to_filter(data: Array, sizes: Array, grad: Array, ctx: OperationContext, depthwise: bool) -> Any:
+def _to_filter(xp: ArrayLibrary, data: Array, sizes: Array, grad: Array, ctx: OperationContext, depthwise: bool) -> Any:
     geometry = Geometry(ctx.op.attrs, data.shape, [int(d) for d in sizes], depthwise)
     _check_grad(grad, geometry, ctx)
-    return geometry.convolve_to_filter(data, grad)
+    return (geometry.convolve_to_filter_on_host if xp is np else geometry.convolve_to_filter)(data, grad)
 
 
 def _check_grad(grad: Array, geometry: Geometry, ctx: OperationContext) -> None:
@@ -247,16 +287,34 @@ def _check_grad(grad: Array, geometry: Geometry, ctx: OperationContext) -> None:
     )
 
 
-def _flops(
-    inputs: Sequence[tuple[int, ...] | None], outputs: Sequence[tuple[int, ...] | None], attrs: dict[str, Any]
-) -> int:
-    """For each element of the data as many products as the filter has elements per output channel.
+def _flops_of(arrays: Callable[[Shapes, Shapes], tuple[Shape, Shape]], depthwise: bool = False) -> FlopsRule:
+    """For each element of the convolution's result as many products as the filter has elements per output channel.
 
-    The filter is taken to be the smallest of the inputs.
+    Args:
+        arrays: the shapes of the filter and of the result, among those of an operation's inputs and outputs.
     """
-    filters = [shape for shape in inputs if shape is not None and len(shape) >= 3]
-    work = math.prod(min(filters, key=math.prod)[:-1]) if filters else 1
-    return 2 * max(math.prod(shape or ()) for shape in (*inputs, *outputs)) * work
+
+    def rule(inputs: Shapes, outputs: Shapes, attrs: Attrs) -> int:
+        filter, result = arrays(inputs, outputs)
+        if filter is None or len(filter) < 3:
+            return 2 * math.prod(result or ())
+        # each output channel of a depthwise filter sees one channel
+        return 2 * math.prod(result or ()) * math.prod(filter[: -2 if depthwise else -1])
+
+    return rule
+
+
+def _of_forward(inputs: Shapes, outputs: Shapes) -> tuple[Shape, Shape]:
+    return inputs[1], outputs[0]
+
+
+def _of_gradient(inputs: Shapes, outputs: Shapes) -> tuple[Shape, Shape]:
+    """Of a gradient to the data, and of both that are shaped as tensors."""
+    return inputs[1], inputs[2]
+
+
+def _of_filter_gradient(inputs: Shapes, outputs: Shapes) -> tuple[Shape, Shape]:
+    return outputs[0], inputs[2]
 
 
 # ---------------------------------------------------------------------- the operations
@@ -299,19 +357,20 @@ def _convolution(
     _attach_shape(back_to_filter.shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
-    def _(input: Array, filter: Array, *, ctx: OperationContext) -> Any:
-        return _forward(input, filter, ctx.op.attrs, depthwise)
+    def _(input: Array, filter: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _forward(xp, input, filter, ctx.op.attrs, depthwise)
 
     @back.kernel
-    def _(input_sizes: Array, filter: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
-        return _to_input(input_sizes, filter, out_backprop, ctx, depthwise)
+    def _(input_sizes: Array, filter: Array, out_backprop: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _to_input(xp, input_sizes, filter, out_backprop, ctx, depthwise)
 
     @back_to_filter.kernel
-    def _(input: Array, filter_sizes: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
-        return _to_filter(input, filter_sizes, out_backprop, ctx, depthwise)
+    def _(input: Array, filter_sizes: Array, out_backprop: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _to_filter(xp, input, filter_sizes, out_backprop, ctx, depthwise)
 
-    for op in (forward, back, back_to_filter):
-        op.flops(_flops)
+    forward.flops(_flops_of(_of_forward, depthwise))
+    back.flops(_flops_of(_of_gradient, depthwise))
+    back_to_filter.flops(_flops_of(_of_filter_gradient, depthwise))
     _attach_gradients(forward, back, back_to_filter)
     return forward, back, back_to_filter
 
@@ -422,7 +481,7 @@ def _old_gradient(name: str, sized: str) -> OpFunction:
             return geometry.convolve_to_input(filter, out_backprop)
         return geometry.convolve_to_filter(input, out_backprop)
 
-    op.flops(_flops)
+    op.flops(_flops_of(_of_gradient))
     return op
 
 

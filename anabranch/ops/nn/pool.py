@@ -5,6 +5,7 @@ A maximum's gradient goes to the first of equal elements, in the window's row-ma
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,10 @@ import jax
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array, ElementType
+from anabranch.core.arrays import Array, ArrayLibrary, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import KernelOperation, OperationContext
+from anabranch.core.quantised_arrays import as_integers
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
@@ -22,7 +24,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.known_shapes import full_shape
 from anabranch.ops.nn import windows
-from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
+from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, combined_on_host, shifted, unshifted, wide
 
 Attrs = dict[str, Any]
 
@@ -58,44 +60,45 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _maxima(x: Array, window: Window) -> Any:
+def _maxima(xp: ArrayLibrary, x: Array, window: Window) -> Any:
+    lowest = np.array(_lowest(x.dtype), x.dtype)
+    if xp is np:
+        return combined_on_host(np.maximum, x, window, lowest)
     if window.taps > MAX_UNROLLED_TAPS:
-        lowest = np.array(_lowest(x.dtype), x.dtype)
         return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
-    seen = shifted(x, window, _lowest(x.dtype))
+    seen = shifted(x, window, lowest)
     maxima = seen[0]
     for part in seen[1:]:
         maxima = jnp.maximum(maxima, part)
     return maxima
 
 
-def _first_hit(x: Array, maxima: Array, window: Window) -> Any:
+def _first_hit(xp: ArrayLibrary, x: Array, maxima: Array, window: Window) -> Any:
     """Which tap sees the maximum first, int32 of the output's shape; the number of taps where none does (NaN)."""
-    hit: Any = jnp.full(maxima.shape, window.taps, np.int32)
-    for tap, part in reversed(list(enumerate(shifted(x, window, _lowest(x.dtype))))):
-        hit = jnp.where(part == maxima, np.int32(tap), hit)
+    hit: Any = xp.full(maxima.shape, window.taps, np.int32)
+    for tap, part in reversed(list(enumerate(shifted(x, window, _lowest(x.dtype), xp)))):
+        hit = xp.where(part == maxima, np.int32(tap), hit)
     return hit
 
 
-def _to_first_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
+def _to_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
     """The gradient of `_maxima`."""
     zero = np.zeros((), grad.dtype)
-    hit = _first_hit(x, maxima, window)
-    if window.size == window.strides and not any(map(any, window.pads)):
+    hit = _first_hit(xp, x, maxima, window)
+    if xp is not np and window.size == window.strides and not any(map(any, window.pads)):
         return _to_own_place(hit, grad, window)
-    parts = [wide(jnp.where(hit == tap, grad, zero)) for tap in range(window.taps)]
-    return unshifted(parts, window).astype(grad.dtype)
+    parts = (wide(xp.where(hit == tap, grad, zero)) for tap in range(window.taps))
+    return unshifted(parts, window, xp).astype(grad.dtype)
 
 
-def _to_every_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
+def _to_every_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
     """The gradient of `_maxima` that TensorFlow has for volumes: all that is as good as equal to the maximum of a
     window gets what comes in, and nothing does where that is infinite.
     """
     zero, close = np.zeros((), grad.dtype), np.array(1e-5, x.dtype)
-    parts = [
-        wide(jnp.where(jnp.abs(part - maxima) < close, grad, zero)) for part in shifted(x, window, _lowest(x.dtype))
-    ]
-    return unshifted(parts, window).astype(grad.dtype)
+    seen = shifted(x, window, _lowest(x.dtype), xp)
+    parts = (wide(xp.where(xp.abs(part - maxima) < close, grad, zero)) for part in seen)
+    return unshifted(parts, window, xp).astype(grad.dtype)
 
 
 def _to_own_place(hit: Array, grad: Array, window: Window) -> Any:
@@ -110,26 +113,29 @@ def _to_own_place(hit: Array, grad: Array, window: Window) -> Any:
     return lax.pad(covered, np.zeros((), grad.dtype), rest)
 
 
-def _from_first_hit(x: Array, maxima: Array, values: Array, window: Window) -> Any:
+def _from_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, values: Array, window: Window) -> Any:
     """What stands in `values` where `x` has its maxima; zero where a window has none."""
-    hit = _first_hit(x, maxima, window)
-    picked: Any = jnp.zeros(maxima.shape, values.dtype)
-    for tap, part in enumerate(shifted(values, window)):
-        picked = jnp.where(hit == tap, part, picked)
+    hit = _first_hit(xp, x, maxima, window)
+    picked: Any = xp.zeros(maxima.shape, values.dtype)
+    for tap, part in enumerate(shifted(values, window, 0, xp)):
+        picked = xp.where(hit == tap, part, picked)
     return picked
 
 
-def _sums(x: Array, window: Window) -> Any:
+def _sums(xp: ArrayLibrary, x: Array, window: Window) -> Any:
+    zero = np.zeros((), x.dtype)
+    if xp is np:
+        return combined_on_host(np.add, x, window, zero)
     if window.taps > MAX_UNROLLED_TAPS:
-        return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, window.size, window.strides, window.pads)
+        return lax.reduce_window(x, zero, lax.add, window.size, window.strides, window.pads)
     return sum(shifted(x, window))
 
 
-def _from_sums(grad: Array, window: Window) -> Any:
+def _from_sums(xp: ArrayLibrary, grad: Array, window: Window) -> Any:
     """The transpose of `_sums`."""
-    if window.taps > MAX_UNROLLED_TAPS:
-        return jax.linear_transpose(lambda x: _sums(x, window), jnp.empty(window.lengths, grad.dtype))(grad)[0]
-    return unshifted([grad] * window.taps, window)
+    if xp is not np and window.taps > MAX_UNROLLED_TAPS:
+        return jax.linear_transpose(lambda x: _sums(xp, x, window), jnp.empty(window.lengths, grad.dtype))(grad)[0]
+    return unshifted(itertools.repeat(grad, window.taps), window, xp)
 
 
 def _counts(window: Window, dtype: ElementType) -> Any:
@@ -144,14 +150,14 @@ def _counts(window: Window, dtype: ElementType) -> Any:
     return counts
 
 
-def _average(x: Array, window: Window) -> Any:
-    summed = _sums(wide(x), window)
+def _average(xp: ArrayLibrary, x: Array, window: Window) -> Any:
+    summed = _sums(xp, wide(x), window)
     return (summed / _counts(window, summed.dtype)).astype(x.dtype)
 
 
-def _from_average(grad: Array, window: Window) -> Any:
+def _from_average(xp: ArrayLibrary, grad: Array, window: Window) -> Any:
     shared = wide(grad)
-    return _from_sums(shared / _counts(window, shared.dtype), window).astype(grad.dtype)
+    return _from_sums(xp, shared / _counts(window, shared.dtype), window).astype(grad.dtype)
 
 
 # ---------------------------------------------------------------------- shapes and attributes
@@ -244,17 +250,17 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
         return _second_gradient_shape(data, output, grad, pooled)
 
     @forward.kernel
-    def _(input: Array, *, ctx: OperationContext) -> Any:
-        return _maxima(input, pool_window(input.shape, ctx.op.attrs))
+    def _(input: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _maxima(xp, as_integers(input), pool_window(input.shape, ctx.op.attrs))
 
     @backward.kernel
-    def _(orig_input: Array, orig_output: Array, grad: Array, *, ctx: OperationContext) -> Any:
+    def _(orig_input: Array, orig_output: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         spread = _to_every_hit if sizes == _SIZES_3D else _to_first_hit
-        return spread(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+        return spread(xp, orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @second.kernel
-    def _(orig_input: Array, orig_output: Array, grad: Array, *, ctx: OperationContext) -> Any:
-        return _from_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+    def _(orig_input: Array, orig_output: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _from_first_hit(xp, orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @forward.gradient
     def _(op: Operation, grad: Tensor) -> Any:
@@ -335,8 +341,8 @@ def _(
 
 
 @MaxPoolV2.kernel
-def _(input: Array, ksize: Array, strides: Array, *, ctx: OperationContext) -> Any:
-    return _maxima(input, pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
+def _(input: Array, ksize: Array, strides: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    return _maxima(xp, as_integers(input), pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
 
 
 @MaxPoolV2.gradient
@@ -358,10 +364,17 @@ MaxPoolGradV2.late_shape(_gradient_shape)
 
 @MaxPoolGradV2.kernel
 def _(
-    orig_input: Array, orig_output: Array, grad: Array, ksize: Array, strides: Array, *, ctx: OperationContext
+    orig_input: Array,
+    orig_output: Array,
+    grad: Array,
+    ksize: Array,
+    strides: Array,
+    *,
+    xp: ArrayLibrary,
+    ctx: OperationContext,
 ) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
-    return _to_first_hit(orig_input, orig_output, grad, window)
+    return _to_first_hit(xp, orig_input, orig_output, grad, window)
 
 
 @MaxPoolGradV2.gradient
@@ -399,10 +412,17 @@ def _(
 
 @MaxPoolGradGradV2.kernel
 def _(
-    orig_input: Array, orig_output: Array, grad: Array, ksize: Array, strides: Array, *, ctx: OperationContext
+    orig_input: Array,
+    orig_output: Array,
+    grad: Array,
+    ksize: Array,
+    strides: Array,
+    *,
+    xp: ArrayLibrary,
+    ctx: OperationContext,
 ) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
-    return _from_first_hit(orig_input, orig_output, grad, window)
+    return _from_first_hit(xp, orig_input, orig_output, grad, window)
 
 
 @MaxPoolGradGradV2.gradient
@@ -430,8 +450,8 @@ def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: byte
 def _(input: Array, *, Targmax: DType, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
     window = pool_window(input.shape, ctx.op.attrs)
-    maxima = _maxima(input, window)
-    hit = jnp.minimum(_first_hit(input, maxima, window), window.taps - 1).astype(np.int64)
+    maxima = _maxima(jnp, input, window)
+    hit = jnp.minimum(_first_hit(jnp, input, maxima, window), window.taps - 1).astype(np.int64)
     places: Any = 0
     for axis, within in enumerate(jnp.unravel_index(hit, window.size)):
         if axis == 0 and not include_batch_in_index:
@@ -528,8 +548,8 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
     _pooled_shape(forward)
 
     @forward.kernel
-    def _(x: Array, *, ctx: OperationContext) -> Any:
-        return _average(x, pool_window(x.shape, ctx.op.attrs))
+    def _(x: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        return _average(xp, x, pool_window(x.shape, ctx.op.attrs))
 
     @forward.gradient
     def _(op: Operation, grad: Tensor) -> Any:
@@ -541,11 +561,11 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
         return wanted.with_rank(windows.layout_of(data_format).rank)
 
     @backward.kernel
-    def _(orig_input_shape: Array, grad: Array, *, ctx: OperationContext) -> Any:
+    def _(orig_input_shape: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         window = pool_window([int(d) for d in orig_input_shape], ctx.op.attrs)
         if window.outputs != grad.shape:
             raise ValueError(f"pooling shape {window.lengths} gives {window.outputs}, but grad has {grad.shape}")
-        return _from_average(grad, window)
+        return _from_average(xp, grad, window)
 
     @backward.gradient
     def _(op: Operation, grad: Tensor) -> Any:

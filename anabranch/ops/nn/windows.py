@@ -178,9 +178,12 @@ def pooled_shape(
         raise ValueError(f"ksize and strides must be positive, got {list(ksize)} and {list(strides)}")
     pairs = list(zip(explicit_paddings[::2], explicit_paddings[1::2], strict=True)) or [(0, 0)] * layout.rank
     dims = data.dims_tuple or (None,) * layout.rank
-    return TensorShape(
-        [output_length(d, k, s, padding, 1, p) for d, k, s, p in zip(dims, windows, steps, pairs, strict=True)]
-    )
+    lengths = [
+        # an empty batch stays one: no window slides there
+        d if axis not in layout.spatial and (k, s) == (1, 1) else output_length(d, k, s, padding, 1, p)
+        for axis, (d, k, s, p) in enumerate(zip(dims, windows, steps, pairs, strict=True))
+    ]
+    return TensorShape(lengths)
 
 
 def check_explicit(padding: bytes, explicit_paddings: Sequence[int], layout: Layout) -> None:

@@ -11,7 +11,7 @@ import pytest
 import anabranch as tf
 from anabranch.graph.graph import Graph
 from anabranch.pipeline import plan_listeners, plan_step
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 from tests.device.autodiff.test_random_loops import Looped, program
 
 

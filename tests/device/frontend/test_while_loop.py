@@ -19,7 +19,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 
 def placeholder(shape: Any = (), dtype: str = "int32", name: str = "n") -> Any:

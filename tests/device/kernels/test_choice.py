@@ -24,11 +24,11 @@ from anabranch.ops import raw
 from anabranch.runtime import explain
 from anabranch.runtime.devices import XlaDevice
 from anabranch.xla import lowering
-from anabranch.xla.executable import compile_log
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChooser, kernel_mode, target_of
 from anabranch.xla.kernel_costs import CostMemory
 from anabranch.xla.kernel_timing import measured_seconds
+from anabranch.xla.variants import compile_log
 
 #: a convolution of which estimates do not know whether a product is better
 SHAPE, FILTER = (2, 30, 30, 32), (1, 1, 32, 64)

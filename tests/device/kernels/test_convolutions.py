@@ -23,9 +23,9 @@ from anabranch.kernels import MODULES, convolutions, native_convolutions
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla import lowering
-from anabranch.xla.executable import compile_log
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChooser
+from anabranch.xla.variants import compile_log
 from tests.quick_compilation import OPTIONS
 
 FORWARD = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -117,7 +117,20 @@ def results_of_all(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.
         return {name: BoundKernel(op, rule, jnp, KernelContext(op))(given) for name, rule in rules.items()}
 
     found = in_wide_types(jax.jit(program, compiler_options=OPTIONS), *values)
+    found |= {f"{name} at once": result for name, result in results_at_once(op, values).items()}
     return {name: np.asarray(result) for name, result in found.items()}
+
+
+def results_at_once(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """What kernels give that take NumPy's arrays; always among them the operation's own."""
+    rules = {
+        one.name: op.op_def.compiled_rule if one.kernel is None else one.kernel.rule
+        for one in candidates(case_of(op, values))
+        if one.kernel is None or one.kernel.takes_numpy
+    }
+    found = {name: BoundKernel(op, rule, jnp, KernelContext(op))(values, xp=np) for name, rule in rules.items()}
+    assert all(isinstance(result, np.ndarray) for result in found.values())
+    return found
 
 
 def check_agreement(op: Any, values: list[np.ndarray[Any, Any]], tolerance: float) -> set[tuple[str, str]]:

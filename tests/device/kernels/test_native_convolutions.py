@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 import anabranch as tf
 from anabranch.core.kernels import candidates
 from anabranch.kernels import native_calls, onednn
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import DEPTHWISE, TOLERANCES, case_of, check_agreement, operations
 

@@ -15,7 +15,7 @@ import anabranch as tf
 from anabranch.core.kernels import OWN_KERNEL, alternates, candidates
 from anabranch.kernels import MODULES, native_pooling
 from anabranch.ops import raw
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import case_of, check_agreement, results_of_all
 

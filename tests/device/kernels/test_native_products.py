@@ -16,7 +16,7 @@ import anabranch as tf
 from anabranch.core.kernels import alternates, candidates
 from anabranch.kernels import MODULES, native_products, onednn
 from anabranch.ops import raw
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import TOLERANCES, case_of, check_agreement
 

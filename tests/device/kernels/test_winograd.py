@@ -12,7 +12,7 @@ import pytest
 import anabranch as tf
 from anabranch.kernels import winograd
 from anabranch.ops.nn.sliding import Window
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 CHANNELS, DEPTH = 40, 72
 

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.ops.control_flow import loop_counts, settled_checks
-from anabranch.xla.executable import CompileEvent, compile_log
+from anabranch.xla.variants import CompileEvent, compile_log
 
 
 @pytest.fixture

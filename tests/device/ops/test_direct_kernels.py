@@ -40,7 +40,7 @@ def _family(row: OpCase) -> str:
 _ROWS = [row for row in table_rows() if row.error is None and op_function(row.op).compiled_rule is not None]
 _FAMILIES = {name: list(rows) for name, rows in groupby(sorted(_ROWS, key=_family), key=_family)}
 #: families of which most rows run so; were they passed over, this test would check nothing
-_MUST = ("math.py", "array.py", "logic.py", "reduction.py", "slicing.py")
+_MUST = ("math.py", "array.py", "logic.py", "reduction.py", "slicing.py", "conv.py", "pool.py")
 
 
 @pytest.mark.parametrize("family", _FAMILIES)

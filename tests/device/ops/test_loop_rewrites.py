@@ -11,7 +11,7 @@ import pytest
 import anabranch as tf
 from anabranch.ops.control_flow import loop_rewrites
 from anabranch.ops.control_flow.loop_rewrites import REWRITES_VARIABLE
-from anabranch.xla.executable import CompileEvent, compile_log
+from anabranch.xla.variants import CompileEvent, compile_log
 
 RNG = np.random.default_rng(3)
 Build = Callable[[], tuple[list[Any], dict[Any, Any]]]

@@ -12,8 +12,8 @@ import pytest
 
 import anabranch as tf
 from anabranch.xla import executable, islands
-from anabranch.xla.executable import compile_log
 from anabranch.xla.islands import runs_on_host
+from anabranch.xla.variants import compile_log
 from tests.oracles.quantised_cases import CASES, FUSED, ends, frozen, images_and_filter, quantised
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "quantised.json.gz"

@@ -13,7 +13,7 @@ import pytest
 import anabranch as tf
 from anabranch.runtime.bound_partition import PLANS_VARIABLE, BoundPartition
 from anabranch.xla import executable, inner_traces
-from anabranch.xla.executable import EXECUTABLES_VARIABLE, Variant, compile_log
+from anabranch.xla.variants import EXECUTABLES_VARIABLE, Variant, compile_log
 
 
 @pytest.fixture(autouse=True)

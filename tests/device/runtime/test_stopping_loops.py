@@ -15,7 +15,7 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.xla import watched_loops
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 DEADLINE = 60.0
 

@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.tools import quantize
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 RNG = np.random.RandomState(61)
 IMAGES = RNG.randn(16, 8, 8, 3).astype(np.float32)

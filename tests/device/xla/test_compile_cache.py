@@ -19,7 +19,7 @@ import json
 import numpy as np
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 x = y = raw.Placeholder(dtype="float32", shape=[8, 8])
 for size in range(9, 49):  # from 8 columns on

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -15,8 +18,10 @@ from rich.console import Console
 import anabranch as tf
 from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.runtime import explain
-from anabranch.xla import executable
-from anabranch.xla.executable import CompileEvent, compile_log
+from anabranch.xla import executable, lowering
+from anabranch.xla.background import BackgroundCompiler
+from anabranch.xla.kernel_choice import KERNELS_VARIABLE
+from anabranch.xla.variants import CompileEvent, compile_log
 
 
 @pytest.fixture
@@ -108,19 +113,177 @@ def test_what_fails_leaves_the_variables_as_they_were() -> None:
             np.testing.assert_array_equal(found, np.multiply(expected, [[1, 2, 3], [0, 2, 0]]))
 
 
-@pytest.mark.parametrize("what", ["large", "special", "loop"])
+@pytest.mark.parametrize("what", ["large", "products", "special", "loop"])
 def test_what_is_large_or_has_no_kernel_in_numpy_is_compiled_at_once(
     what: str, compilations: list[CompileEvent]
 ) -> None:
     x = tf.placeholder(tf.float32, [3])
     built = {
-        "large": lambda: tf.reduce_sum(tf.fill([executable.MAX_FIRST_ELEMENTS], x[0])),
+        "large": lambda: tf.reduce_sum(tf.fill([8 * executable.FIRST_ELEMENTS], x[0])),
+        "products": lambda: tf.reduce_sum(tf.linalg.matmul(*[tf.zeros([2048, 2048]) + x[0]] * 2)),
         "special": lambda: tf.digamma(x),
         "loop": lambda: tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x))[1],
     }[what]()
     with tf.Session() as session:
         session.run(built, {x: np.ones(3)})
     assert len(compilations) == 1
+
+
+def test_values_are_released_when_nothing_needs_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a compiled program: not all of a step's values are there at once."""
+    most, alive = [0], [0]
+    on_host = lowering.on_host
+
+    def counted(value: Any) -> Any:
+        result = on_host(value)
+        if isinstance(result, np.ndarray) and result.size == 1000:
+            alive[0] += 1
+            most[0] = max(most[0], alive[0])
+            weakref.finalize(result, lambda: alive.__setitem__(0, alive[0] - 1))
+        return result
+
+    monkeypatch.setattr(lowering, "on_host", counted)
+    y = x = tf.placeholder(tf.float32, [1000])
+    for _ in range(20):
+        y = tf.sin(y)
+    with tf.Session() as session:
+        found = session.run([y, tf.reduce_sum(x)], {x: np.ones(1000)})
+    wanted = np.ones(1000, np.float32)
+    for _ in range(20):
+        wanted = np.sin(wanted)
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
+    assert 1 <= most[0] <= 4
+
+
+# ---------------------------------------------------------------------- compiled in the background
+class Background:
+    """Stands in for the compiling thread: does its work when it is told to."""
+
+    def __init__(self) -> None:
+        self.left: list[tuple[Future[None], Callable[[], None]]] = []
+
+    def start(self, work: Callable[[], None]) -> Future[None]:
+        future: Future[None] = Future()
+        self.left.append((future, work))
+        return future
+
+    def finish(self) -> None:
+        for future, work in self.left:
+            try:
+                work()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+        self.left.clear()
+
+
+@pytest.fixture
+def background(monkeypatch: pytest.MonkeyPatch) -> Background:
+    monkeypatch.setenv(KERNELS_VARIABLE, "auto")
+    monkeypatch.setattr(executable, "BACKGROUND_OPERATIONS", 20)
+    stand_in = Background()
+    monkeypatch.setattr(executable, "background", stand_in)
+    return stand_in
+
+
+def long_program() -> tuple[tf.Tensor, tf.Tensor, tf.Variable]:
+    """A placeholder, a loss of more than twenty operations that trains, and what is trained."""
+    x = tf.placeholder(tf.float32, [4, 3])
+    w = tf.Variable(np.full((3, 3), 0.25, np.float32))
+    y: Any = x
+    for _ in range(6):
+        y = tf.sin(y @ w)
+    loss = tf.reduce_mean(tf.square(y - 1.0))
+    with tf.control_dependencies([tf.train.GradientDescentOptimizer(0.1).minimize(loss)]):
+        return x, tf.identity(loss), w
+
+
+def test_steps_go_on_while_their_program_is_compiled(
+    background: Background, compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, loss, w = long_program()
+    fed = {x: np.linspace(0, 1, 12).reshape(4, 3)}
+    losses: list[list[float]] = []
+    for slowly in (True, False):
+        if not slowly:
+            monkeypatch.setenv(KERNELS_VARIABLE, "estimate")  # steps that can be repeated wait
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            compilations.clear()
+            losses.append([session.run(loss, fed) for _ in range(5)])
+            of_steps = [event for event in compilations if event.operations > 20]
+            assert [bool(background.left), len(of_steps)] == ([True, 0] if slowly else [False, 1])
+            background.finish()
+            losses[-1] += [session.run(loss, fed) for _ in range(3)]
+            of_steps = [event for event in compilations if event.operations > 20]
+            assert [event.apart for event in of_steps] == [slowly]
+            losses[-1].append(float(session.run(w).sum()))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert losses[0][7] < losses[0][0]
+
+
+def test_checks_of_the_program_that_took_over_are_looked_at(background: Background) -> None:
+    x, loss, w = long_program()
+    row = tf.placeholder(tf.int32, [])
+    step = loss + tf.gather(w, row)[0]
+    fed = {x: np.ones((4, 3))}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(2):
+            for _ in range(4):
+                session.run(step, {**fed, row: 2})
+            before = session.run(w)
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"= 3 is not in \[0, 3\)"):
+                session.run(step, {**fed, row: 3})
+            np.testing.assert_array_equal(session.run(w), before)
+            background.finish()
+
+
+def test_what_cannot_be_compiled_is_an_error_of_the_step_that_needs_it(
+    background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "too large for XLA")
+
+    x, loss, _ = long_program()
+    fed = {x: np.ones((4, 3))}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            session.run(loss, fed)
+        with monkeypatch.context() as patch:
+            patch.setattr(executable, "check_compiled", refuse)
+            background.finish()
+            with pytest.raises(tf.errors.ResourceExhaustedError, match="too large for XLA"):
+                session.run(loss, fed)
+        assert np.isfinite(session.run(loss, fed))  # compiled now
+
+
+def test_the_compiling_thread_does_one_after_the_other_and_ends() -> None:
+    compiler = BackgroundCompiler()
+    begun, go_on, done = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        assert go_on.wait(30)
+        done.append(1)
+
+    def second() -> None:
+        done.append(2)
+        raise ValueError("the second")
+
+    futures = [compiler.start(first), compiler.start(second)]
+    assert begun.wait(30)
+    assert not done
+    assert not compiler.wait(0.0)
+    go_on.set()
+    assert compiler.wait(30)
+    assert done == [1, 2]
+    assert futures[0].result(0) is None
+    with pytest.raises(ValueError, match="the second"):
+        futures[1].result(0)
+    assert compiler.start(lambda: None).result(30) is None  # it begins anew
 
 
 def test_random_numbers_are_the_same_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.xla import executable
-from anabranch.xla.executable import compile_log
+from anabranch.xla.variants import compile_log
 
 rng = np.random.default_rng(0)
 
