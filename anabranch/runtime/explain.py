@@ -99,7 +99,8 @@ class Explainer:
         with self._in_turn():
             self.compilations.append(event)
             self.console.print(
-                f"[bold]compiled[/bold] {_plain(event.island)} in {event.seconds:.3f} s: {_plain(event.reason)}",
+                f"[bold]compiled[/bold] {_plain(event.island)} in {event.seconds:.3f} s"
+                f"{' in the background' if event.apart else ''}: {_plain(event.reason)}",
                 highlight=False,
             )
             if event.kernels:

@@ -40,6 +40,7 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
     "test_interrupts",
     "test_random_graphs",
     "test_random_programs",
+    *("test_native_convolutions", "test_native_pooling", "test_native_products"),
 }
 #: modules whose tests run both ways: compiled at once, and by the operations' own kernels
 DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})

@@ -117,8 +117,13 @@ def results_of_all(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.
         return {name: BoundKernel(op, rule, jnp, KernelContext(op))(given) for name, rule in rules.items()}
 
     found = in_wide_types(jax.jit(program, compiler_options=OPTIONS), *values)
-    found |= {f"{name} at once": result for name, result in results_at_once(op, values).items()}
+    found |= {at_once(name): result for name, result in results_at_once(op, values).items()}
     return {name: np.asarray(result) for name, result in found.items()}
+
+
+def at_once(kernel: str) -> str:
+    """What `results_of_all` calls the results of a kernel that was given NumPy's arrays."""
+    return f"{kernel} at once"
 
 
 def results_at_once(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:

@@ -12,7 +12,14 @@ import anabranch as tf
 from anabranch.core.kernels import OWN_KERNEL
 from anabranch.ops import raw
 from anabranch.ops.nn import host_convolutions
-from tests.device.kernels.test_convolutions import DEPTHWISE, TOLERANCES, check_agreement, operations, results_at_once
+from tests.device.kernels.test_convolutions import (
+    DEPTHWISE,
+    TOLERANCES,
+    at_once,
+    check_agreement,
+    operations,
+    results_at_once,
+)
 from tests.device.kernels.test_native_convolutions import any_convolutions
 
 
@@ -29,7 +36,7 @@ def test_results_are_those_of_xla(kind: int, dtype: str, monkeypatch: pytest.Mon
         with tf.Graph().as_default():
             for op, values in operations(*drawn, dtype):
                 agreed = check_agreement(op, values, TOLERANCES[dtype])
-                compared.update(op_type for op_type, name in agreed if name == f"{OWN_KERNEL} at once")
+                compared.update(op_type for op_type, name in agreed if name == at_once(OWN_KERNEL))
 
     compare()
     assert len(compared) == 3

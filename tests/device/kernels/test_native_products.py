@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
-from anabranch.core.kernels import alternates, candidates
+from anabranch.core.kernels import OWN_KERNEL, alternates, candidates
 from anabranch.kernels import MODULES, native_products, onednn
 from anabranch.ops import raw
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
-from tests.device.kernels.test_convolutions import TOLERANCES, case_of, check_agreement
+from tests.device.kernels.test_convolutions import TOLERANCES, at_once, case_of, check_agreement
 
 BATCHED = sorted(set(native_products.OPERATIONS) - {"MatMul"})
 
@@ -75,7 +75,8 @@ def test_results_are_those_of_xla(native: None, op_type: str) -> None:
             compared.update(found)
 
     compare()
-    assert compared == {(op_type, "own"), (op_type, "onednn")}
+    kernels = (OWN_KERNEL, "onednn", at_once(OWN_KERNEL), at_once("onednn"))
+    assert compared == {(op_type, kernel) for kernel in kernels}
 
 
 # ---------------------------------------------------------------------- where they are offered
