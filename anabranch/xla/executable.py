@@ -63,6 +63,8 @@ BACKGROUND_OPERATIONS = 100
 MAX_PLACES = 4096
 #: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
 MAX_FOREIGN = 2
+#: operations of a new island for each kind, on tensors of one shape, that only JAX computes
+OPERATIONS_OF_FOREIGN = 50
 
 
 #: how many shapes and values the reason of a compilation names
@@ -354,14 +356,17 @@ class Executable:
         """For how many calls the kernels of a new variant run directly, and how many elements they may give.
 
         Only on a processor, where their values are at hand. Lists, which are more than one array, loops, and much that
-        only JAX computes, are left to the compiler.
+        only JAX computes (by programs for one operation, which are compiled, too), are left to the compiler.
         """
         foreign = self._foreign
         if self.platform != "cpu" or foreign is None:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
-        return (0 if foreign else FIRST_DIRECT_CALLS), FIRST_ELEMENTS * len(self.island.operations)
+        count = len(self.island.operations)
+        kinds = {(op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in foreign}
+        few = not foreign or (len(kinds) <= count // OPERATIONS_OF_FOREIGN and not any(map(is_open, foreign)))
+        return (FIRST_DIRECT_CALLS if few else 0), FIRST_ELEMENTS * count
 
     @functools.cached_property
     def _foreign(self) -> list[StepNode] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -127,6 +128,27 @@ def test_what_is_large_or_has_no_kernel_in_numpy_is_compiled_at_once(
     with tf.Session() as session:
         session.run(built, {x: np.ones(3)})
     assert len(compilations) == 1
+
+
+def test_a_few_kinds_of_operations_that_only_jax_computes_do_not_keep_a_large_island_from_it(
+    compilations: list[CompileEvent],
+) -> None:
+    x = tf.placeholder(tf.float32, [3])
+    y = x
+    for _ in range(executable.OPERATIONS_OF_FOREIGN):
+        y = tf.erf(y) + 0.1
+    z = y
+    for _ in range(2):
+        z = tf.digamma(tf.lgamma(z + 2.0) + 2.0)  # two kinds more: too many
+    values = np.array([0.5, -1, 2], np.float32)
+    wanted = values
+    for _ in range(executable.OPERATIONS_OF_FOREIGN):
+        wanted = np.vectorize(math.erf)(wanted).astype(np.float32) + np.float32(0.1)
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(y, {x: values}), wanted, rtol=1e-5)
+        assert not compilations
+        session.run(z, {x: values})
+        assert len(compilations) == 1
 
 
 def test_values_are_released_when_nothing_needs_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
