@@ -288,7 +288,8 @@ class Executable:
                 variant.next = variant.begin_next(args)
         # who still has this variant, when another one has taken its place, goes on with it. What could not be compiled
         # is compiled once more by the step that needs it, which is told why it cannot be
-        return not variant.next.done() or variant.next.exception() is None
+        failed = variant.next.done() and not variant.next.cancelled() and variant.next.exception() is not None
+        return not failed
 
     def _begin_next(self, stored: Hashable, old: Variant, new: Variant, args: Sequence[Any]) -> Future[None]:
         arguments = list(args)
