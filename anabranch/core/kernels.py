@@ -268,5 +268,6 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
 
 def immediate(case: KernelCase) -> AlternateKernel | None:
     """The cheapest of the alternates that compute a case at once, of NumPy's arrays; None: there is none."""
-    found = (one.kernel for one in candidates(case))
-    return next((kernel for kernel in found if kernel is not None and kernel.takes_numpy), None)
+    served = [kernel for kernel in alternates(case.op_type) if kernel.takes_numpy]
+    found = [kernel for kernel in served if kernel.device_type in case.device_types and kernel.takes(case)]
+    return min(found, key=lambda kernel: kernel.estimate(case), default=None)

@@ -223,7 +223,14 @@ class Geometry:
 
     @property
     def _last(self) -> Window:
-        """The window over data with channels last."""
+        """The window over data with channels last.
+
+        Raises:
+            ValueError: the channels of data and filter do not go together, which XLA sees for itself.
+        """
+        _check_channels(self.channels, self.filter_shape[-2], self.depthwise)
+        if not self.depthwise:
+            _check_groups(self.channels, *self.filter_shape[-2:])
         axes, window = (0, *self.layout.spatial, self.layout.channel), self.window
         per_axis = (window.size, window.strides, window.dilations, window.lengths, window.outputs)
         size, strides, dilations, lengths, outputs = (tuple(values[axis] for axis in axes) for values in per_axis)
