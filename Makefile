@@ -17,7 +17,7 @@ RUN ?= missing
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz onnx libraries unit-tests protos stubs names lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz oracle onnx libraries unit-tests protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,9 @@ bench: venv bench-env ## measure against the peers; each benchmark prints a tabl
 
 fuzz: venv bench-env ## run random graphs beside genuine TensorFlow: SECONDS=3600 SEED=1
 	$(BIN)/python -m tests.fuzz.differential --seconds $(SECONDS) --seed $(SEED)
+
+oracle: venv bench-env ## record anew what genuine TensorFlow gives, and compare it with the tests' fixtures: RECORDINGS='make_string_fixture'
+	$(BIN)/python -m tests.oracles $(RECORDINGS)
 
 onnx: venv ## the onnx package's backend tests, a line for each operator (needs the extra onnx): PEERS=--peers
 	$(BIN)/python -m tests.onnx_backend $(PEERS)

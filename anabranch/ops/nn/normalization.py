@@ -64,14 +64,16 @@ def _fused_forward(
     running = wide(mean), wide(variance)
     if attrs["is_training"]:
         own_mean = per.mean(x)
-        own_variance = per.mean(xp.square(x - per.spread(own_mean)))
+        centred = x - per.spread(own_mean)
+        own_variance = per.mean(xp.square(centred))
         if not per.count:  # an empty batch has neither, as TensorFlow says
             own_mean, own_variance = own_mean * np.nan, own_variance * np.nan
         running = _running(own_mean, own_variance, running, per.count, attrs["exponential_avg_factor"])
     else:
         own_mean, own_variance = running
+        centred = x - per.spread(own_mean)
     factor = scale / xp.sqrt(own_variance + epsilon)
-    y = (x - per.spread(own_mean)) * per.spread(factor) + per.spread(offset)
+    y = centred * per.spread(factor) + per.spread(offset)
     return y.astype(wanted), *running, own_mean, own_variance
 
 
