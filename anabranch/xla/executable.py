@@ -19,6 +19,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.bounded import ticks
 from anabranch.core.kernel_context import Check
+from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
@@ -54,10 +55,12 @@ DIRECT_CALLS = 16
 MAX_DIRECT_ELEMENTS = 1 << 24
 #: the same of the variants before, where NumPy computes all of it: much is run once or twice, and never again
 FIRST_DIRECT_CALLS = 2
-#: elements that such kernels give in all, for each operation: NumPy takes a few ns for one, XLA 15 to 40 ms to compile
+#: elements that such kernels give in all, for each operation: NumPy takes 2 to 5 ns for one, XLA 15 to 40 ms to compile
 #: an operation
-FIRST_ELEMENTS = 1 << 21
-#: operations from which on a program is compiled in the background, while its kernels go on running directly
+FIRST_ELEMENTS = 1 << 22
+#: as how many operations one counts that has several kernels, among which the compiler chooses, and measures
+COUNT_OF_CHOICE = 20
+#: operations, so counted, from which on a program is compiled in the background, while kernels go on running directly
 BACKGROUND_OPERATIONS = 100
 #: descriptions of where arrays are that an executable keeps
 MAX_PLACES = 4096
@@ -275,7 +278,7 @@ class Executable:
 
         Shapes that change come with many variants, which are no longer needed when they are compiled.
         """
-        large = len(self.island.operations) >= BACKGROUND_OPERATIONS and not self._variants
+        large = self._compiler_work >= BACKGROUND_OPERATIONS and not self._variants
         return large and variant.direct_calls > 0 and kernel_mode() != "estimate"
 
     @staticmethod
@@ -364,10 +367,15 @@ class Executable:
             return 0, 0
         if len(self._variants) >= EAGER_VARIANTS:
             return (DIRECT_CALLS if sum(map(is_open, foreign)) <= MAX_FOREIGN else 0), MAX_DIRECT_ELEMENTS
-        count = len(self.island.operations)
         kinds = {(op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in foreign}
-        few = not foreign or (len(kinds) <= count // OPERATIONS_OF_FOREIGN and not any(map(is_open, foreign)))
-        return (FIRST_DIRECT_CALLS if few else 0), FIRST_ELEMENTS * count
+        most = len(self.island.operations) // OPERATIONS_OF_FOREIGN
+        few = not foreign or (len(kinds) <= most and not any(map(is_open, foreign)))
+        return (FIRST_DIRECT_CALLS if few else 0), FIRST_ELEMENTS * self._compiler_work
+
+    @functools.cached_property
+    def _compiler_work(self) -> int:
+        """How long the island takes to compile, in operations."""
+        return sum(COUNT_OF_CHOICE if has_alternates(op.type, op.attrs) else 1 for op in self.island.operations)
 
     @functools.cached_property
     def _foreign(self) -> list[StepNode] | None:

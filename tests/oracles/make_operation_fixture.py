@@ -13,7 +13,7 @@ import image_cases
 import rare_cases
 import sound_cases
 import tensorflow.compat.v1 as tf
-from make_public_function_fixture import FIXTURE, result
+from make_public_function_fixture import FOLDER, result
 
 #: name of a fixture -> its cases
 FIXTURES = {
@@ -29,7 +29,7 @@ def main() -> None:
     for name, cases in FIXTURES.items():
         recorded = {case: result(build) for case, build in cases.items()}
         with (
-            open(FIXTURE.parent / f"{name}.json.gz", "wb") as file,
+            open(FOLDER / f"{name}.json.gz", "wb") as file,
             gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed,
         ):
             packed.write(json.dumps(recorded).encode())
