@@ -104,7 +104,8 @@ def _back(triangular: Array, unitary: Array) -> Any:
 def _triangular_root(t: Array) -> Any:
     """The upper triangular r with r r = t, one diagonal after the other.
 
-    While the diagonals from the k-th on are zero, element (i, i + k) of r r lacks nothing but r_ik (r_ii + r_kk).
+    While the diagonals from the k-th on are zero, element (i, i + k) of r r lacks nothing but r_ik (r_ii + r_kk). Where
+    that is zero and something is lacking, there is no root: NaN.
     """
     values = jnp.sqrt(jnp.diagonal(t, axis1=-2, axis2=-1))
     sums = values[..., :, None] + values[..., None, :]
@@ -113,7 +114,7 @@ def _triangular_root(t: Array) -> Any:
 
     def with_diagonal(k: Array, r: Array) -> Any:
         rest = t - r @ r
-        quotient = jnp.where(sums == 0, rest, rest / jnp.where(sums == 0, 1, sums))
+        quotient = jnp.where(sums == 0, jnp.where(rest == 0, 0, np.nan), rest / jnp.where(sums == 0, 1, sums))
         return jnp.where(diagonal == k, quotient, r)
 
     return jax.lax.fori_loop(1, size, with_diagonal, jnp.where(diagonal == 0, values[..., None], 0))

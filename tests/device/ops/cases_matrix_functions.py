@@ -65,6 +65,13 @@ FUNCTIONS = [
         gradient=False,
         label="not real",
     ),
+    OpCase(
+        "MatrixSquareRoot",
+        (np.array([[[0.0, 1], [0, 0]], [[4, 0], [0, 0]]]),),
+        expected=np.array([np.full((2, 2), np.nan), [[2, 0], [0, 0]]]),
+        gradient=False,
+        label="without a root; without an inverse",
+    ),
     OpCase("MatrixSquareRoot", (real(2, 3),), error=errors.InvalidArgumentError, label="not square"),
     OpCase("MatrixLogarithm", (COMPLEX,), oracle=by_eigenvalues(np.log)),
     OpCase("MatrixLogarithm", (COMPLEX[0],), oracle=by_eigenvalues(np.log), order=2, label="matrix"),
