@@ -274,11 +274,8 @@ class Executable:
 
     # ------------------------------------------------------------------ compiling in the background
     def _is_slow_to_compile(self, variant: Variant) -> bool:
-        """Whether steps need not wait until a variant is compiled; not where they are to be repeated to the last bit.
-
-        Shapes that change come with many variants, which are no longer needed when they are compiled.
-        """
-        large = self._compiler_work >= BACKGROUND_OPERATIONS and not self._variants
+        """Whether steps need not wait until a variant is compiled; not where they are to be repeated to the last bit."""
+        large = self._compiler_work >= BACKGROUND_OPERATIONS
         return large and variant.direct_calls > 0 and kernel_mode() != "estimate"
 
     @staticmethod

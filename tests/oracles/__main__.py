@@ -63,9 +63,7 @@ RECORDINGS: Final = {
     "make_jpeg_fixture": Recording(("tensorflow/jpeg.npz",)),
     "make_kernel_fixtures": Recording(
         ("tensorflow/quantised.json.gz", "tensorflow/nn.json.gz"),
-        varies={
-            "quantised.json.gz['convolutions": "without instructions for bytes (VNNI) oneDNN's sums saturate"
-        },
+        varies={"quantised.json.gz['convolutions": "without instructions for bytes (VNNI) oneDNN's sums saturate"},
     ),
     "make_loss_scale_fixture": Recording(("tensorflow/loss_scale.json",)),
     "make_older_fixture": Recording(("tensorflow/older_programs.npz",)),

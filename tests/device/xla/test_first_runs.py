@@ -245,6 +245,23 @@ def test_steps_go_on_while_their_program_is_compiled(
     assert losses[0][7] < losses[0][0]
 
 
+def test_another_batch_is_compiled_in_the_background_too(
+    background: Background, compilations: list[CompileEvent]
+) -> None:
+    x = tf.placeholder(tf.float32, [None, 3])
+    y: Any = x
+    for _ in range(12):
+        y = tf.sin(y) + tf.cos(y)
+    with tf.Session() as session:
+        found = {size: [session.run(y, {x: np.ones((size, 3))}) for _ in range(4)] for size in (4, 2)}
+        assert len(background.left) == 2
+        background.finish()
+        for size, values in found.items():
+            values.append(session.run(y, {x: np.ones((size, 3))}))
+            np.testing.assert_allclose(values, [values[0]] * 5, rtol=1e-5)
+    assert [event.apart for event in compilations if event.operations > 20] == [True, True]
+
+
 def test_checks_of_the_program_that_took_over_are_looked_at(background: Background) -> None:
     x, loss, w = long_program()
     row = tf.placeholder(tf.int32, [])
