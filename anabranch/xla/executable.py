@@ -274,7 +274,7 @@ class Executable:
 
     # ------------------------------------------------------------------ compiling in the background
     def _is_slow_to_compile(self, variant: Variant) -> bool:
-        """Whether steps need not wait until a variant is compiled; not where they are to be repeated to the last bit."""
+        """Whether no step waits for a variant to be compiled; not where steps are to be repeated to the last bit."""
         large = self._compiler_work >= BACKGROUND_OPERATIONS
         return large and variant.direct_calls > 0 and kernel_mode() != "estimate"
 
