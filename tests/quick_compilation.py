@@ -37,13 +37,23 @@ def environment(level: int = 0) -> dict[str, str]:
 
 @pytest.fixture
 def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of this test are compiled without optimizations, on processors."""
+    """Programs of this test are compiled without optimizations, on processors.
+
+    Those that JAX makes of single operations, too, for which nobody asks by name.
+    """
     import jax
+    from jax._src import compiler
 
     from anabranch.xla import executable
 
     if jax.default_backend() == "cpu":
         monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
+        make = compiler.get_compile_options
+
+        def quick_options(*args: Any, env_options_overrides: Any = None, **keywords: Any) -> Any:
+            return make(*args, env_options_overrides=OPTIONS | (env_options_overrides or {}), **keywords)
+
+        monkeypatch.setattr(compiler, "get_compile_options", quick_options)
 
 
 @pytest.fixture(scope="session")

@@ -57,28 +57,28 @@ def wants_gradient(case: OpCase) -> bool:
 def run_gradients(cases: Sequence[OpCase]) -> list[GradientRun]:
     """Builds rows for which `wants_gradient`, and their gradients, in one graph, and runs those in one step.
 
-    What is differentiated is run at the points that differences need, too: all rows at once for each of their points.
+    What is differentiated is a part of that step, which is run at the points that differences need, too: all rows at
+    once for each of their points. A step of its own would compile most of it once more.
     """
     graph = Graph()
     with graph.as_default(), Session(graph=graph) as session:
         runs = [GradientRun(case, graph, session) for case in cases]
         comparisons = [comparison for run in runs for comparison in run.comparisons]
         feeds = {tensor: value for comparison in comparisons for tensor, value in comparison.feeds.items()}
-        results = session.run([comparison.present for comparison in comparisons], feeds)
-        for comparison, values in zip(comparisons, results, strict=True):
+        fetches = [(comparison.present, comparison.stepped) for comparison in comparisons]
+        for comparison, (values, _) in zip(comparisons, session.run(fetches, feeds), strict=True):
             comparison.values = values
-        for order in ("first", "second"):
-            _run_points(session, [c for c in comparisons if c.order == order and c.kernel is None], feeds)
+        stepping = [comparison for comparison in comparisons if comparison.kernel is None]
+        for i in range(max((len(comparison.points) for comparison in stepping), default=0)):
+            # one order after the other: a point of the second also moves what the first is differentiated by
+            for order in ("first", "second"):
+                moving = [c for c in stepping if c.order == order and i < len(c.points)]
+                if moving:
+                    moved = {tensor: value for c in moving for tensor, value in c.points[i].items()}
+                    results = dict(zip(map(id, comparisons), session.run(fetches, {**feeds, **moved}), strict=True))
+                    for comparison in moving:
+                        comparison.ys_at_points.append(results[id(comparison)][1])
     return runs
-
-
-def _run_points(session: StepRunner, comparisons: Sequence[Comparison], feeds: Feeds) -> None:
-    """Runs what is differentiated at all points; always the same fetches and feeds, which are one program."""
-    fetches = [comparison.ys for comparison in comparisons]
-    for i in range(max((len(comparison.points) for comparison in comparisons), default=0)):
-        moved = {t: v for c in comparisons if i < len(c.points) for t, v in c.points[i].items()}
-        for comparison, values in zip(comparisons, session.run(fetches, {**feeds, **moved}), strict=True):
-            comparison.ys_at_points.append(values)
 
 
 @dataclass
@@ -108,6 +108,11 @@ class Comparison:
     @property
     def present(self) -> list[Any]:
         return [grad for grad in self.grads if grad is not None]
+
+    @property
+    def stepped(self) -> list[Tensor]:
+        """What a session runs at the points."""
+        return self.ys if self.kernel is None else []
 
     def loss(self, point: int) -> float:
         """The scalar at a point."""
