@@ -14,6 +14,7 @@ import anabranch as tf
 from anabranch.xla import executable, islands
 from anabranch.xla.islands import runs_on_host
 from anabranch.xla.variants import compile_log
+from tests.fed_data import fed_data
 from tests.oracles.quantised_cases import CASES, FUSED, ends, frozen, images_and_filter, quantised
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "quantised.json.gz"
@@ -31,14 +32,6 @@ def run(fetched: Any, feeds: dict[Any, Any] | None = None) -> list[Array]:
 
 def test_each_case_is_recorded() -> None:
     assert sorted(RECORDED) == sorted(BUILDS)
-
-
-def fed_data(graph: tf.Graph) -> dict[Any, Any]:
-    """Constants that are data, to be fed, so that no kernel knows them beforehand."""
-    taken = [(op, i, tensor) for op in graph.get_operations() for i, tensor in enumerate(op.inputs)]
-    fixed = {t for op, i, t in taken if i in op.op_def.static_positions(op)}
-    data = [t for _, _, t in taken if t.op.type == "Const" and t not in fixed]
-    return {t: t.op.attrs["value"] for t in data}
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["by NumPy", "compiled"])
