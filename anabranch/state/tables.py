@@ -376,11 +376,12 @@ class MutableDenseTable(MutableTable):
     def _exported(self) -> tuple[Array, Array]:
         keys, values = super()._exported()
         free = self._buckets - self._used()
-        special = [*([self._deleted] * len(self._graves)), *([self._empty] * free)]
-        more_keys = np.empty((len(special), *self.key_shape), keys.dtype)
-        for row, key in enumerate(special):
-            more_keys[row] = np.array(key, keys.dtype).reshape(self.key_shape) if self.key_shape else key
-        more_values = np.zeros((len(special), *self.value_shape), values.dtype)
+        deleted = len(self._graves)
+        # most buckets of a new table are empty: all at once, not one by one
+        more_keys = np.empty((deleted + free, *self.key_shape), keys.dtype)
+        more_keys[:deleted] = np.array(self._deleted, keys.dtype).reshape(self.key_shape)
+        more_keys[deleted:] = np.array(self._empty, keys.dtype).reshape(self.key_shape)
+        more_values = np.zeros((len(more_keys), *self.value_shape), values.dtype)
         if self.value_dtype is string:
             more_values[...] = b""
         for row, value in enumerate(self._graves):

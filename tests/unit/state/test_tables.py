@@ -110,6 +110,32 @@ def test_keys_that_are_vectors() -> None:
         table.remove(int64(-1, -1).reshape(1, 2))
 
 
+def strings(*values: bytes) -> Any:
+    return np.array(values, object)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "empty", "deleted", "keys"),
+    [
+        (dtypes.int64, np.array(0), np.array(-1), int64(3, 4, 5)),
+        (dtypes.int64, int64(0, 7), int64(-1, 7), int64(3, 4, 5, 6, 7, 8).reshape(3, 2)),
+        (dtypes.string, np.array(b"", object), np.array(b"gone\0", object), strings(b"a", b"b\0", b"c")),
+        (dtypes.string, strings(b"", b"\0"), strings(b"x", b""), strings(*(b"abcdef"[i : i + 1] for i in range(6)))),
+    ],
+)
+def test_all_buckets_are_exported(dtype: Any, empty: Any, deleted: Any, keys: Any) -> None:
+    keys = keys.reshape(3, *empty.shape)
+    table = MutableDenseTable("t", dtype, dtypes.int64, TensorShape([]), empty, deleted, 8, 0.8)
+    table.insert(keys, int64(10, 20, 30))
+    table.remove(keys[1:2])
+    found, values = table.export()
+    wanted = [*keys[[0, 2]].tolist(), deleted.tolist(), *([empty.tolist()] * 5)]
+    assert (found.tolist(), values.tolist()) == (wanted, [10, 30, 20, 0, 0, 0, 0, 0])
+    other = MutableDenseTable("t", dtype, dtypes.int64, TensorShape([]), empty, deleted, 4, 0.8)
+    other.import_all(found, values)
+    assert [part.tolist() for part in other.export()] == [found.tolist(), values.tolist()]
+
+
 def test_wrong_dense_tables() -> None:
     def make(empty: int, deleted: int, buckets: int, load: float) -> None:
         scalar = TensorShape([])
