@@ -27,8 +27,8 @@ BOTH_WAYS = frozenset(
 #: modules whose programs are compiled as users' are: they check what kernels compute, or what the compiler makes
 COMPILED_AS_USERS_DO = frozenset(
     {
-        *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_random", "test_script"),
-        *("test_choice", "test_convolutions", "test_winograd"),
+        *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_script"),
+        *("test_choice", "test_convolutions"),
         *("test_compile_cache", "test_first_runs", "test_known_values", "test_shapes_that_change"),
         *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
         *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
@@ -41,6 +41,8 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
     "test_random_graphs",
     "test_random_programs",
     *("test_native_convolutions", "test_native_pooling", "test_native_products"),
+    "test_random",
+    "test_winograd",
 }
 #: modules whose tests run both ways: compiled at once, and by the operations' own kernels
 DIRECTLY_AS_WELL = frozenset({"test_state", "test_training"})
