@@ -59,3 +59,13 @@ def _fresh_state() -> None:
 
     reset_default_graph()
     np.random.seed(0)  # noqa: NPY002 - programs of TensorFlow's time use the global generator
+
+
+@pytest.fixture(autouse=True)
+def _compiled_quickly(compiled_quickly: None) -> None:
+    """Tests look at graphs and messages; `device/conftest.py` names those that look at what the compiler makes."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_dialects(shared_dialects: None) -> None:
+    """Of all tests."""

@@ -28,7 +28,7 @@ BOTH_WAYS = frozenset(
 COMPILED_AS_USERS_DO = frozenset(
     {
         *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_script"),
-        *("test_choice", "test_convolutions"),
+        "test_choice",
         *("test_compile_cache", "test_first_runs", "test_known_values", "test_shapes_that_change"),
         *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
         *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
@@ -41,6 +41,7 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
     "test_random_graphs",
     "test_random_programs",
     *("test_native_convolutions", "test_native_pooling", "test_native_products"),
+    "test_convolutions",
     "test_random",
     "test_winograd",
 }
@@ -94,11 +95,6 @@ def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
     assert transport.count, "no session was opened"
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _shared_dialects(shared_dialects: None) -> None:
-    """Of all tests here."""
-
-
 @pytest.fixture
 def in_the_worker(request: pytest.FixtureRequest) -> None:
     """For tests that look on while a step runs, which only those can do who share its process."""
@@ -131,6 +127,7 @@ def _without_accelerators(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def _compiled_quickly(request: pytest.FixtureRequest) -> None:
+    """In place of what all other folders have."""
     if request.module.__name__.rsplit(".", 1)[-1] not in COMPILED_AS_USERS_DO:
         request.getfixturevalue("compiled_quickly")
 
