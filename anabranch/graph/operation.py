@@ -186,6 +186,10 @@ class Tensor:
         """Kept for programs that treat every tensor as hashable through `ref`."""
         return self
 
+    def experimental_ref(self) -> Tensor:
+        """A hashable stand-in for this tensor; tensors are hashable themselves."""
+        return self
+
     def eval(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> TensorValue:
         """Runs a step in `session` (default: the default session) that fetches this tensor.
 

@@ -177,6 +177,11 @@ class TestCase(unittest.TestCase):
             return self.evaluate(value)
         return value
 
+    def _GetNdArray(self, a: TensorValue) -> np.ndarray[Any, Any]:
+        """A value, or a tensor's value, as an array."""
+        a = self._evaluated(a)
+        return a if isinstance(a, np.ndarray) else np.array(a)
+
     def assertAllClose(
         self, a: Structure, b: Structure, rtol: float = 1e-6, atol: float = 1e-6, msg: object = None
     ) -> None:

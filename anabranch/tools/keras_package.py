@@ -18,8 +18,12 @@ from anabranch.tools.carried_packages import StandIn
 
 PACKAGE: Final = "keras"
 _VERSIONS: Final = ("2.2.", "2.3.")
-#: names that `tf.keras` has, and the package too, in another of its modules
+#: names that `tf.keras` has, and the package too, in another of its modules, or under another name there
 _ELSEWHERE: Final = {
+    "keras.initializers": {
+        "GlorotNormal": "keras.initializers:glorot_normal",
+        "GlorotUniform": "keras.initializers:glorot_uniform",
+    },
     "keras.layers": {
         "Convolution2DTranspose": "keras.layers.convolutional",
         "SeparableConvolution1D": "keras.layers.convolutional",
@@ -58,7 +62,7 @@ def find_module(path: str, standing_in: StandIn) -> ModuleType | None:
 
 
 class _Elsewhere(ModuleType):
-    """Names of a module of `tf.keras` that other modules of the package have."""
+    """Names of a module of `tf.keras` that the package has elsewhere."""
 
     def __init__(self, path: str, standing_in: StandIn) -> None:
         super().__init__(path)
@@ -68,14 +72,15 @@ class _Elsewhere(ModuleType):
         home = _ELSEWHERE[self.__name__].get(name)
         if home is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(carried_packages.module(home, self._standing_in), name)
+        module, _, there = home.partition(":")
+        return getattr(carried_packages.module(module, self._standing_in), there or name)
 
     def __dir__(self) -> list[str]:
         return sorted(_ELSEWHERE[self.__name__])
 
 
 def has_more_names(path: str) -> bool:
-    """Whether a module has names that other modules of the package have."""
+    """Whether a module has names that the package has elsewhere."""
     return path.removeprefix("python.") in _ELSEWHERE
 
 

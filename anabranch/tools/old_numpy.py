@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -69,6 +70,7 @@ def names() -> dict[str, object]:
     functions: dict[str, object] = (
         {"product": np.prod, "cumproduct": np.cumprod, "sometrue": np.any, "alltrue": np.all}
         | {"row_stack": np.vstack, "asscalar": lambda array: np.asarray(array).item(), "rank": np.ndim}
+        | {"math": math}
         | {"asfarray": _asfarray, "mat": np.asmatrix, "round_": np.round, "msort": _msort, "cast": _Casts()}
         | {"find_common_type": _find_common_type, "issubclass_": _issubclass, "sctypes": _KINDS_OF_SCALARS}
         | {"obj2sctype": lambda rep, default=None: np.dtype(rep).type if rep is not None else default}

@@ -33,12 +33,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--files", default="", help="only test files whose path holds this")
     parser.add_argument("--every", type=int, default=1, help="only every so manyth file of a library's tests")
+    parser.add_argument("--offset", type=int, default=0, help="the first of these files, counted from 0; see --every")
     parser.add_argument("--only", default="", help="only tests that pytest's -k selects")
     parser.add_argument("--seconds", type=float, default=900, help="for each process")
     parser.add_argument("--each", type=float, default=0, help="processor time for each test, in seconds")
     parser.add_argument("--together", action="store_true", help="all files of a library's tests in one process")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     options = parser.parse_args(arguments)
+    if not 0 <= options.offset < options.every:
+        parser.error(f"--offset is from 0 to {options.every - 1}, one less than --every, and not {options.offset}")
     sources = {name: Path(folder) for name, _, folder in (each.partition("=") for each in options.sources)}
     chosen = [one for one in LIBRARIES if _is_chosen(one, options.libraries)]
     if not chosen:
@@ -69,7 +72,9 @@ def _jobs(library: Library, sources: Path | None, options: argparse.Namespace) -
     folder = lay_out_tests(library, sources) if library.tests else None
     if folder is None:
         return jobs
-    files = [file for file in test_files(library, folder)[:: options.every] if options.files in str(file)]
+    files = [
+        file for file in test_files(library, folder)[options.offset :: options.every] if options.files in str(file)
+    ]
     limits = (options.seconds, options.each, options.only)
     if options.together:
         whole = f"{len(files)} files of tests"

@@ -62,7 +62,22 @@ _KERAS_LEFT_OUT: Final = (
 #: for Sonnet, whose messages were generated for an older protobuf
 _OLD_MESSAGES: Final = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
 
-_PROBABILITY_FOLDERS: Final = ("bijectors", "distributions", "internal", "math", "mcmc", "stats", "util", "vi")
+_PROBABILITY_FOLDERS: Final = (
+    "bijectors",
+    "distributions",
+    "glm",
+    "internal",
+    "layers",
+    "math",
+    "mcmc",
+    "monte_carlo",
+    "optimizer",
+    "stats",
+    "sts",
+    "trainable_distributions",
+    "util",
+    "vi",
+)
 
 LIBRARIES: Final = (
     Library(

@@ -143,7 +143,7 @@ def run_tests(
     """
     work = INSTALLED / "work" / f"{library.name}-{library.version}" / "tests"
     work.mkdir(parents=True, exist_ok=True)
-    name = ".".join(files[0].with_suffix("").parts) if len(files) == 1 else "several"
+    name = ".".join(files[0].with_suffix("").parts) + (f"-and-{len(files) - 1}-more" if len(files) > 1 else "")
     outcomes = work / f"{name}.jsonl"
     outcomes.unlink(missing_ok=True)
     command = [*_RUN, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "outcomes"]

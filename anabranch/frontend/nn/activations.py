@@ -461,11 +461,16 @@ def l2_normalize(
     axis = renamed("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        axes = all_axes(x) if axis is None else np.asarray(axis, np.int32)
+        axes = all_axes(x) if axis is None else given_axes(axis)
         total = raw.Sum(raw.Square(x), axes, keep_dims=True)
         inverse = raw.Rsqrt(raw.Maximum(total, np.asarray(epsilon, x.dtype.as_numpy_dtype)))
         result: Tensor = raw.Mul(x, inverse, name=scope)
         return result
+
+
+def given_axes(axes: TensorLike) -> Any:
+    """Axes that a program gives: a tensor, or an array."""
+    return axes if isinstance(axes, Tensor) else np.asarray(axes, np.int32)
 
 
 def all_axes(x: Tensor) -> Any:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.identities import stop_gradient
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed
+from anabranch.frontend.nn.activations import given_axes, renamed
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 #: cuDNN refuses a smaller epsilon; TensorFlow therefore never uses one
 LEAST_EPSILON = 1.001e-5
-
-
-def _axes(axes: TensorLike) -> Any:
-    return axes if isinstance(axes, Tensor) else np.asarray(axes, np.int32)
 
 
 def _sum(x: TensorLike, axes: TensorLike, keep: bool, name: str) -> Tensor:
@@ -64,7 +58,7 @@ def moments(
     """
     keep = _kept(keep_dims, keepdims)
     with name_scope(name, "moments", [x]):
-        x, axes = convert_to_tensor(x, name="x"), _axes(axes)
+        x, axes = convert_to_tensor(x, name="x"), given_axes(axes)
         half = x.dtype in (dtypes.float16, dtypes.bfloat16)
         y = raw.Cast(x, DstT=dtypes.float32) if half else x
         mean = raw.Mean(y, axes, keep_dims=True, name="mean")
@@ -115,7 +109,7 @@ def sufficient_statistics(
         else:
             offset = convert_to_tensor(shift, name="shift")
             first, second = raw.Sub(x, offset), raw.SquaredDifference(x, offset)
-        where = _axes(axes)
+        where = given_axes(axes)
         return counts, _sum(first, where, keep, "mean_ss"), _sum(second, where, keep, "var_ss"), offset
 
 
@@ -146,7 +140,7 @@ def weighted_moments(
     """
     keep = _kept(keep_dims, keepdims)
     with name_scope(name, "weighted_moments", [x, frequency_weights, axes]):
-        x, axes = convert_to_tensor(x, name="x"), _axes(axes)
+        x, axes = convert_to_tensor(x, name="x"), given_axes(axes)
         weights = convert_to_tensor(frequency_weights, name="frequency_weights")
         half = x.dtype in (dtypes.float16, dtypes.bfloat16)
         wide = raw.Cast(x, DstT=dtypes.float32) if half else x

@@ -23,7 +23,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic import incomplete_gamma, random_bits
+from anabranch.ops.arithmetic import incomplete_gamma, random_bits, random_gamma
 
 _SEEDS = "seed: int = 0, seed2: int = 0"
 #: `tf.truncated_normal` draws again what lies further than this many standard deviations from the mean
@@ -202,15 +202,15 @@ RandomGamma = define_op(
     f"{_SEEDS}, S: index, T: {{half, float, double}}",
     stateful=True,
     static=("shape",),
+    takes_numpy=True,
 )
 RandomGamma.shape(_shape_and_parameter)
 
 
 @RandomGamma.kernel
 def _(shape: Array, alpha: Array, *, rng: RandomSource) -> Any:
-    wide = jnp.float64 if alpha.dtype == np.float64 else jnp.float32
-    dims = (*_dims(shape), *alpha.shape)
-    return jax.random.gamma(rng, jnp.asarray(alpha, wide), dims, wide).astype(alpha.dtype)
+    wide = np.float64 if alpha.dtype == np.float64 else np.float32
+    return random_gamma.gamma(rng, alpha.astype(wide), (*_dims(shape), *alpha.shape)).astype(alpha.dtype)
 
 
 @RandomGamma.gradient

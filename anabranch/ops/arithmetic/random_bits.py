@@ -150,14 +150,21 @@ def normal(key: Array, shape: tuple[int, ...], dtype: ElementType, bound: float 
     part = symmetric(key, shape, wide)
     if not isinstance(key, HostKey):
         return _normal_of(part, bound).astype(dtype)
-    # few sizes, so that few programs are compiled
-    padded = np.zeros(_SIZES_APART ** math.ceil(math.log(max(part.size, 2), _SIZES_APART)), wide)
-    padded[: part.size] = part.ravel()
-    return np.asarray(_compiled_normal(padded, bound))[: part.size].reshape(shape).astype(dtype)
+    return np.asarray(_compiled_normal(padded(part, 0.0), bound))[: part.size].reshape(shape).astype(dtype)
 
 
-#: numbers of which a compiled program makes normal ones: the next power of this
-_SIZES_APART = 16
+#: how many numbers a compiled program takes: the next power of 16; of many numbers, the next power of two
+_BITS_APART = 4
+_MANY = 1 << 20
+
+
+def padded(numbers: np.ndarray[Any, Any], by: float) -> np.ndarray[Any, Any]:
+    """A vector of the numbers, made longer: programs that take it are of few sizes, so that few are compiled."""
+    apart = _BITS_APART if numbers.size <= _MANY else 1
+    bits = max(numbers.size - 1, 1).bit_length()
+    found = np.full(1 << -(-bits // apart) * apart, by, numbers.dtype)
+    found[: numbers.size] = numbers.ravel()
+    return found
 
 
 def _normal_of(part: Array, bound: float) -> Any:

@@ -341,7 +341,8 @@ def test_activations_outside_the_vocabulary() -> None:
     close(run(nn_activations.crelu(x)), np.maximum(np.concatenate([x, -x], -1), 0))
     close(run(nn_activations.swish(x)), x / (1 + np.exp(-x)))
     close(run(nn_activations.leaky_relu(np.array([-10, 10]), 0.1)), [-1, 10])
-    close(run(nn_activations.l2_normalize(x, 1)), x / np.linalg.norm(x, axis=1, keepdims=True))
+    for axis in (1, [1], raw.Sub(raw.Rank(x), np.int32(1))):
+        close(run(nn_activations.l2_normalize(x, axis)), x / np.linalg.norm(x, axis=1, keepdims=True))
     close(run(nn_activations.zero_fraction(np.array([0, 1, 0, 2]))), 0.5)
     close(run(nn_activations.relu_layer(x, normal(4, 2) * 0, np.array([-1, 2], np.float32))), np.full((3, 2), [0, 2]))
 

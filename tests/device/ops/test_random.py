@@ -13,6 +13,7 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
+from anabranch.xla import executable
 
 COUNT = 20000
 #: a test that draws from the right distribution fails with this probability
@@ -95,9 +96,38 @@ def test_a_truncated_normal_distribution_far_from_its_mean(
     assert_from(scipy.stats.truncnorm((low - mean) / deviation, (high - mean) / deviation, mean, deviation), sample)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 1.0, 7.5])
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0, 7.5, 1e6])
 def test_gamma(gamma: Callable[..., Any], alpha: float) -> None:
     assert_from(scipy.stats.gamma(alpha), gamma(alpha))
+
+
+def test_gamma_in_single_precision() -> None:
+    """Its own types of numbers are as many programs; those of large and small parameters are drawn by one."""
+    alphas = np.float32([0.1, 1.0, 1e6])
+    (sample,) = draw(lambda: raw.RandomGamma([COUNT], alphas, seed=1))
+    assert sample.dtype == np.float32
+    for alpha, column in zip(alphas, sample.T, strict=True):
+        assert_from(scipy.stats.gamma(float(alpha)), column)
+
+
+@pytest.mark.parametrize("calls", [0, 2])
+def test_gamma_of_what_is_no_alpha(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", calls)
+    alphas = np.array([0.0, -1.0, np.nan, np.inf, 3.0])
+    (sample,) = draw(lambda: raw.RandomGamma([4], alphas, seed=1))
+    np.testing.assert_array_equal(sample[:, :4], [[0.0, np.nan, np.nan, np.inf]] * 4)
+    assert (sample[:, 4] > 0).all()
+    assert draw(lambda: raw.RandomGamma([0], alphas))[0].shape == (0, 5)
+
+
+def test_numbers_that_do_not_depend_on_their_neighbours() -> None:
+    """Some numbers take more rounds than others; which ones stand beside them changes nothing."""
+    alphas = np.full(300, 0.7)
+    (before,) = draw(lambda: raw.RandomGamma(np.int32([]), alphas, seed=1))
+    alphas[::2] = 5.0
+    (after,) = draw(lambda: raw.RandomGamma(np.int32([]), alphas, seed=1))
+    np.testing.assert_array_equal(before[1::2], after[1::2])
+    assert (before[::2] != after[::2]).all()
 
 
 @pytest.mark.parametrize("rate", [0.4, 6.0, 60.0])

@@ -16,6 +16,7 @@ assert Dense is keras.layers.Dense and Wrapper is keras.layers.wrappers.Wrapper
 assert not hasattr(keras.layers, "Wrapper"), "the package is as it was"
 for layers in (tf.keras.layers, tf.compat.v1.keras.layers, tf.compat.v2.keras.layers):
     assert layers.Wrapper is Wrapper and layers.Dense is Dense and "Wrapper" in dir(layers)
+    assert tf.compat.v2.keras.initializers.GlorotNormal is keras.initializers.glorot_normal
 assert tf.compat.v1.Session is tf.Session and tf.python.keras.backend.dot(1, 2) == 3
 try:
     tf.keras.layers.nosuch
@@ -26,7 +27,8 @@ except AttributeError as error:
 
 def test_they_are_there_and_the_package_is_left_alone(tmp_path: Path) -> None:
     modules = {
-        "keras/__init__.py": "from keras import layers, backend",
+        "keras/__init__.py": "from keras import layers, backend, initializers",
+        "keras/initializers.py": "def glorot_normal(seed=None): pass",
         "keras/backend.py": "def dot(x, y): return x + y",
         "keras/layers/__init__.py": "from keras.layers import wrappers\nclass Dense: pass",
         "keras/layers/wrappers.py": "class Wrapper: pass",

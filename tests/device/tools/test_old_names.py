@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import importlib
 import inspect
+import math
 import sys
 import threading
 import time
@@ -66,6 +67,7 @@ def test_arrays_of_floats() -> None:
     assert old.asfarray([1, 2], np.int8).dtype == np.float64
     assert old.mat([1, 2]).shape == (1, 2)
     assert old.round_(1.26, 1) == 1.3
+    assert old.math.pi == math.pi
 
 
 @pytest.mark.usefixtures("restored")

@@ -331,6 +331,7 @@ def test_random_numbers_are_the_same_in_both_ways(monkeypatch: pytest.MonkeyPatc
     for seed in (None, 5):
         for dtype in (tf.float32, tf.float64, tf.float16, tf.bfloat16):
             drawn += [tf.random_uniform([3, 5], dtype=dtype, seed=seed), tf.random_normal([17], dtype=dtype, seed=seed)]
+        drawn += [tf.random_gamma([30], [0.5, 8.0], dtype=dtype, seed=seed) for dtype in (tf.float32, tf.float64)]
         drawn += [tf.truncated_normal([50], seed=seed), tf.random_shuffle(tf.range(20), seed=seed)]
         drawn += [tf.random_uniform((), -5, 1 << 20, dtype=tf.int32, seed=seed)]
         drawn += [tf.random_uniform([4], -(1 << 60), 1 << 61, dtype=tf.int64, seed=seed)]

@@ -50,7 +50,9 @@ def small_program() -> tuple[Operation, Operation]:
 def test_edges_are_known_at_both_ends(graph: Graph) -> None:
     y, z = small_program()
     check_edges(graph)
-    assert y.inputs == [graph.get_tensor_by_name("x:0")] * 2
+    x = graph.get_tensor_by_name("x:0")
+    assert y.inputs == [x] * 2
+    assert {x.experimental_ref(): 1}[x.experimental_ref()] == 1
     assert z.control_inputs == []  # z waits for y already, because it takes its result
     with tf.control_dependencies([z]):
         assert tf.no_op().control_inputs == [z]

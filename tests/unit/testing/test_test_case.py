@@ -26,6 +26,8 @@ class Case(tf.test.TestCase):
         with self.session() as session:
             assert session.run(tf.constant(1) + 1) == 2
         self.assertAllClose(self.evaluate(tf.constant(2.0)), 2.0)
+        for value in (tf.constant([2.0]), [2.0], np.array([2.0])):  # which libraries' tests call
+            np.testing.assert_array_equal(self._GetNdArray(value), [2.0])
         with tf.device("/gpu:7"):  # which is given up, as in TensorFlow's
             on_gpu = tf.constant(3) + 1
         with self.session() as session:
