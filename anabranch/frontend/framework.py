@@ -288,7 +288,7 @@ def is_tensor(x: object) -> bool:
 
 
 def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:
-    """The value of `tensor` (an array) where it is known while the graph is built, else None.
+    """The value of `tensor` where it is known while the graph is built, an array that is the caller's; else None.
 
     Args:
         tensor: a tensor; what is none, a number or an array, is its own value.
@@ -298,8 +298,10 @@ def get_static_value(tensor: TensorLike, partial: bool = False) -> PassedOn:
     if not is_tensor(tensor):
         return tensor
     value = constant_value(tensor)
-    if value is not None or not partial or tensor.op.type != "Pack" or tensor.op.get_attr("axis") != 0:
-        return value
+    if value is not None:
+        return np.array(value)
+    if not partial or tensor.op.type != "Pack" or tensor.op.get_attr("axis") != 0:
+        return None
     rows = [constant_value(row) for row in tensor.op.inputs]
     if all(row is None for row in rows):
         return None

@@ -21,6 +21,9 @@ _MAX_DEPTH = 60
 _MAX_COMPUTED_ELEMENTS = 1 << 22
 _NO_ARRAYS = (dtypes.resource, dtypes.variant)
 
+#: the attribute of a function's parameter that tells which tensor of the enclosing graph it always stands for
+CAPTURED = "captured"
+
 #: what a shape rule gives: a shape, or nested lists and tuples of them
 ShapeRuleResult: TypeAlias = Any
 
@@ -44,12 +47,26 @@ def _evaluate(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     known = tensor.known
     if isinstance(known, np.ndarray):
         return known
+    outer = _captured_integers(tensor)
+    if outer is not None:
+        return _evaluate(outer, depth + 1)
     if not op.op_def.portable or op.op_def.stateful or depth > _MAX_DEPTH:
         return None
     if tensor._constant is None:  # what is not known is asked for again: shapes may become known later (set_shape)
         tensor._constant = _run_portable(tensor, depth)
     computed: np.ndarray[Any, Any] | None = tensor._constant
     return computed
+
+
+def _captured_integers(tensor: AnyTensor) -> Tensor | None:
+    """The outer tensor that a parameter of a function stands for, which is known inside where it is known outside.
+
+    It may be a size or an axis there; a real number is none, and its gradient may be asked for.
+    """
+    if tensor.op.type != "Placeholder" or not isinstance(tensor, Tensor) or not tensor.dtype.is_integer:
+        return None
+    outer: Tensor | None = tensor.get_attribute(CAPTURED)
+    return outer
 
 
 def _run_portable(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
@@ -107,7 +124,10 @@ def partial_vector(tensor: AnyTensor, depth: int = 0) -> list[int | None] | None
     if depth > _MAX_DEPTH:
         return None
     op_def = tensor.op.op_def
-    if op_def.passes_on:
+    outer = _captured_integers(tensor)
+    if outer is not None:
+        elements = partial_vector(outer, depth + 1)
+    elif op_def.passes_on:
         elements = partial_vector(tensor.op.inputs[tensor.value_index], depth + 1)
     else:
         elements = op_def.partial_rule(tensor, depth + 1) if op_def.partial_rule is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.core.dtypes import DType, resource, variant
 from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.graph.constants import CAPTURED
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.loop_bodies import operations_behind
 from anabranch.graph.operation import Operation, Tensor
@@ -34,7 +35,6 @@ class FunctionGraph(Graph):
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self._captured: dict[Tensor, Tensor] = {}
-        self._outer_of: dict[Tensor, Tensor] = {}
         self._constants: dict[Tensor, Tensor] = {}
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
@@ -54,7 +54,8 @@ class FunctionGraph(Graph):
 
     def captured_from(self, parameter: Tensor) -> Tensor | None:
         """The tensor of the enclosing graph that a parameter stands for; None of declared ones."""
-        return self._outer_of.get(parameter)
+        outer: Tensor | None = parameter.get_attribute(CAPTURED)
+        return outer
 
     def add_parameter(self, dtype: DType, shape: ShapeLike, name: str) -> Tensor:
         """Declares one more parameter."""
@@ -90,7 +91,7 @@ class FunctionGraph(Graph):
             parameter.set_attribute("handle_of", outer.get_attribute("handle_of", outer))
         self.inputs.append(parameter)
         self._captured[outer] = parameter
-        self._outer_of[parameter] = outer
+        parameter.set_attribute(CAPTURED, outer)
         return parameter
 
     @property

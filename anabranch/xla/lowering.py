@@ -33,7 +33,7 @@ from anabranch.graph.kernel_binding import (
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.arithmetic.random_bits import HostKey
-from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, cost_of, on_host, takes_numpy
+from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shapes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import measured_seconds
 from anabranch.xla.state import draws_random, state_of_body
@@ -249,10 +249,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
             inputs = [
                 jnp.asarray(v) if isinstance(v, np.ndarray) and i not in static else v for i, v in enumerate(inputs)
             ]
-        # asking for sizes traces the kernel once more; what it checks there counts only when it runs
-        unseen = replace(state, checks=[], direct=None)
-        sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
-        state.direct.count(op, inputs, shapes, lambda: [np.shape(value) for value in flatten_outputs(sizes())])
+        state.direct.count(op, inputs, shapes, partial(_shapes_when_traced, op, rule, inputs, state, drawn))
         # what profiles are made of: see `runtime/kernel_profile.py`
         with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
@@ -359,6 +356,14 @@ def _is_as_said(value: TensorValue, out: StepTensor) -> bool:
     if dims is None or not isinstance(value, np.ndarray):
         return True
     return len(dims) == value.ndim and all(d is None or d == n for d, n in zip(dims, value.shape, strict=True))
+
+
+def _shapes_when_traced(op: StepNode, rule: Rule, inputs: list[Any], state: TraceState, drawn: RandomSource) -> Shapes:
+    """The shapes of what a kernel gives, by tracing it; what it checks there counts only when it runs."""
+    context: StepTracingContext = TraceContext(op, replace(state, checks=[], direct=None))
+    key = drawn.on_device() if isinstance(drawn, HostKey) else drawn
+    kernel = BoundKernel(op, rule, jnp, context, key)
+    return [np.shape(value) for value in flatten_outputs(jax.eval_shape(partial(kernel, inputs)))]
 
 
 def _sizes_of(results: KernelResult) -> int:

@@ -177,6 +177,19 @@ def test_values_are_released_when_nothing_needs_them_any_more(monkeypatch: pytes
     assert 1 <= most[0] <= 4
 
 
+@pytest.mark.parametrize("draw", [tf.random_normal, lambda shape: tf.random_gamma(shape, 2.0)])
+def test_many_random_numbers_of_a_shape_that_is_fed(
+    draw: Callable[[tf.Tensor], tf.Tensor], compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executable, "FIRST_ELEMENTS", 100)
+    shape = tf.placeholder(tf.int32, [None])
+    drawn = draw(shape)
+    for sizes, compiled in (([50], 0), ([40, 500], 1)):
+        with tf.Session() as session:
+            assert session.run(drawn, {shape: sizes}).shape == tuple(sizes)
+        assert len(compilations) == compiled
+
+
 # ---------------------------------------------------------------------- compiled in the background
 class Background:
     """Stands in for the compiling thread: does its work when it is told to."""

@@ -107,6 +107,13 @@ def test_the_known_rows_of_a_stack() -> None:
     assert tf.get_static_value(3, partial=True) == 3
 
 
+def test_a_known_value_is_the_callers() -> None:
+    tensor = tf.constant(3) * 2
+    value = tf.get_static_value(tensor)
+    value += 1
+    assert (value, tf.get_static_value(tensor)) == (7, 6)
+
+
 def test_what_has_numpys_interface_becomes_a_constant() -> None:
     class Words:
         __array_interface__ = np.array([b"foo", b"bar"]).__array_interface__

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.graph.constants import constant_value
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph
 from anabranch.graph.loop_bodies import closure_of_parameters, fixed_parameters, parameters_behind
@@ -34,6 +35,20 @@ def test_a_tensor_is_captured_once(outer: Graph) -> None:
     assert (inner.dtype, inner.shape.as_list(), inner.op.name) == (tf.float32, [2], "x")
     assert body.captured_from(inner) is x
     assert body.captured_from(declared) is None
+
+
+def test_sizes_that_are_known_outside_are_known_inside(outer: Graph) -> None:
+    x = tf.placeholder(tf.float32, [None, 3])
+    sizes = raw.ConcatV2([raw.Pack([np.int32(4)]), [5]], np.int32(0))
+    partly = raw.Pack([raw.StridedSlice(raw.Shape(x), [0], [1], [1], shrink_axis_mask=1), np.int32(7)])
+    real = raw.Fill(np.int32([2]), 1.0)
+    middle = FunctionGraph("middle", outer)
+    body = FunctionGraph("body", middle)
+    with body.as_default():
+        assert raw.RandomUniform(sizes, dtype="float32").shape.as_list() == [4, 5]
+        assert raw.Fill(partly, 0.0).shape.as_list() == [None, 7]
+        assert constant_value(body.capture(real)) is None
+    assert [t.op.type for t in body.captured_parameters] == ["Placeholder"] * 3
 
 
 def test_levels_in_between_capture_too(outer: Graph) -> None:
