@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.compat.private import linear_operator_sums
 from anabranch.core.stand_ins import StandInClass
 from anabranch.frontend.autograph.conversion import do_not_convert
 
@@ -29,7 +30,10 @@ DEFERRED: Final = (
 
 
 #: what is in such a module and is there all the same
-_PRESENT: Final[dict[str, Any]] = {"python.autograph.impl.api.do_not_convert": do_not_convert}
+_PRESENT: Final[dict[str, Any]] = {
+    "python.autograph.impl.api.do_not_convert": do_not_convert,
+    "python.ops.linalg.linear_operator_addition": linear_operator_sums,
+}
 
 
 class _Absent(StandInClass, type):

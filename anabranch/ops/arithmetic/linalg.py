@@ -321,9 +321,11 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
     """With `fast` normal equations are solved, with the regularizer; else singular values are used, without it."""
     a, b = widened(matrix), widened(rhs)
     ctx.check((l2_regularizer >= 0) | (0 in a.shape[:-2]), "l2_regularizer must be >= 0, got {0}", l2_regularizer)
-    if not fast:
-        return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
     rows, columns = a.shape[-2:]
+    if not fast:
+        # what is smaller counts as zero, where TensorFlow's pivots do
+        least = min(rows, columns) * jnp.finfo(a.dtype).eps
+        return (jnp.linalg.pinv(a, rtol=least) @ b).astype(rhs.dtype)
     adj = transposed(a)
     penalty = l2_regularizer.astype(a.dtype) * jnp.eye(min(rows, columns), dtype=a.dtype)
     if rows >= columns:
