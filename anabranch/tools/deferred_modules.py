@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Final
 
-from anabranch.compat.private import linear_operator_sums
+from anabranch.compat.private import linear_operator_batches, linear_operator_sums
 from anabranch.core.stand_ins import StandInClass
 from anabranch.frontend.autograph.conversion import do_not_convert
 
@@ -33,6 +33,7 @@ DEFERRED: Final = (
 _PRESENT: Final[dict[str, Any]] = {
     "python.autograph.impl.api.do_not_convert": do_not_convert,
     "python.ops.linalg.linear_operator_addition": linear_operator_sums,
+    "python.ops.linalg.linear_operator_util": linear_operator_batches,
 }
 
 

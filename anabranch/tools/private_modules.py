@@ -117,6 +117,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.inplace_ops": "anabranch.compat.private.in_place",
     "python.ops.io_ops": "tf generated",
     "python.ops.linalg.linear_operator_addition": "anabranch.compat.private.linear_operator_sums",
+    "python.ops.linalg.linear_operator_util": "anabranch.compat.private.linear_operator_batches",
     "python.ops.linalg_ops": "tf tf.linalg generated",
     "python.ops.logging_ops": "tf tf.summary generated",
     "python.ops.lookup_ops": "anabranch.contrib.lookup tf.lookup tf",
