@@ -6,12 +6,13 @@ said when one is called.
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Any, Final
 
-from anabranch.compat.private import linear_operator_batches, linear_operator_sums
 from anabranch.core.stand_ins import StandInClass
 from anabranch.frontend.autograph.conversion import do_not_convert
+from anabranch.tools.private_modules import PRIVATE_MODULES
 
 #: of TensorFlow, each with what is in it; TensorFlow Probability imports those of operations, Mesh TensorFlow and K-FAC
 #: the others
@@ -29,12 +30,8 @@ DEFERRED: Final = (
 )
 
 
-#: what is in such a module and is there all the same
-_PRESENT: Final[dict[str, Any]] = {
-    "python.autograph.impl.api.do_not_convert": do_not_convert,
-    "python.ops.linalg.linear_operator_addition": linear_operator_sums,
-    "python.ops.linalg.linear_operator_util": linear_operator_batches,
-}
+#: what is in such a module and is there all the same, beside the modules in `PRIVATE_MODULES`
+_PRESENT: Final[dict[str, Any]] = {"python.autograph.impl.api.do_not_convert": do_not_convert}
 
 
 class _Absent(StandInClass, type):
@@ -50,6 +47,8 @@ class _Absent(StandInClass, type):
 def _absent(path: str) -> Any:
     if path in _PRESENT:
         return _PRESENT[path]
+    if path in PRIVATE_MODULES:
+        return importlib.import_module(PRIVATE_MODULES[path])
     held = {"_path": path, "_why": f"anabranch has no tensorflow.{path}", "__doc__": f"Stands for `tensorflow.{path}`."}
     return _Absent(path.rpartition(".")[2], (), held)
 

@@ -63,8 +63,10 @@ def _sum(
     options = {key: value for key, value in options.items() if value}
     form = _FORMS[_form(other)]
     if form is tf.linalg.LinearOperatorScaledIdentity:
-        rows = tf.compat.dimension_value(other.shape[-1])
-        rows = other.range_dimension_tensor() if rows is None else rows
+        assert isinstance(simple, form)
+        assert isinstance(other, form)
+        known = tf.compat.dimension_value(other.shape[-1])
+        rows = other.range_dimension_tensor() if known is None else known
         return form(rows, simple.multiplier + other.multiplier, **options)
     if form is tf.linalg.LinearOperatorDiag:
         return form(simple.diag_part() + other.diag_part(), **options)

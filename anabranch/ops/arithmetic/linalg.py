@@ -324,7 +324,7 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
     rows, columns = a.shape[-2:]
     if not fast:
         # what is smaller counts as zero, where TensorFlow's pivots do
-        least = min(rows, columns) * jnp.finfo(a.dtype).eps
+        least = min(rows, columns) * np.finfo(a.dtype).eps
         return (jnp.linalg.pinv(a, rtol=least) @ b).astype(rhs.dtype)
     adj = transposed(a)
     penalty = l2_regularizer.astype(a.dtype) * jnp.eye(min(rows, columns), dtype=a.dtype)

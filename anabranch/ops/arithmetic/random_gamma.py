@@ -36,11 +36,11 @@ def gamma(key: RandomSource, alpha: Array, shape: tuple[int, ...]) -> Any:
 
 
 @jax.jit
-def _compiled(words: Any, alpha: Any) -> Any:
+def _compiled(words: Array, alpha: Array) -> Any:
     return _side_by_side(jax.random.wrap_key_data(words), alpha)
 
 
-def _side_by_side(key: Any, alpha: Any) -> Any:
+def _side_by_side(key: RandomSource, alpha: Array) -> Any:
     """Numbers of the shape and the type of `alpha`."""
     number, shape = alpha.dtype.type, alpha.shape
     small = alpha < 1
@@ -66,6 +66,6 @@ def _side_by_side(key: Any, alpha: Any) -> Any:
     return jnp.where(alpha >= 0, d * cubes * jnp.where(small, power, 1), jnp.nan)
 
 
-def _log_part(key: Any, like: Any) -> Any:
+def _log_part(key: RandomSource, like: Array) -> Any:
     """The logarithm of a number in (0, 1)."""
     return jnp.log(jnp.abs(random_bits.symmetric(key, like.shape, like.dtype)))

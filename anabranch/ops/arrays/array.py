@@ -311,7 +311,13 @@ def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -
     size = math.prod(shape)
     wanted = _closed(shape, size, wanted)
     fits = size == math.prod(wanted) and -1 not in wanted
-    ctx.check(fits, f"input to reshape has shape {shape} and {size} values, which cannot take the shape {wanted}")
+    needed = "requires a multiple of" if -1 in wanted else "has"
+    count = math.prod(d for d in wanted if d != -1)
+    ctx.check(
+        fits,
+        f"Input to reshape is a tensor with {size} values, but the requested shape {needed} {count}: {list(shape)} "
+        f"cannot take the shape {wanted}",
+    )
     return xp.reshape(tensor, wanted)
 
 

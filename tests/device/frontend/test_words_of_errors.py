@@ -96,6 +96,14 @@ def _deserialized(dtype: tf.DType) -> Any:
 
 STEPS: list[tuple[Callable[[], Any], str]] = [
     (
+        lambda: tf.reshape(_fed([1, 2, 3, 4, 5, 6]), _fed([4, 5])),
+        "Input to reshape is a tensor with 6 values, but the requested shape has 20",
+    ),
+    (
+        lambda: tf.reshape(_fed([1, 2, 3, 4, 5, 6]), _fed([4, -1])),
+        "Input to reshape is a tensor with 6 values, but the requested shape requires a multiple of 4",
+    ),
+    (
         lambda: _deserialized(tf.float32),
         r"Inconsistent shape across SparseTensors: rank prior to SparseTensor\[1\] was: 1 but rank of .* is: 2",
     ),
