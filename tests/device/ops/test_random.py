@@ -102,7 +102,7 @@ def test_gamma(gamma: Callable[..., Any], alpha: float) -> None:
 
 
 def test_gamma_in_single_precision() -> None:
-    """Its own types of numbers are as many programs; those of large and small parameters are drawn by one."""
+    """Large and small parameters beside each other."""
     alphas = np.float32([0.1, 1.0, 1e6])
     (sample,) = draw(lambda: raw.RandomGamma([COUNT], alphas, seed=1))
     assert sample.dtype == np.float32
