@@ -17,6 +17,7 @@ from anabranch.contrib import (
     metrics as metrics,
     nccl as nccl,
     nn as nn,
+    opt as opt,
     rnn as rnn,
     seq2seq as seq2seq,
     signal as signal,

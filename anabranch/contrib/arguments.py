@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -19,3 +19,7 @@ DTypeLike: TypeAlias = "tf.DType | str | int | type[Any] | np.dtype[Any]"
 ShapeLike: TypeAlias = "tf.TensorShape | Iterable[tf.Dimension | SupportsIndex | None] | tf.Dimension | int | None"
 #: where variables are made: a scope, or the name of one
 ScopeLike: TypeAlias = "tf.VariableScope | str"
+#: a number that an optimizer computes with, or a function that gives one when the gradients are applied
+HyperParameter: TypeAlias = "TensorLike | Callable[[], TensorLike]"
+#: gradients and their variables, as `tf.train.Optimizer.compute_gradients` returns them
+GradientsAndVariables: TypeAlias = "Iterable[tuple[Any, Any]]"
