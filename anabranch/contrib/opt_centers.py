@@ -126,7 +126,7 @@ def centers_of(variables: Iterable[Any], centers: Mapping[Any, Any], made_by: st
     return [centers[var] for var in variables]
 
 
-def named_variables(var_list: Iterable[Any] | Mapping[str, Any]) -> dict[str, Any]:
+def named_variables(var_list: Iterable[tf.Variable] | Mapping[str, Any]) -> dict[str, Any]:
     """What a saver is to save, by names: variables, and lists of the parts of partitioned ones."""
     if isinstance(var_list, Mapping):
         return {name: _parts_if_several(value) for name, value in var_list.items()}

@@ -68,8 +68,8 @@ class ExternalOptimizerInterface:
         for var, shape in zip(self._vars, self._shapes, strict=True):
             for side, bound, none in zip(sides, var_to_bounds.get(var, (None, None)), (-np.inf, np.inf), strict=True):
                 given = np.asarray(bound, dtype=object)
-                known = np.where(np.equal(given, None), none, given).astype(np.float64)
-                side.extend(np.broadcast_to(known, shape).ravel().tolist())
+                for element in np.broadcast_to(given, shape).ravel().tolist():
+                    side.append(none if element is None else float(element))
         return list(zip(*sides, strict=True))
 
     def _gradient(self, value: tf.Tensor) -> tf.Tensor:
@@ -101,18 +101,18 @@ class ExternalOptimizerInterface:
         Raises:
             ValueError: there is no session.
         """
-        session = session or tf.get_default_session()
-        if session is None:
+        runner: Any = session or tf.get_default_session()
+        if runner is None:
             raise ValueError("minimize runs the graph: give session, or call it within `with session.as_default()`")
         feeds, fetched = dict(feed_dict or {}), list(fetches or [])
 
         def functions(tensors: list[tf.Tensor]) -> list[Callable[[Vector], Any]]:
-            return [_first_of(self._evaluator([tensor], session, feeds, [], None)) for tensor in tensors]
+            return [_first_of(self._evaluator([tensor], runner, feeds, [], None)) for tensor in tensors]
 
         result = self._minimize(
-            initial_val=session.run(self._packed_var),
+            initial_val=runner.run(self._packed_var),
             loss_grad_func=self._evaluator(
-                [self._loss, self._packed_loss_grad], session, feeds, fetched, loss_callback
+                [self._loss, self._packed_loss_grad], runner, feeds, fetched, loss_callback
             ),
             equality_funcs=functions(self._equalities),
             equality_grad_funcs=functions(self._packed_equality_grads),
@@ -123,7 +123,7 @@ class ExternalOptimizerInterface:
             optimizer_kwargs=self.optimizer_kwargs,
         )
         values = dict(zip(self._update_placeholders, self._unpacked(result), strict=True))
-        session.run(self._var_updates, feed_dict=values, **run_kwargs)
+        runner.run(self._var_updates, feed_dict=values, **run_kwargs)
 
     def _minimize(
         self,
@@ -163,7 +163,10 @@ class ExternalOptimizerInterface:
     def _unpacked(self, vector: Vector) -> list[Vector]:
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])
         parts = np.split(np.asarray(vector), ends[:-1])
-        return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        dtypes = [var.dtype.base_dtype.as_numpy_dtype for var in self._vars]
+        return [
+            part.reshape(shape).astype(dtype) for part, shape, dtype in zip(parts, self._shapes, dtypes, strict=True)
+        ]
 
     def _evaluator(
         self,
@@ -225,7 +228,7 @@ class ScipyOptimizerInterface(ExternalOptimizerInterface):
     ) -> Vector:
         def loss_and_gradient(vector: Vector) -> tuple[Any, Vector]:
             loss, gradient = loss_grad_func(vector)
-            return loss, np.asarray(gradient, np.float64)
+            return float(loss), np.asarray(gradient, np.float64)
 
         constraints = [
             *_constraints("eq", equality_funcs, equality_grad_funcs),
@@ -242,7 +245,8 @@ class ScipyOptimizerInterface(ExternalOptimizerInterface):
             if name == "bounds":
                 raise ValueError("Bounds must be set using the var_to_bounds argument")
             raise ValueError(f"Optimizer keyword arg {name!r} is set automatically and cannot be injected manually")
-        found = _scipy_optimize().minimize(loss_and_gradient, initial_val, **{**settings, **optimizer_kwargs})
+        start = np.asarray(initial_val, np.float64)  # SciPy's compiled parts take nothing else
+        found = _scipy_optimize().minimize(loss_and_gradient, start, **{**settings, **optimizer_kwargs})
         lines = [
             "Optimization terminated with:",
             f"  Message: {found.message}",
@@ -259,7 +263,7 @@ class ScipyOptimizerInterface(ExternalOptimizerInterface):
 def _shape_of(var: tf.Variable) -> tuple[int, ...]:
     if not var.shape.is_fully_defined():
         raise ValueError(f"the shape of {var.name} must be known to pack variables into one vector, got {var.shape}")
-    return tuple(var.shape.as_list())
+    return tuple(int(size or 0) for size in var.shape.as_list())
 
 
 def _packed(tensors: list[tf.Tensor]) -> tf.Tensor:
@@ -274,7 +278,14 @@ def _first_of(function: Callable[[Vector], list[Any]]) -> Callable[[Vector], Any
 def _constraints(
     kind: str, functions: list[Callable[[Vector], Any]], gradients: list[Callable[[Vector], Any]]
 ) -> list[dict[str, Any]]:
-    return [{"type": kind, "fun": f, "jac": grad} for f, grad in zip(functions, gradients, strict=True)]
+    return [
+        {"type": kind, "fun": _in_float64(function), "jac": _in_float64(gradient)}
+        for function, gradient in zip(functions, gradients, strict=True)
+    ]
+
+
+def _in_float64(function: Callable[[Vector], Any]) -> Callable[[Vector], Vector]:
+    return lambda vector: np.asarray(function(vector), np.float64)
 
 
 def _scipy_optimize() -> ModuleType:

@@ -8,7 +8,8 @@ from anabranch.contrib.arguments import TensorLike
 
 def like(value: TensorLike, var: tf.Variable) -> tf.Tensor:
     """A number that an optimizer computes with, in the dtype of the variable that it is used for."""
-    return tf.cast(value, var.dtype.base_dtype)
+    tensor: tf.Tensor = tf.cast(value, var.dtype.base_dtype)
+    return tensor
 
 
 def set_rows(var: tf.Variable, indices: tf.Tensor, rows: tf.Tensor) -> tf.Operation:

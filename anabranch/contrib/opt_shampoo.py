@@ -229,12 +229,12 @@ class ShampooOptimizer(tf.train.Optimizer):
 
 
 def _sizes(var: tf.Variable) -> list[int]:
-    sizes = var.shape.as_list()
-    if None in sizes:
+    sizes = [size for size in var.shape.as_list() if size is not None]
+    if len(sizes) != var.shape.ndims:
         raise ValueError(f"ShampooOptimizer needs variables of known shapes, got {var.name} of shape {var.shape}")
-    return [int(size) for size in sizes]
+    return sizes
 
 
 def _last_first(tensor: tf.Tensor) -> tf.Tensor:
     """The first dimension becomes the last."""
-    return tf.transpose(tensor, [*range(1, tensor.shape.ndims), 0])
+    return tf.transpose(tensor, [*range(1, len(tensor.shape)), 0])

@@ -159,7 +159,8 @@ class VariableStore:
     ) -> PartitionedVariable:
         value: Tensor | None = None
         if initializer is not None and not callable(initializer):
-            value = convert_to_tensor(initializer, dtype)
+            value = convert_to_tensor(initializer)
+            dtype = value.dtype.base_dtype  # as of a variable in one piece
         wanted = TensorShape(shape) if value is None else TensorShape(shape).merge_with(value.shape)
         if name in self._partitioned:
             return self._shared_partitions(name, wanted, dtype, reuse, partitioner)
