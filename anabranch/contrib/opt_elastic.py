@@ -198,7 +198,10 @@ class ElasticAverageOptimizer(tf.train.Optimizer):
         for var, center, seen in zip(variables, centers, remembered, strict=True):
             value = center.read_value()
             assigned += [var.assign(value, read_value=False), seen.assign(value, read_value=False)]
-        return self._together(assigned, task_index) if self._synchronous else tf.group(*assigned)
+        if not self._synchronous:
+            return tf.group(*assigned)
+        with tf.device(centers[0].device):  # where all workers look
+            return self._together(assigned, task_index)
 
     def _together(self, before: list[Any], task_index: int) -> tf.Operation:
         """Ends when all workers have done what is to be done before: each tells each other, by queues."""

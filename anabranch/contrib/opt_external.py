@@ -111,9 +111,7 @@ class ExternalOptimizerInterface:
 
         result = self._minimize(
             initial_val=runner.run(self._packed_var),
-            loss_grad_func=self._evaluator(
-                [self._loss, self._packed_loss_grad], runner, feeds, fetched, loss_callback
-            ),
+            loss_grad_func=self._evaluator([self._loss, self._packed_loss_grad], runner, feeds, fetched, loss_callback),
             equality_funcs=functions(self._equalities),
             equality_grad_funcs=functions(self._packed_equality_grads),
             inequality_funcs=functions(self._inequalities),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -333,7 +334,9 @@ class BoundPartition:
         assert isinstance(call, IslandCall)
         plan = plan_of_island(call.island, frozenset({refusal.op.name}), self.partition.default_device)
         (partition,) = plan.partitions
-        return _SplitIsland(call, BoundPartition(partition, self._environment), self._slots)
+        # nothing in it goes from device to device: the step around it is the one that other tasks reach
+        alone = dataclasses.replace(self._environment, is_shared=False)
+        return _SplitIsland(call, BoundPartition(partition, alone), self._slots)
 
 
 class _StartedGraph:
@@ -405,7 +408,7 @@ class _SplitIsland(ItemCall):
     def _run(self, frame: StepFrame, record: Recorder | None) -> None:
         values = frame.values
         timeout = None if frame.waiting is None else frame.waiting.seconds_left
-        # nothing in it goes from device to device, so that it needs no number
+        # no other task knows of it, so that it needs no number
         results = self._step.run_on_device(0, [values[i] for i in self._inputs], record, timeout)
         for position, slot in enumerate(self._outputs):
             values[slot] = results[position]

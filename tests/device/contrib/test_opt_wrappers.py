@@ -164,7 +164,7 @@ def test_averages_are_saved_in_place_of_variables(is_sequential: bool, is_partit
     def variables() -> list[Any]:
         partitioner = tf.fixed_size_partitioner(2) if is_partitioned else None
         with tf.variable_scope("", partitioner=partitioner):
-            a = tf.get_variable("a", [2, 2], initializer=tf.constant_initializer(starts["a"]))
+            a = tf.get_variable("a", initializer=tf.constant(starts["a"]))
         return [tf.convert_to_tensor(a), tf.get_variable("b", initializer=starts["b"])]
 
     a, b = variables()
