@@ -150,18 +150,22 @@ class ModelAverageOptimizer(tf.train.Optimizer):
 
         def average() -> tf.Operation:
             now = tf.cast(global_step.read_value(), tf.int64)
-            given = [
-                accumulator.apply_grad(var.read_value(), local_step=now)
-                for accumulator, var in zip(collected, variables, strict=True)
-            ]
+            given = []
+            for accumulator, var, center in zip(collected, variables, centers, strict=True):
+                value = var.read_value()
+                with tf.device(center.device):
+                    given.append(accumulator.apply_grad(value, local_step=now))
             with tf.control_dependencies(given), tf.colocate_with(global_step):
                 agreed = self._take_mean(collected, centers, global_step, ready) if self._is_chief else ready.dequeue()
             with tf.control_dependencies([agreed]):
                 return self._take_centers(variables)
 
         step = tf.cond(is_every(self._interval_steps, count), average, tf.no_op)
-        began = tf.cast(global_step.read_value(), tf.int64)
-        self._chief_init_op = tf.group(*(each.set_global_step(began, name="SetGlobalStep") for each in collected))
+        began, timed = tf.cast(global_step.read_value(), tf.int64), []
+        for accumulator, center in zip(collected, centers, strict=True):
+            with tf.device(center.device):
+                timed.append(accumulator.set_global_step(began, name="SetGlobalStep"))
+        self._chief_init_op = tf.group(*timed)
         return step
 
     def _take_mean(

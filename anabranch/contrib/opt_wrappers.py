@@ -69,8 +69,9 @@ class DropStaleGradientOptimizer(tf.train.Optimizer):
                 "DropStaleGradientOptimizer compares global steps, and the graph has none; "
                 "make one with tf.train.get_or_create_global_step()"
             )
+        now = global_step.read_value()  # where the variable is; the copy stands where the gradients are computed
         with tf.colocate_with(loss):
-            self._local_step = tf.identity(global_step.read_value())
+            self._local_step = tf.identity(now)
         with tf.control_dependencies([self._local_step]):
             return self._opt.compute_gradients(tf.identity(loss), *args, **kwargs)
 

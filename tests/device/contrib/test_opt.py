@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from tests.example_checker import run_example
 
 opt = tf.contrib.opt
 RNG = np.random.default_rng(5)
@@ -412,8 +415,19 @@ def test_every_name_is_there() -> None:
     ExternalOptimizerInterface LARSOptimizer LazyAdamGSOptimizer LazyAdamOptimizer NadamOptimizer MovingAverageOptimizer
     MomentumWOptimizer AdamWOptimizer DecoupledWeightDecayExtension extend_with_decoupled_weight_decay
     ScipyOptimizerInterface VariableClippingOptimizer MultitaskOptimizerWrapper clip_gradients_by_global_norm
-    AGNOptimizer
-    AGNCustomGetter ElasticAverageOptimizer ElasticAverageCustomGetter ModelAverageOptimizer ModelAverageCustomGetter
-    GGTOptimizer ShampooOptimizer RegAdagradOptimizer get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn"""
+    AGNOptimizer AGNCustomGetter ElasticAverageOptimizer ElasticAverageCustomGetter ModelAverageOptimizer
+    ModelAverageCustomGetter GGTOptimizer ShampooOptimizer RegAdagradOptimizer get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn"""
     assert sorted(opt.__all__) == sorted(names.split())
     assert all(callable(getattr(opt, name)) for name in names.split())
+
+
+@pytest.mark.parametrize("name", sorted(set(opt.__all__) - {"ExternalOptimizerInterface"}))
+def test_example_of_the_help(name: str) -> None:
+    """Of all but the base class whose one method users write."""
+    if name == "ScipyOptimizerInterface":
+        pytest.importorskip("scipy.optimize")
+    example = textwrap.dedent((inspect.getdoc(getattr(opt, name)) or "").partition("Example:")[2])
+    with tf.Session() as sess, sess.as_default():
+        failed, said = run_example(name, example, {"tf": tf, "np": np, "sess": sess})
+    assert failed == 0, said
+    assert ">>> " in example
