@@ -61,8 +61,9 @@ class AGNOptimizer(tf.train.Optimizer):
         >>> step = opt.apply_gradients([(tf.constant(1.0), w)])
         >>> sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         [None, None]
+        >>> sess.run(opt.get_init_op(0))
         >>> for _ in range(2):
-        ...     sess.run(step)
+        ...     sess.run(step.op)
         >>> sess.run([w] + tf.global_variables())
         [np.float32(0.5), np.float32(0.5)]
     """

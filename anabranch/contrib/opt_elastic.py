@@ -75,7 +75,7 @@ class ElasticAverageOptimizer(tf.train.Optimizer):
         >>> step = opt.apply_gradients([(tf.constant(4.0), w)])
         >>> sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         [None, None]
-        >>> sess.run(step)
+        >>> sess.run(step.op)
         >>> sess.run([w] + tf.global_variables())
         [np.float32(-2.0), np.float32(0.0)]
     """

@@ -87,7 +87,7 @@ class ModelAverageOptimizer(tf.train.Optimizer):
         >>> sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         [None, None]
         >>> for _ in range(2):
-        ...     sess.run(step)
+        ...     sess.run(step.op)
         >>> sess.run([w, count])
         [np.float32(0.0), np.int64(1)]
     """

@@ -416,7 +416,8 @@ def test_every_name_is_there() -> None:
     MomentumWOptimizer AdamWOptimizer DecoupledWeightDecayExtension extend_with_decoupled_weight_decay
     ScipyOptimizerInterface VariableClippingOptimizer MultitaskOptimizerWrapper clip_gradients_by_global_norm
     AGNOptimizer AGNCustomGetter ElasticAverageOptimizer ElasticAverageCustomGetter ModelAverageOptimizer
-    ModelAverageCustomGetter GGTOptimizer ShampooOptimizer RegAdagradOptimizer get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn"""
+    ModelAverageCustomGetter GGTOptimizer ShampooOptimizer RegAdagradOptimizer get_cosine_decay_fn get_linear_decay_fn
+    get_restart_decay_fn"""
     assert sorted(opt.__all__) == sorted(names.split())
     assert all(callable(getattr(opt, name)) for name in names.split())
 
