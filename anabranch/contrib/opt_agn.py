@@ -85,9 +85,9 @@ class AGNOptimizer(tf.train.Optimizer):
         self._grad_map = custom_getter._grad_map
         self._local_step = local_counter()
 
-    def apply_gradients(
+    def apply_gradients(  # type: ignore[override]
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
-    ) -> Any:
+    ) -> tf.Tensor:
         """Adds the updates of the copies and, when it is time, of the centers.
 
         Args:
@@ -96,7 +96,7 @@ class AGNOptimizer(tf.train.Optimizer):
             name: of the operations of the optimizer inside.
 
         Returns:
-            What to run for a step.
+            What to run for a step; its value is whether the centers were updated.
 
         Raises:
             ValueError: a variable has no center.
@@ -127,7 +127,8 @@ class AGNOptimizer(tf.train.Optimizer):
                         taken.append(global_step.assign_add(1, read_value=False))
             return tf.group(*taken)
 
-        return tf.cond(is_every(self._period, count), update_centers, tf.no_op)
+        step: tf.Tensor = tf.cond(is_every(self._period, count), update_centers, tf.no_op)
+        return step
 
     def get_init_op(self, task_index: int) -> tf.Operation:
         """The operation that gives a worker's copies the values of the centers, before it trains.

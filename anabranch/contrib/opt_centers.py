@@ -42,7 +42,7 @@ class CenterGetter:
         collections: Sequence[str] | None,
         *args: PassedOn,
         **kwargs: PassedOn,
-    ) -> Any:
+    ) -> tf.Variable | Iterable[tf.Variable]:
         """The worker's own copy of a trainable variable; other variables as they are."""
         if not trainable:
             is_placed = self._places_locals and tf.GraphKeys.LOCAL_VARIABLES in (collections or ())

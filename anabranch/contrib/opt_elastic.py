@@ -142,9 +142,9 @@ class ElasticAverageOptimizer(tf.train.Optimizer):
             grad_loss,
         )
 
-    def apply_gradients(
+    def apply_gradients(  # type: ignore[override]
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
-    ) -> Any:
+    ) -> tf.Tensor:
         """Adds the updates of the copies and, when it is time, of the centers.
 
         Args:
@@ -153,7 +153,7 @@ class ElasticAverageOptimizer(tf.train.Optimizer):
             name: of the operations of the optimizer inside.
 
         Returns:
-            What to run for a step.
+            What to run for a step; its value is whether the centers were updated.
 
         Raises:
             ValueError: a variable has no center.
@@ -180,7 +180,8 @@ class ElasticAverageOptimizer(tf.train.Optimizer):
                     changes.append(global_step.assign_add(1, read_value=False))
             return tf.group(*changes)
 
-        return tf.cond(is_every(self._period, count), pull, tf.no_op)
+        step: tf.Tensor = tf.cond(is_every(self._period, count), pull, tf.no_op)
+        return step
 
     def get_init_op(self, task_index: int) -> tf.Operation:
         """The operation that gives a worker's variables the values of the centers, before it trains.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import anabranch as tf
@@ -39,7 +39,7 @@ class ModelAverageCustomGetter:
         collections: Sequence[str] | None,
         *args: PassedOn,
         **kwargs: PassedOn,
-    ) -> Any:
+    ) -> tf.Variable | Iterable[tf.Variable]:
         """The worker's own copy of a trainable variable; other variables as they are."""
         local = [tf.GraphKeys.LOCAL_VARIABLES]
         if not trainable and tf.GraphKeys.LOCAL_VARIABLES not in (collections or ()):
@@ -115,9 +115,9 @@ class ModelAverageOptimizer(tf.train.Optimizer):
         """The gradients that the optimizer inside computes; arguments as of `tf.train.Optimizer.compute_gradients`."""
         return self._opt.compute_gradients(*args, **kwargs)
 
-    def apply_gradients(
+    def apply_gradients(  # type: ignore[override]
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
-    ) -> Any:
+    ) -> tf.Tensor:
         """Adds the updates of the copies and, when it is time, the taking of the mean.
 
         Args:
@@ -126,7 +126,7 @@ class ModelAverageOptimizer(tf.train.Optimizer):
             name: of the operations of the optimizer inside.
 
         Returns:
-            What to run for a step.
+            What to run for a step; its value is whether the mean was taken.
 
         Raises:
             ValueError: no pairs, no `global_step`, or a variable without a center.
@@ -160,7 +160,7 @@ class ModelAverageOptimizer(tf.train.Optimizer):
             with tf.control_dependencies([agreed]):
                 return self._take_centers(variables)
 
-        step = tf.cond(is_every(self._interval_steps, count), average, tf.no_op)
+        step: tf.Tensor = tf.cond(is_every(self._interval_steps, count), average, tf.no_op)
         began, timed = tf.cast(global_step.read_value(), tf.int64), []
         for accumulator, center in zip(collected, centers, strict=True):
             with tf.device(center.device):

@@ -87,9 +87,9 @@ class DropStaleGradientOptimizer(tf.train.Optimizer):
         """The variables of the optimizer inside."""
         return self._opt.variables()
 
-    def apply_gradients(
+    def apply_gradients(  # type: ignore[override]
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
-    ) -> Any:
+    ) -> tf.Tensor:
         """Adds the updates, for gradients that are recent when the step runs.
 
         Args:
