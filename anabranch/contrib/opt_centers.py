@@ -36,7 +36,7 @@ class CenterGetter:
 
     def __call__(
         self,
-        getter: Callable[..., Any],
+        getter: Callable[..., tf.Variable | Iterable[tf.Variable]],
         name: str,
         trainable: bool | None,
         collections: Sequence[str] | None,
@@ -50,7 +50,7 @@ class CenterGetter:
                 return getter(name, *args, trainable=trainable, collections=collections, **kwargs)
         local = [tf.GraphKeys.LOCAL_VARIABLES]
         with tf.device(self._worker_device):
-            copy = getter(name, *args, trainable=True, collections=local, **kwargs)
+            copy: Any = getter(name, *args, trainable=True, collections=local, **kwargs)
         if kwargs.get("reuse") is True:
             return copy
         others = {**kwargs, "trainable": False}

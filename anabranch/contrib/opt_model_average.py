@@ -33,7 +33,7 @@ class ModelAverageCustomGetter:
 
     def __call__(
         self,
-        getter: Callable[..., Any],
+        getter: Callable[..., tf.Variable | Iterable[tf.Variable]],
         name: str,
         trainable: bool | None,
         collections: Sequence[str] | None,
@@ -47,7 +47,7 @@ class ModelAverageCustomGetter:
         with tf.device(self._worker_device):
             if not trainable:
                 return getter(name, *args, trainable=trainable, collections=collections, **kwargs)
-            copy = getter(name, *args, trainable=True, collections=local, **kwargs)
+            copy: Any = getter(name, *args, trainable=True, collections=local, **kwargs)
         if copy not in self._local_2_global:
             self._local_2_global[copy] = tf.Variable(
                 copy.initialized_value(),
