@@ -50,7 +50,7 @@ class CenterGetter:
                 return getter(name, *args, trainable=trainable, collections=collections, **kwargs)
         local = [tf.GraphKeys.LOCAL_VARIABLES]
         with tf.device(self._worker_device):
-            copy: Any = getter(name, *args, trainable=True, collections=local, **kwargs)
+            copy = getter(name, *args, trainable=True, collections=local, **kwargs)
         if kwargs.get("reuse") is True:
             return copy
         others = {**kwargs, "trainable": False}

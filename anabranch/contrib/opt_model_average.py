@@ -7,7 +7,14 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn
-from anabranch.contrib.opt_centers import GLOBAL_VARIABLE_NAME, CentersHook, centers_of, is_every, local_counter
+from anabranch.contrib.opt_centers import (
+    GLOBAL_VARIABLE_NAME,
+    CentersHook,
+    centers_of,
+    is_every,
+    local_counter,
+    parts_of,
+)
 
 
 class ModelAverageCustomGetter:
@@ -47,14 +54,16 @@ class ModelAverageCustomGetter:
         with tf.device(self._worker_device):
             if not trainable:
                 return getter(name, *args, trainable=trainable, collections=collections, **kwargs)
-            copy: Any = getter(name, *args, trainable=True, collections=local, **kwargs)
-        if copy not in self._local_2_global:
-            self._local_2_global[copy] = tf.Variable(
-                copy.initialized_value(),
-                trainable=False,
-                collections=[tf.GraphKeys.GLOBAL_VARIABLES],
-                name=f"{GLOBAL_VARIABLE_NAME}/{name}",
-            )
+            copy = getter(name, *args, trainable=True, collections=local, **kwargs)
+        for index, part in enumerate(parts_of(copy)):
+            if part not in self._local_2_global:
+                own_name = name if part is copy else f"{name}/part_{index}"
+                self._local_2_global[part] = tf.Variable(
+                    part.initialized_value(),
+                    trainable=False,
+                    collections=[tf.GraphKeys.GLOBAL_VARIABLES],
+                    name=f"{GLOBAL_VARIABLE_NAME}/{own_name}",
+                )
         return copy
 
 

@@ -330,6 +330,21 @@ def test_variables_without_centers_and_rates_that_are_not_known() -> None:
         mean.apply_gradients([(tf.ones([2]), w)])
 
 
+def test_parts_of_variables_have_centers() -> None:
+    getters = [opt.ElasticAverageCustomGetter(""), opt.AGNCustomGetter(""), opt.ModelAverageCustomGetter("")]
+    for getter in getters:
+        scope = type(getter).__name__
+        with tf.variable_scope(scope, custom_getter=getter, partitioner=tf.fixed_size_partitioner(2)):
+            parts = list(tf.get_variable("v", initializer=tf.constant([[1.0], [2.0]])))
+        centers = getter._local_2_global if getter is getters[2] else getter._global_map
+        assert [part.op.name for part in parts] == [f"{scope}/v/part_{i}" for i in range(2)]
+        names = [centers[part].op.name for part in parts]
+        assert names == [f"global_center_variable/{scope}/v/part_{i}" for i in range(2)]
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            assert [float(v[0, 0]) for v in session.run([centers[part] for part in parts])] == [1.0, 2.0]
+
+
 def test_variables_are_shared_by_getters() -> None:
     for getter in (opt.ElasticAverageCustomGetter(""), opt.AGNCustomGetter(""), opt.ModelAverageCustomGetter("")):
         with tf.variable_scope(type(getter).__name__, custom_getter=getter) as scope:
