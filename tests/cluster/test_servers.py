@@ -138,3 +138,24 @@ def test_a_server_that_has_not_started_answers_nobody() -> None:
         server.start()
         with tf.Session(server.target, config=config()) as session:
             assert session.run(tf.constant(1) + 1) == 2
+
+
+def test_conditionals_whose_values_go_to_another_task_run_beside_each_other() -> None:
+    """Each is compiled, turns out to need the host, and is run in parts, which no other task knows as a step."""
+    with servers(ps=1, workers=1) as cluster:
+        kept, copies = [], []
+        for index in range(2):
+            with tf.device("/job:worker/task:0"):
+                local = [tf.GraphKeys.LOCAL_VARIABLES]
+                kept.append(tf.get_variable(f"v{index}", initializer=np.full(2, index, np.float32), collections=local))
+                value = kept[-1].initialized_value()
+            with tf.device("/job:ps/task:0"):
+                copies.append(tf.Variable(value))
+        with tf.Session(cluster["worker"][0].target, config=config()) as session:
+            for _ in range(5):
+                session.run(tf.global_variables_initializer())
+            np.testing.assert_array_equal(session.run(copies), [[0, 0], [1, 1]])
+            session.run([v.initializer for v in kept])
+            session.run([v.assign_add([2, 3]) for v in kept])
+            session.run(tf.global_variables_initializer())
+            np.testing.assert_array_equal(session.run(copies), [[2, 3], [3, 4]])

@@ -226,6 +226,24 @@ def test_a_sparse_gradient_reads_and_writes_its_rows_only(name: str) -> None:
     assert all((out.shape.num_elements() or 0) <= 6 for op in inside for out in op.outputs)
 
 
+@pytest.mark.parametrize("name", ["AdaMax", "LazyAdam", "RegAdagrad", "MomentumW"])
+def test_rows_of_a_table_that_grows(name: str) -> None:
+    """The rows of keys that were asked for are those of a variable with these rows."""
+    case = CASES[name]
+    table = tf.train.GrowingTable("words", 3, initializer=tf.ones_initializer(), dtype=tf.float64)
+    keys = tf.placeholder(tf.int64, [None])
+    train = case.make(None).minimize(tf.reduce_sum(tf.square(table.lookup(keys))))
+    w, slots = np.ones([2, 3]), {slot: np.full([2, 3], case.start) for slot in case.slots}
+    assert case.sparse is not None
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for t, given in enumerate(([70, -3], [70, -3, 70], [-3, 70]), 1):
+            session.run(train, {keys: given})
+            case.sparse(w, slots, 2 * w * [[given.count(70)], [given.count(-3)]], t)
+        found = session.run(table.lookup([70, -3], training=False))
+    np.testing.assert_allclose(found, w, rtol=1e-6)
+
+
 def test_hyperparameters_may_be_functions_and_tensors() -> None:
     w = tf.get_variable("w", initializer=START)
     rate = tf.placeholder_with_default(0.1, [])

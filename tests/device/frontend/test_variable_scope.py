@@ -481,3 +481,11 @@ def test_the_first_call_of_a_template_reuses_nothing() -> None:
     layer = make_template("layer", lambda: get_variable("w", [1]), create_scope_now_=True, custom_getter_=getter)
     assert layer() is layer()
     assert [bool(one) for pair in told for one in pair] == [False, False, True, True]
+
+
+def test_parts_take_their_dtype_from_a_value() -> None:
+    with variable_scope("s", partitioner=fixed_size_partitioner(2)):
+        v = get_variable("v", initializer=convert_to_tensor(np.arange(4.0)))
+    assert v.dtype == dtypes.float64
+    assert [part.dtype.base_dtype for part in v] == [dtypes.float64] * 2
+    assert [part.shape.as_list() for part in v] == [[2], [2]]
