@@ -251,21 +251,21 @@ def test_gradients_of_a_slow_worker_are_dropped() -> None:
                 with tf.device(device):
                     gate = tf.FIFOQueue(1, [tf.float32], shapes=[[]], shared_name=f"gate_{index}")
                     (grad, _), *_ = made.compute_gradients(-tf.reduce_sum(w), [w])
-                    with tf.control_dependencies([made._local_step]):
+                    noted = tf.FIFOQueue(1, [tf.int64], shapes=[[]], shared_name=f"noted_{index}")
+                    with tf.control_dependencies([noted.enqueue(made._local_step)]):
                         late = grad * gate.dequeue()
                 train = made.apply_gradients([(late, w)], global_step=step)
-                parts.append((w, step, train, gate.enqueue(1.0), made._local_step))
+                parts.append((w, step, train, gate.enqueue(1.0), noted.dequeue()))
                 session = stack.enter_context(
                     tf.train.MonitoredTrainingSession(cluster[1][index].target, is_chief=index == 0, config=config())
                 )
                 sessions.append(session)
         dropped: list[float] = []
-        w, step, train, enqueue, _ = parts[1]
+        _, _, train, enqueue, noted_step = parts[1]
         # the slow worker notes the step when it begins, and gets on when the quick one has made its own
         slow = threading.Thread(target=lambda: dropped.append(float(sessions[1].run(train))))
         slow.start()
-        slow.join(1.5)
-        assert slow.is_alive()
+        assert sessions[1].run(noted_step) == 0
         sessions[0].run(parts[0][3])
         assert sessions[0].run(parts[0][2]) == 0
         sessions[1].run(enqueue)
