@@ -175,6 +175,8 @@ def test_averages_are_saved_in_place_of_variables(is_sequential: bool, is_partit
         made.swapping_saver()
     step = tf.train.get_or_create_global_step()
     train = made.minimize(0.1 * tf.reduce_sum(a) + 0.01 * tf.reduce_sum(b), global_step=step)
+    after = [op for op in train.graph.get_operations() if "Momentum" in {before.name for before in op.control_inputs}]
+    assert bool({op.name for op in after} - {train.name}) == is_sequential
     saver, plain = made.swapping_saver(), tf.train.Saver()
     kept = {"a": starts["a"].copy(), "b": starts["b"].copy()}
     averages = {"a": starts["a"].copy(), "b": starts["b"].copy()}
