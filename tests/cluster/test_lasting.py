@@ -67,6 +67,12 @@ class Trainer:
         for _ in range(times):
             self.session.run(self.train)
 
+    def run_until_told(self, seconds: float) -> None:
+        """Steps go on while a checkpoint is written; one of them says that it could not be."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.run()
+
     def values(self) -> list[float]:
         step, a, b = self.session.run([self.step, self.a, self.b])
         return [int(step), float(a[0]), float(b[0])]
@@ -276,7 +282,7 @@ def test_a_save_that_fails_raises_and_leaves_the_last_one(
             fault = Fault(patched, stage, fails)
             when_asked.append(True)
             with pytest.raises((tf.errors.OpError, OSError)) as raised:
-                trainer.run(500)
+                trainer.run_until_told(DEADLINE)
             assert fault.has_happened, stage
             if stage in ("write", "sync"):
                 full = isinstance(raised.value, tf.errors.ResourceExhaustedError)
