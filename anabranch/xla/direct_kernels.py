@@ -62,19 +62,27 @@ class DirectSizes:
             self._take(op, inputs, find())
 
     def _take(self, op: StepNode, inputs: list[Any], shapes: Shapes) -> None:
-        self._left -= _cost_of_kernel(op, inputs, shapes)
+        self._left -= _cost_of_kernel(op, [np.shape(value) for value in inputs], shapes)
         if self._left < 0:
             raise BetterCompiledError
 
 
-def _cost_of_kernel(op: StepNode, inputs: list[Any], shapes: Shapes) -> int:
-    """What NumPy takes for an operation, in elements."""
+def known_cost(op: StepNode) -> int:
+    """What the kernel of an operation computes at least, as `DirectSizes` counts; 0 where a shape is not known."""
+    given, shapes = [t.shape for t in op.inputs], [t.shape for t in op.outputs]
+    if not all(shape.is_fully_defined() for shape in (*given, *shapes)):
+        return 0
+    return _cost_of_kernel(op, [tuple(shape.sizes()) for shape in given], [tuple(shape.sizes()) for shape in shapes])
+
+
+def _cost_of_kernel(op: StepNode, given: Shapes, shapes: Shapes) -> int:
+    """What NumPy takes for an operation, in elements; from the shapes of its inputs and outputs."""
     if op.op_def.passes_on:
         return 0
     rule = op.op_def.flops_rule
     if rule is None or not op.outputs:
         return sum(map(cost_of, shapes))
-    products = rule([np.shape(value) for value in inputs], shapes, op.attrs)
+    products = rule(given, shapes, op.attrs)
     quick = op.outputs[0].dtype.as_numpy_dtype in _QUICK_PRODUCTS
     return max(products // (_FLOPS_OF_ELEMENT if quick else 1), *map(cost_of, shapes))
 

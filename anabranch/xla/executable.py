@@ -30,7 +30,7 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
-from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
+from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, known_cost, on_host, takes_numpy
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
@@ -367,7 +367,10 @@ class Executable:
         kinds = {(op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in foreign}
         most = len(self.island.operations) // OPERATIONS_OF_FOREIGN
         few = not foreign or (len(kinds) <= most and not any(map(is_open, foreign)))
-        return (FIRST_DIRECT_CALLS if few else 0), FIRST_ELEMENTS * self._compiler_work
+        elements = FIRST_ELEMENTS * self._compiler_work
+        # what is known to be too much is not begun
+        begins = few and sum(map(known_cost, self.island.operations)) <= elements
+        return (FIRST_DIRECT_CALLS if begins else 0), elements
 
     @functools.cached_property
     def _compiler_work(self) -> int:

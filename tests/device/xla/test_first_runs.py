@@ -347,6 +347,28 @@ def compiled_anew() -> Iterator[None]:
     random_bits._compiled_normal.clear_cache()
 
 
+def test_what_is_known_to_be_too_much_is_not_begun(
+    compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    run = executable.trace_operations
+
+    def traced(operations: Any, values: Any, state: Any) -> None:
+        begun.extend(op.name for op in operations if state.direct is not None)
+        run(operations, values, state)
+
+    monkeypatch.setattr(executable, "trace_operations", traced)
+    x = tf.placeholder(tf.float32, [3])
+    small = tf.add(x, 1.0, name="small")
+    large = tf.reduce_sum(tf.fill([8 * executable.FIRST_ELEMENTS], small[0]))
+    with tf.Session() as session:
+        session.run(large, {x: np.ones(3)})
+        assert not begun
+        assert len(compilations) == 1
+        session.run(small, {x: np.ones(3)})
+        assert begun == ["small"]
+
+
 def test_random_numbers_are_the_same_in_both_ways(compiled_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
     tf.set_random_seed(7)
