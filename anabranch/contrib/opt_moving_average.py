@@ -8,9 +8,10 @@ from typing import Any
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn, TensorLike
 from anabranch.contrib.opt_centers import named_variables
+from anabranch.contrib.opt_inner import OptimizerWithInner
 
 
-class MovingAverageOptimizer(tf.train.Optimizer):
+class MovingAverageOptimizer(OptimizerWithInner):
     """Lets another optimizer train, and keeps the moving averages of the variables, which often predict better.
 
     Save checkpoints with `swapping_saver` while training: it saves the averages under the names of the variables, so
@@ -41,27 +42,10 @@ class MovingAverageOptimizer(tf.train.Optimizer):
         num_updates: TensorLike | None = None,
         sequential_update: bool = True,
     ) -> None:
-        super().__init__(False, opt.get_name())
-        self._optimizer = opt
+        super().__init__(opt, False, opt.get_name())
         self._ema = tf.train.ExponentialMovingAverage(average_decay, num_updates=num_updates)
         self._swapped_variable_name_map: dict[str, str] | None = None
         self._sequential_update = sequential_update
-
-    def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> list[tuple[Any, Any]]:
-        """The gradients that the optimizer inside computes; arguments as of `tf.train.Optimizer.compute_gradients`."""
-        return self._optimizer.compute_gradients(*args, **kwargs)
-
-    def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
-        """The slot of the optimizer inside."""
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """The names of the slots of the optimizer inside."""
-        return self._optimizer.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        """The variables of the optimizer inside."""
-        return self._optimizer.variables()
 
     def apply_gradients(
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
@@ -77,7 +61,7 @@ class MovingAverageOptimizer(tf.train.Optimizer):
             The operation that does all that.
         """
         pairs = list(grads_and_vars)
-        update = self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+        update = self._opt.apply_gradients(pairs, global_step=global_step, name=name)
         variables = [var for grad, var in pairs if grad is not None]
         with tf.control_dependencies([update] if self._sequential_update else []):
             averaging = self._ema.apply(variables)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import TensorLike
-from anabranch.contrib.matrix_functions import matrix_inverse_pth_root, matrix_square_root
+from anabranch.contrib.opt_matrix_roots import matrix_inverse_pth_root, matrix_square_root
 from anabranch.contrib.opt_rows import add_to_rows, as_whole, like
 
 #: a number, a scalar tensor, or a function of the number of the step (float32, from 1) that gives one

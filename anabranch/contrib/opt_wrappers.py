@@ -9,12 +9,13 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn, TensorLike
+from anabranch.contrib.opt_inner import OptimizerWithInner
 
 #: the methods that apply a gradient, each with a gradient as first argument
 _APPLYING = ("_apply_dense", "_resource_apply_dense", "_apply_sparse", "_resource_apply_sparse")
 
 
-class DropStaleGradientOptimizer(tf.train.Optimizer):
+class DropStaleGradientOptimizer(OptimizerWithInner):
     """Lets another optimizer apply gradients that are recent, and drops the others.
 
     The global step is read before the gradients are computed, and compared with what it is when they are to be
@@ -44,8 +45,7 @@ class DropStaleGradientOptimizer(tf.train.Optimizer):
     def __init__(
         self, opt: tf.train.Optimizer, staleness: TensorLike, use_locking: bool = False, name: str = "DropStaleGradient"
     ) -> None:
-        super().__init__(use_locking, name)
-        self._opt = opt
+        super().__init__(opt, use_locking, name)
         self._staleness = staleness
         self._local_step: tf.Tensor | None = None
 
@@ -74,18 +74,6 @@ class DropStaleGradientOptimizer(tf.train.Optimizer):
             self._local_step = tf.identity(now)
         with tf.control_dependencies([self._local_step]):
             return self._opt.compute_gradients(tf.identity(loss), *args, **kwargs)
-
-    def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
-        """The slot of the optimizer inside."""
-        return self._opt.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """The names of the slots of the optimizer inside."""
-        return self._opt.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        """The variables of the optimizer inside."""
-        return self._opt.variables()
 
     def apply_gradients(  # type: ignore[override]
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None
@@ -188,7 +176,7 @@ def clip_gradients_by_global_norm(
     return list(zip(clipped, variables, strict=True)), norm
 
 
-class VariableClippingOptimizer(tf.train.Optimizer):
+class VariableClippingOptimizer(OptimizerWithInner):
     """Lets another optimizer apply gradients, and then shortens variables to a largest norm.
 
     After a sparse gradient only its rows are shortened, unless the norm goes over the rows. Several of these may wrap
@@ -224,27 +212,10 @@ class VariableClippingOptimizer(tf.train.Optimizer):
         colocate_clip_ops_with_vars: bool = False,
         name: str = "VariableClipping",
     ) -> None:
-        super().__init__(use_locking, name)
-        self._opt = opt
+        super().__init__(opt, use_locking, name)
         self._vars_to_clip_dims = {var: list(dims) for var, dims in vars_to_clip_dims.items()}
         self._max_norm = max_norm
         self._colocate_clip_ops_with_vars = colocate_clip_ops_with_vars
-
-    def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> list[tuple[Any, Any]]:
-        """The gradients that the optimizer inside computes; arguments as of `tf.train.Optimizer.compute_gradients`."""
-        return self._opt.compute_gradients(*args, **kwargs)
-
-    def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
-        """The slot of the optimizer inside."""
-        return self._opt.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """The names of the slots of the optimizer inside."""
-        return self._opt.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        """The variables of the optimizer inside."""
-        return self._opt.variables()
 
     def apply_gradients(
         self, grads_and_vars: GradientsAndVariables, global_step: tf.Variable | None = None, name: str | None = None

@@ -41,7 +41,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.opt.python.training.lars_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.lazy_adam_gs_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.lazy_adam_optimizer": "tf.contrib.opt",
-    "contrib.opt.python.training.matrix_functions": "anabranch.contrib.matrix_functions",
+    "contrib.opt.python.training.matrix_functions": "anabranch.contrib.opt_matrix_roots",
     "contrib.opt.python.training.model_average_optimizer": "tf.contrib.opt anabranch.contrib.opt_centers",
     "contrib.opt.python.training.moving_average_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.multitask_optimizer_wrapper": "tf.contrib.opt",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.contrib import matrix_functions
+from anabranch.contrib import opt_matrix_roots
 
 opt = tf.contrib.opt
 RNG = np.random.default_rng(6)
@@ -41,7 +41,7 @@ def train(made: Any, starts: list[Any], gradients: list[list[Any]], count: Any =
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_square_roots(size: int) -> None:
     matrix = positive(size)
-    found = matrix_functions.matrix_square_root(matrix, size, ridge_epsilon=1e-3)
+    found = opt_matrix_roots.matrix_square_root(matrix, size, ridge_epsilon=1e-3)
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(found), power(matrix, 0.5, 1e-3), atol=1e-5)
 
@@ -50,7 +50,7 @@ def test_square_roots(size: int) -> None:
 @pytest.mark.parametrize("root", [1, 2, 3, 4, 7])
 def test_inverse_roots(size: int, root: int) -> None:
     matrix = positive(size)
-    found = matrix_functions.matrix_inverse_pth_root(matrix, size, -1 / root, ridge_epsilon=1e-3)
+    found = opt_matrix_roots.matrix_inverse_pth_root(matrix, size, -1 / root, ridge_epsilon=1e-3)
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(found), power(matrix, -1 / root, 1e-3), rtol=1e-4, atol=1e-4)
 
@@ -58,7 +58,7 @@ def test_inverse_roots(size: int, root: int) -> None:
 @pytest.mark.parametrize("alpha", [0.5, 0.0, -0.3])
 def test_other_powers_are_refused(alpha: float) -> None:
     with pytest.raises(ValueError, match="alpha must be -1/p"):
-        matrix_functions.matrix_inverse_pth_root(np.eye(2), 2, alpha)
+        opt_matrix_roots.matrix_inverse_pth_root(np.eye(2), 2, alpha)
 
 
 # ---------------------------------------------------------------------- GGT

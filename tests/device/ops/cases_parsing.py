@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ RECORD = Example(
     )
 ).SerializeToString()
 FOLDER = Path(tempfile.mkdtemp(prefix="anabranch-cases"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 (FOLDER / "one.txt").write_bytes(b"contents")
 
 
