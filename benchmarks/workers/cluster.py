@@ -31,6 +31,8 @@ PROCESSOR, MEMORY = "processor time, ", "memory, "
 #: what must be left of the machine's memory when another server starts, so that it cannot be what ends others
 SPARE = 2 << 30
 _TICKS = os.sysconf("SC_CLK_TCK")
+#: what keeps ports free: bound, but not listening
+_held: list[socket.socket] = []
 
 
 def main(tf: Any, system: str, count: int) -> dict[str, float]:
@@ -48,6 +50,7 @@ def servers(command: Sequence[str], count: int) -> Iterator[list[int]]:
 
     Raises:
         MemoryError: the machine has no memory for another.
+        RuntimeError: one ended before it was ready.
     """
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -57,7 +60,8 @@ def servers(command: Sequence[str], count: int) -> Iterator[list[int]]:
             started.append(subprocess.Popen([*command, str(index)], stdout=subprocess.PIPE))
             # one after the other, so that what is left is known
             assert started[-1].stdout is not None
-            started[-1].stdout.readline()
+            if not started[-1].stdout.readline():
+                raise RuntimeError(f"server {index} ended, with status {started[-1].wait()}, before it was ready")
         yield [process.pid for process in started]
     finally:
         for process in started:
@@ -148,10 +152,17 @@ def seconds(tf: Any, target: str, step: Any, repeats: int, pids: Sequence[int]) 
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of this machine, which the system gives to nobody else while this process runs.
+
+    Sixteen servers start one after the other, and connect to each other meanwhile: a port that was only looked up may
+    be the source of such a connection when its server's turn comes.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    _held.append(held)
+    port: int = held.getsockname()[1]
+    return port
 
 
 if __name__ == "__main__":

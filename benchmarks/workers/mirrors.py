@@ -6,7 +6,6 @@ Two parameter servers in processes of their own. Plain and mirrored steps take t
 from __future__ import annotations
 
 import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import anabranch as tf
+from benchmarks.workers.cluster import free_port
 
 ROWS, WIDTH = 32, 64
 TURNS = 5
@@ -82,13 +82,6 @@ def main(target: str) -> dict[str, float]:
     return figures
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def with_servers() -> dict[str, float]:
     addresses = {"ps": [f"localhost:{free_port()}" for _ in range(2)], "worker": [f"localhost:{free_port()}"]}
     command = [sys.executable, __file__, "anabranch", json.dumps(addresses)]
@@ -96,7 +89,8 @@ def with_servers() -> dict[str, float]:
     try:
         for task in tasks:
             assert task.stdout is not None
-            task.stdout.readline()
+            if not task.stdout.readline():
+                raise RuntimeError(f"a server ended, with status {task.wait()}, before it was ready")
         return main(tf.train.Server(addresses, "worker", 0).target)
     finally:
         for task in tasks:

@@ -19,14 +19,10 @@ import numpy as np
 from anabranch.core.interrupts import admitted
 from anabranch.core.thread_starts import start_thread
 from anabranch.errors import CancelledError, OpError
+from anabranch.state.call_placement import CallPlacement
 from anabranch.state.dataset_background import Producer, Pull, Ticket, Workers
 from anabranch.state.datasets import Element, ElementFunction, Outcome
 
-#: calls shorter than this (s) cost more to hand over than to make
-_QUICK: Final = 100e-6
-#: a call that takes longer than this (s) is no quick one
-_SLOW: Final = 1e-3
-_CALLS_TO_JUDGE: Final = 64
 #: Waits of a consumer are no longer than this (s): a signal that arrives just before a wait begins does not end it.
 _LOOK_AGAIN: Final = 0.5
 #: how long (s) the end of the process waits for one thread
@@ -166,7 +162,7 @@ class _Call:
             self._result = self._function(*self._arguments)
         except BaseException as error:  # whatever it is, it belongs to whoever takes this element
             self._error = error
-        self._owner.judge(time.perf_counter() - start)
+        self._owner.placement.note(time.perf_counter() - start, by_worker=self._done is not None)
         if self._done is not None:
             self._done.set()
 
@@ -179,7 +175,10 @@ class _Call:
 class ThreadWorkers:
     """Threads that run calls in the order in which they were handed over.
 
-    Calls that proved quick are made by the caller instead, as long as they stay quick: handing one over takes longer.
+    Calls that workers do not make faster are made by the caller instead, which is found out meanwhile.
+
+    Attributes:
+        placement: who makes the next call. Races between calls lose a measurement at worst.
     """
 
     def __init__(self, count: int) -> None:
@@ -187,29 +186,20 @@ class ThreadWorkers:
         self._threads: list[threading.Thread] = []
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # see ThreadProducer
-        self._closed = self._quick = False
-        self._judged, self._seconds = 0, 0.0
+        self._closed = False
+        self.placement = CallPlacement(count)
         self._running: set[_Call] = set()
 
     def submit(self, function: ElementFunction, arguments: Element) -> Ticket:
         if self._closed:
             raise _cancelled()
-        call = _Call(self, function, arguments, not self._quick)
-        if not self._quick:
+        handed_over = self.placement.uses_workers
+        call = _Call(self, function, arguments, handed_over)
+        if handed_over:
             if len(self._threads) < self._count:
                 self._start_one()
             self._calls.put(call)
         return call
-
-    def judge(self, seconds: float) -> None:
-        """Learns how long a call took; races between calls lose a measurement at worst."""
-        self._judged += 1
-        self._seconds += seconds
-        if self._quick and seconds > _SLOW:
-            self._quick, self._judged, self._seconds = False, 0, 0.0
-        elif self._judged == _CALLS_TO_JUDGE:
-            self._quick = self._seconds < _QUICK * _CALLS_TO_JUDGE
-            self._judged, self._seconds = 0, 0.0
 
     def close(self) -> None:
         self._closed = True

@@ -11,6 +11,7 @@ from anabranch.core.interrupts import admitted
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.io import gfile
+from anabranch.io.whole_files import read_all
 from anabranch.ops import shape_rules
 
 ReadFile = define_op("ReadFile", "filename: string -> contents: string", stateful=True, blocking=True)
@@ -20,9 +21,8 @@ ReadFile.not_differentiable()
 
 @ReadFile.host_kernel
 def _(filename: Array) -> bytes:
-    with admitted(), gfile.GFile(filename.item(), "rb") as file:
-        contents: bytes = file.read()
-        return contents
+    with admitted():
+        return read_all(filename.item())
 
 
 WriteFile = define_op("WriteFile", "filename: string, contents: string ->", stateful=True)
