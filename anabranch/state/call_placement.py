@@ -13,7 +13,7 @@ from typing import Final
 
 #: calls shorter than this (s) cost more to hand over than to make
 _QUICK: Final = 100e-6
-#: only calls shorter than this (s) are tried by the caller: longer ones may wait for something, and workers wait at once
+#: only calls shorter than this (s) are tried by the caller: longer ones may wait, and workers wait beside each other
 _SHORT: Final = 2e-3
 #: Calls of the caller are of another kind when so many of them take so many times what they took, or one of them longer
 #: than this (s). One that takes some milliseconds need not be: another process may have had the processor.
@@ -50,7 +50,9 @@ class CallPlacement:
         self._parallelism = parallelism
         #: mean seconds of a call beside others, and of one of the caller
         self._together = self._alone = 0.0
-        self._begin(_Phase.TOGETHER)
+        self._phase, self._left_out, self._calls = _Phase.TOGETHER, 0, 0
+        #: what the calls of the phase have taken, and those of its window
+        self._seconds = self._window = 0.0
 
     def note(self, seconds: float, by_worker: bool) -> None:
         """A call has taken so long."""
