@@ -107,9 +107,17 @@ class Allowances:
         return {inner["op"] for inner in within(self.nodes[name]) if inner["kind"] == "op"}
 
     def tolerance(self, ref: str, inputs: list[Array], dtype: str, cast: dict[str, str]) -> float | None:
-        """Of a gradient that of the lowest precision among what it is of, with respect to and on the way; else none."""
+        """Of a gradient that of the lowest precision among what it is of, with respect to and on the way.
+
+        TensorFlow takes no value for the result of a loop of version 2, so that what is made of one by a cast is as
+        rounded as that. Else there is none.
+        """
         node = self.nodes[producer(ref)]
-        if node["kind"] != "gradients" or dtype not in TOLERANCE:
+        if dtype not in TOLERANCE:
+            return None
+        if node.get("op") == "Cast" and any("body" in self.nodes[producer(taken)] for taken in used(node)):
+            return max(TOLERANCE[name] for name in (dtype, cast.get(producer(ref), dtype)))
+        if node["kind"] != "gradients":
             return None
         between = (cast.get(name, dtype) for name in needed(self.program, set(node["ys"])))
         return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs), *between))
