@@ -36,6 +36,9 @@ KernelKeyword: TypeAlias = ArrayLibrary | OperationContext | TensorValue
 class BoundKernel:
     """A kernel with everything but the values of its inputs.
 
+    Attributes:
+        is_flat: whether each input is an argument, so that `on_arguments` takes the inputs as they are.
+
     Args:
         op: the operation, whose attributes the kernel may ask for.
         rule: the kernel.
@@ -44,7 +47,7 @@ class BoundKernel:
         rng: what it draws random numbers from.
     """
 
-    __slots__ = ("_asked", "_flat", "_op", "on_arguments")
+    __slots__ = ("_asked", "_op", "is_flat", "on_arguments")
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class BoundKernel:
     ) -> None:
         self._op = op
         self._asked = frozenset(rule.keywords)
-        self._flat = not any(arg.is_list for arg in op.op_def.inputs)
+        self.is_flat = not any(arg.is_list for arg in op.op_def.inputs)
         keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
         special = {"xp": xp, "ctx": ctx, "rng": rng}
         keywords.update((name, value) for name, value in special.items() if name in self._asked)
@@ -75,7 +78,7 @@ class BoundKernel:
 
     def grouped(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Something of each input, flat, by the arguments of the kernel."""
-        return inputs if self._flat else group_by_argument(self._op.op_def.inputs, self._op.attrs, inputs)
+        return inputs if self.is_flat else group_by_argument(self._op.op_def.inputs, self._op.attrs, inputs)
 
 
 def flatten_outputs(result: KernelResult) -> list[Any]:

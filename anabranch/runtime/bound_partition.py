@@ -99,10 +99,12 @@ class BoundPartition:
 
     def _bind_nodes(self, graph: ItemGraph) -> None:
         several = uses_several_devices(self.partition)
-        for position, item in enumerate(self.partition.items):
-            if kind_of(item) in (Kind.WORK, Kind.SEND):
-                work = ItemWork(self._bind(item, position), mode_of(item, several), self._split)
-                graph.graph.nodes[graph.node_number(position)].payload = work
+        works = {
+            position: ItemWork(self._bind(item, position), mode_of(item, several), self._split)
+            for position, item in enumerate(self.partition.items)
+            if kind_of(item) in (Kind.WORK, Kind.SEND)
+        }
+        graph.bind(works)
 
     def release(self) -> None:
         """Releases the executables; a run that is under way, or comes later, compiles what it needs anew."""
@@ -110,7 +112,7 @@ class BoundPartition:
             call.release()
         if self._graph is not None:
             for node in self._graph.graph.nodes:
-                if isinstance(node.payload, ItemWork):
+                if node.payload is not None:
                     node.payload.release()
 
     def run(

@@ -57,8 +57,12 @@ class Work(Protocol):
     def op(self) -> StepNode:
         """The operation that stands for it in messages."""
 
-    def run(self, frame: StepFrame, record: Recorder | None) -> None:
-        """Computes outputs from inputs, in the slots of an iteration. `record`: who is told of it, or None."""
+    def run(self, frame: StepFrame, record: Recorder | None) -> bool:
+        """Computes outputs from inputs, in the slots of an iteration. `record`: who is told of it, or None.
+
+        Returns:
+            Whether it has not done all of it, and wants another turn: only work that runs `HERE`.
+        """
 
     def start(self, frame: StepFrame) -> Pending | None:
         """For asynchronous work: like `run`, but returns what to wait for if it is not done."""
@@ -72,6 +76,9 @@ class Work(Protocol):
 
     def send_dead(self, frame: StepFrame) -> None:
         """For what sends to another task: sends that its input is dead."""
+
+    def release(self) -> None:
+        """Releases executables; a later run compiles what it needs anew."""
 
 
 class StepRun(StepWaiting):
@@ -174,8 +181,10 @@ class StepRun(StepWaiting):
         if self._here:
             instance = self._here.popleft()
             node, iteration = instance
-            node.payload.run(iteration, self._record)
-            self._hand_out(self._executor.finished(instance))
+            if node.payload.run(iteration, self._record):
+                self._here.append(instance)
+            else:
+                self._hand_out(self._executor.finished(instance))
         elif self._executor.paused:
             self._hand_out(self._executor.resume())
         else:

@@ -149,10 +149,15 @@ class ExecutorGraph:
         nodes: in any order.
         fetches: the outputs, of nodes of the root frame, that a run returns.
         frames: default: a root without loops.
+        has_loops: whether work of the root may go on for ever.
     """
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], fetches: Sequence[Output] = (), frames: Sequence[FrameSpec] = (FrameSpec(""),)
+        self,
+        nodes: Sequence[NodeSpec],
+        fetches: Sequence[Output] = (),
+        frames: Sequence[FrameSpec] = (FrameSpec(""),),
+        has_loops: bool = False,
     ) -> None:
         self.frames = [StaticFrame(spec, position) for position, spec in enumerate(frames)]
         self.nodes = [self._place(spec) for spec in nodes]
@@ -165,7 +170,7 @@ class ExecutorGraph:
         #: how many nodes read each slot of the root before it is emptied
         self.readers = self._count_readers(nodes)
         #: whether a run may go on for ever
-        self.has_loops = len(self.frames) > 1
+        self.has_loops = has_loops or len(self.frames) > 1
         self.roots = [n for n in self.frames[0].nodes if not self.frames[0].missing[n.index] and n.kind != FEED]
 
     def slot(self, output: Output) -> int:

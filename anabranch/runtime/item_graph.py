@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, TypeGuard
 
 from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.runtime.dispatcher import Mode, Work
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
+from anabranch.runtime.loop_work import LoopWork
+from anabranch.runtime.run_order import mode_of, uses_several_devices
+from anabranch.runtime.straight_loops import straighten
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.partitions import Partition, crosses_tasks
 
@@ -20,6 +27,22 @@ _KINDS: Final[dict[Role, Kind]] = {
     Role.GATE: Kind.PASS,
     Role.TRIGGER: Kind.TRIGGER,
 }
+
+
+_by_executor_alone: ContextVar[bool] = ContextVar("by_executor_alone", default=False)
+
+
+@contextlib.contextmanager
+def by_executor_alone() -> Iterator[None]:
+    """Inside the block, the executor takes all loops apart, also those that could run straight through.
+
+    For tests and comparisons.
+    """
+    token = _by_executor_alone.set(True)
+    try:
+        yield
+    finally:
+        _by_executor_alone.reset(token)
 
 
 def kind_of(item: PlanItem) -> Kind:
@@ -62,24 +85,53 @@ class ItemGraph:
             for f in partition.grouping.frames.all
         ]
         specs = [*feeds, *(self._node(partition.items[position]) for position in kept)]
+        straight = set() if _by_executor_alone.get() else {self._numbers[position] for position in self._quick(kept)}
+        self._straight = straighten(specs, frames, straight)
         fetches = [self._output(t) for t in partition.fetches if not t.is_known]
-        self.graph = ExecutorGraph(specs, [f for f in fetches if f is not None], frames)
+        outputs = [self._straight.output(f) for f in fetches if f is not None]
+        loops = self._straight.loops
+        self.graph = ExecutorGraph(self._straight.specs, outputs, self._straight.frames, bool(loops))
+        #: slots of what is computed inside of loops that run straight through
+        self._inside = {output: slot for loop in loops.values() for output, slot in loop.slots.items()}
         self.slots = self._slots()
 
-    def node_number(self, position: int) -> int:
-        """The number of the node of an item of the partition that has one: of all work."""
-        return self._numbers[position]
+    def _quick(self, positions: list[int]) -> Iterator[int]:
+        """The items that neither wait, nor take a thread, nor speak to other devices."""
+        several = uses_several_devices(self._partition)
+        for position in positions:
+            item = self._partition.items[position]
+            is_transfer = isinstance(item, HostCall) and item.operation.op_def.is_transfer
+            if not is_transfer and mode_of(item, several) in (Mode.HERE, Mode.AT_ONCE):
+                yield position
+
+    def bind(self, works: Mapping[int, Work]) -> None:
+        """Gives the nodes their work: that of the items of the partition, by their positions."""
+        nodes = self.graph.nodes
+        by_number = {self._numbers[position]: work for position, work in works.items()}
+        for number, work in by_number.items():
+            if number in self._straight.numbers:
+                nodes[self._straight.numbers[number]].payload = work
+        for number, loop in self._straight.loops.items():
+            sources = [self._slot(output) for output, _ in loop.entering]
+            nodes[number].payload = LoopWork(loop, by_number, sources, nodes[number].slots)
 
     def _slots(self) -> dict[StepTensor, int]:
         # of what an item computes although it is fed, the feed's
         outputs = {tensor: self._output(tensor) for item in self._partition.items for tensor in item.outputs}
-        slots = {tensor: self.graph.slot(output) for tensor, output in outputs.items() if output is not None}
-        return {**slots, **{tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}}
+        slots = {tensor: self._slot(output) for tensor, output in outputs.items() if self._has_slot(output)}
+        return {**slots, **{tensor: self._slot((i, 0)) for tensor, i in self._feed_of.items()}}
+
+    def _has_slot(self, output: Output | None) -> TypeGuard[Output]:
+        return output is not None and (output in self._inside or self._straight.has(output))
+
+    def _slot(self, output: Output) -> int:
+        slot = self._inside.get(output)
+        return self.graph.slot(self._straight.output(output)) if slot is None else slot
 
     def output_slots(self, position: int) -> list[int]:
         """The slots of an item's own outputs, also where they are fed and nobody takes them."""
         count = len(self._partition.items[position].outputs)
-        return [self.graph.slot((self._numbers[position], port)) for port in range(count)]
+        return [self._slot((self._numbers[position], port)) for port in range(count)]
 
     def _is_transparent(self, item: PlanItem) -> TypeGuard[HostCall]:
         if isinstance(item, Island) or kind_of(item) is not Kind.PASS or len(item.outputs) != 1:

@@ -25,8 +25,8 @@ class ItemWork:
         self._call, self.mode, self._split = call, mode, split
         self.op = call.op
 
-    def run(self, frame: StepFrame, record: Recorder | None) -> None:
-        """Computes outputs from inputs."""
+    def run(self, frame: StepFrame, record: Recorder | None) -> bool:
+        """Computes outputs from inputs, all of them."""
         try:
             # `_run`, written out: of a short loop's time this call would be a part
             if record is None:
@@ -37,6 +37,7 @@ class ItemWork:
             # for good: later runs would meet the same refusal
             self._call = self._split(self._call, refusal)
             self._run(frame, record)
+        return False
 
     def _run(self, frame: StepFrame, record: Recorder | None) -> None:
         if record is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 import anabranch as tf
 from anabranch.graph.graph import Graph
 from anabranch.pipeline import lowering_everything
+from anabranch.runtime.item_graph import by_executor_alone
 
 #: ("add", i, j), ("new", value), ("host", i), ("cond", i, else block, then block), ("loop", i, rounds, block);
 #: numbers are positions in the scope, whose last value is a block's result
@@ -92,20 +95,30 @@ def build_loop(scope: list[Any], start: Any, rounds: int, body: list[Statement])
     return tf.while_loop(lambda k, _: k < rounds, iterate, (0, start), parallel_iterations=3)[1]
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["as planned", "all lowered"])
+@contextlib.contextmanager
+def all_by_the_executor() -> Iterator[None]:
+    with lowering_everything(), by_executor_alone():
+        yield
+
+
+#: who runs the conditionals and loops: compiled programs where they can, straight loops where they can, the executor
+WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "as planned": contextlib.nullcontext,
+    "all lowered": lowering_everything,
+    "all by the executor": all_by_the_executor,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1 << 40))
-def test_a_session_computes_what_python_does(everything: bool, seed: int) -> None:
+def test_a_session_computes_what_python_does(way: str, seed: int) -> None:
     rng = random.Random(seed)
     program, values = random_block(rng, 2), [rng.randint(0, 50), rng.randint(0, 50)]
     expected = interpret(program, list(values))
     with Graph().as_default():
         feeds = [tf.placeholder(tf.int32, []) for _ in values]
         result = build(program, list(feeds))
-        with tf.Session() as session:
-            if everything:
-                with lowering_everything():
-                    got = session.run(result, dict(zip(feeds, values, strict=True)))
-            else:
-                got = session.run(result, dict(zip(feeds, values, strict=True)))
+        with WAYS[way](), tf.Session() as session:
+            got = session.run(result, dict(zip(feeds, values, strict=True)))
     assert got == expected
