@@ -92,6 +92,16 @@ def _check_types(types: list[bytes], count: int) -> None:
         raise ValueError("VALUE_ROWIDS cannot be first")
 
 
+def _check_default(default_value: TensorShape, values: TensorShape) -> None:
+    """Raises ValueError where it is known already that a default value does not broadcast to the inner dimensions."""
+    own, inner = default_value.dims_tuple, values.dims_tuple
+    if own is None or inner is None:
+        return
+    pairs = zip(own[::-1], inner[:0:-1], strict=False)
+    if len(own) >= len(inner) or not all(a in (None, 1) or b in (None, a) for a, b in pairs):
+        raise ValueError(f"default_value of shape {default_value} must broadcast to {values[1:]}")
+
+
 @RaggedTensorToTensor.shape
 def _(
     shape: TensorShape,
@@ -107,6 +117,7 @@ def _(
         partition.with_rank(0 if kind == _FIRST else 1)
     depth = len(row_partition_types) - (row_partition_types[0] == _FIRST)
     values = values.with_rank_at_least(1)
+    _check_default(default_value, values)
     found = TensorShape(None) if values.ndims is None else TensorShape([None] * (depth + 1)).concatenate(values[1:])
     wanted = ctx.constant("shape")
     if wanted is None or wanted.ndim == 0:

@@ -104,6 +104,13 @@ ROWS = [
         static_shape=False,
         label="row numbers, cut",
     ),
+    OpCase(
+        "RaggedTensorToTensor",
+        (longs(-1, 3), _VALUES, floats(9.0, 8.0), [longs(0, 1, 1, 4)]),
+        {"row_partition_types": ["ROW_SPLITS"]},
+        error=INVALID,
+        label="a default value of as many dimensions as the values",
+    ),
 ]
 
 _TEXT = text(b"a\xc3\xa9\xff", b"", b"\xf0\x9f\x98\x8a\x01")
