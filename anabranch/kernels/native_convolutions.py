@@ -17,7 +17,7 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -85,7 +85,9 @@ class Convolution:
     @property
     def text(self) -> str:
         """What `native_calls.prepared` takes; the same in every process."""
-        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+        # flat: `asdict` would copy each tuple of numbers, again and again, which a network's first step would feel
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return f"{_KIND} {json.dumps(values, separators=(',', ':'))}"
 
     @property
     def trusted(self) -> bool:

@@ -30,7 +30,14 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
-from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, known_cost, on_host, takes_numpy
+from anabranch.xla.direct_kernels import (
+    BetterCompiledError,
+    DirectSizes,
+    aligned_copy,
+    known_cost,
+    on_host,
+    takes_numpy,
+)
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
@@ -414,8 +421,8 @@ class Executable:
             for tensor in self._last_read[op]:
                 del values[tensor]
         # copies: a kernel may give back an argument, or part of one
-        results_on_host = [as_integers(np.array(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
-        results_on_host += [np.array(state.variables[h]) for h in self.island.writes]
+        results_on_host = [as_integers(aligned_copy(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
+        results_on_host += [aligned_copy(state.variables[h]) for h in self.island.writes]
         results: list[Any] = jax.device_put(results_on_host, self.device)
         return results
 

@@ -161,13 +161,25 @@ def _through_negative_part(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]
 Relu = _activation(
     "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
 )
-# zero times the gradient and no plain zero: NaN there is seen, as in TensorFlow, wherever it stands
-ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, g * c(0)), "real", _zero_where_flat)
+
+
+def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array) -> Any:
+    """The gradients where an activation is the identity, elsewhere zero times the gradient.
+
+    No plain zero: NaN there is seen, as in TensorFlow, wherever it stands.
+    """
+    if xp is np and gradients.dtype.kind != "V":
+        # the same in one pass over the data instead of three
+        return np.multiply(gradients, steep)
+    return xp.where(steep, gradients, gradients * gradients.dtype.type(0))
+
+
+ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: _where_not_flat(xp, g, x > c(0)), "real", _zero_where_flat)
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
-    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, g * c(0)), "real", _zero_where_flat
+    "Relu6Grad", lambda xp, c, g, x: _where_not_flat(xp, g, (x > c(0)) & (x < c(6))), "real", _zero_where_flat
 )
 Elu = _activation(
     "Elu",

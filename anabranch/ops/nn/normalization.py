@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 from jax import lax
@@ -43,9 +44,7 @@ class _PerChannel:
         self.axes = tuple(a for a in range(x.ndim) if a != channel)
         self.shape = [-1 if a == channel else 1 for a in range(x.ndim)]
         self.count = x.size // max(1, x.shape[channel])
-
-    def mean(self, x: Array) -> Any:
-        return self.sum(x) / np.asarray(max(1, self.count), x.dtype)
+        self.is_last = channel == x.ndim - 1
 
     def sum(self, x: Array) -> Any:
         return self.xp.sum(x, axis=self.axes)
@@ -62,19 +61,114 @@ def _fused_forward(
     per = _PerChannel(xp, x, attrs["data_format"])
     epsilon = np.asarray(attrs["epsilon"], x.dtype)
     running = wide(mean), wide(variance)
+    in_blocks = xp is np and per.is_last
     if attrs["is_training"]:
-        own_mean = per.mean(x)
-        centred = x - per.spread(own_mean)
-        own_variance = per.mean(xp.square(centred))
+        sums = _sums_on_host(x) if in_blocks else per.sum(x)
+        own_mean = sums / np.asarray(max(1, per.count), x.dtype)
+        centred = None if in_blocks else x - per.spread(own_mean)
+        squares = _squares_on_host(x, own_mean) if centred is None else per.sum(xp.square(centred))
+        own_variance = squares / np.asarray(max(1, per.count), x.dtype)
         if not per.count:  # an empty batch has neither, as TensorFlow says
             own_mean, own_variance = own_mean * np.nan, own_variance * np.nan
         running = _running(own_mean, own_variance, running, per.count, attrs["exponential_avg_factor"])
     else:
         own_mean, own_variance = running
-        centred = x - per.spread(own_mean)
+        centred = None if in_blocks else x - per.spread(own_mean)
     factor = scale / xp.sqrt(own_variance + epsilon)
-    y = centred * per.spread(factor) + per.spread(offset)
-    return y.astype(wanted), *running, own_mean, own_variance
+    if centred is None:
+        y = _scaled_on_host(x, own_mean, factor, offset)
+    else:
+        y = centred * per.spread(factor) + per.spread(offset)
+    return y.astype(wanted, copy=False), *running, own_mean, own_variance
+
+
+#: elements that NumPy works on at a time, so that they stay in a processor's cache from one operation to the next
+_BLOCK: Final = 1 << 15
+
+
+class _Blocks:
+    """Blocks of rows of an array on the host, whose last axis is that of the channels.
+
+    What is added to each row, or multiplied with it, is written out for a block: NumPy takes longer where it has to
+    begin anew for each row of a few channels.
+    """
+
+    def __init__(self, x: Array) -> None:
+        self.channels = x.shape[-1]
+        count = math.prod(x.shape[:-1])
+        self._rows = max(1, min(count, _BLOCK // max(1, self.channels)))
+        size = self._rows * self.channels
+        self.slices = [slice(start, start + size) for start in range(0, x.size, max(1, size))]
+
+    def spread(self, vector: Array) -> Any:
+        """A number per channel for each element of a block."""
+        return np.tile(vector, self._rows)
+
+    def of_rows(self, block: Array) -> Any:
+        """A block as [rows, channels]."""
+        return block.reshape(-1, self.channels)
+
+
+def _sums_on_host(x: Array) -> Any:
+    """Sums per channel, which is the last axis. Those of blocks are added in float64, as all sums here."""
+    blocks, flat, total = _Blocks(x), x.reshape(-1), np.zeros(x.shape[-1])
+    for block in blocks.slices:
+        total += blocks.of_rows(flat[block]).sum(0)
+    return total.astype(x.dtype)
+
+
+def _squares_on_host(x: Array, mean: Array) -> Any:
+    """Sums, per channel, which is the last axis, of the squares of what differs from the means."""
+    blocks, flat, total = _Blocks(x), x.reshape(-1), np.zeros(x.shape[-1])
+    means = blocks.spread(mean)
+    for block in blocks.slices:
+        part = flat[block]
+        centred = blocks.of_rows(part - means[: len(part)])
+        total += np.einsum("rc,rc->c", centred, centred)
+    return total.astype(x.dtype)
+
+
+def _scaled_on_host(x: Array, mean: Array, factor: Array, offset: Array) -> Any:
+    """(x - mean) * factor + offset, per channel, which is the last axis."""
+    blocks, flat = _Blocks(x), x.reshape(-1)
+    means, factors, offsets = map(blocks.spread, (mean, factor, offset))
+    y = np.empty_like(flat)
+    for block in blocks.slices:
+        part = y[block]
+        size = len(part)
+        np.subtract(flat[block], means[:size], out=part)
+        part *= factors[:size]
+        part += offsets[:size]
+    return y.reshape(x.shape)
+
+
+def _backward_on_host(
+    grad: Array, x: Array, scale: Array, mean: Array, inverse: Array, is_training: bool
+) -> tuple[Any, Any, Any]:
+    """As `_fused_backward`, for NumPy's arrays of which the channels are the last axis."""
+    blocks, flat, grads = _Blocks(x), x.reshape(-1), grad.reshape(-1)
+    means = blocks.spread(mean)
+    scales, offsets = np.zeros(blocks.channels), np.zeros(blocks.channels)
+    for block in blocks.slices:
+        part, rows = flat[block], blocks.of_rows(grads[block])
+        scales += np.einsum("rc,rc->c", blocks.of_rows(part - means[: len(part)]), rows)
+        offsets += rows.sum(0)
+    to_scale, to_offset = (scales * inverse).astype(x.dtype), offsets.astype(x.dtype)
+    if not is_training:
+        return grad * (scale * inverse), to_scale, to_offset
+    # the batch's own mean and variance move with x
+    count = np.asarray(max(1, x.size // max(1, blocks.channels)), x.dtype)
+    slopes, shifts, factors = map(blocks.spread, (inverse * to_scale / count, to_offset / count, scale * inverse))
+    to_x = np.empty_like(flat)
+    for block in blocks.slices:
+        part = to_x[block]
+        size = len(part)
+        np.subtract(means[:size], flat[block], out=part)
+        part *= slopes[:size]
+        part -= shifts[:size]
+        part += grads[block]
+        part *= factors[:size]
+    return to_x.reshape(x.shape), to_scale, to_offset
 
 
 def _running(mean: Array, variance: Array, old: tuple[Any, Any], count: int, factor: float) -> tuple[Any, Any]:
@@ -92,6 +186,9 @@ def _fused_backward(
     wanted, grad, x, scale = x.dtype, wide(grad), wide(x), wide(scale)
     per = _PerChannel(xp, x, attrs["data_format"])
     inverse = np.asarray(1, x.dtype) / xp.sqrt(wide(variance) + np.asarray(attrs["epsilon"], x.dtype))
+    if xp is np and per.is_last:
+        to_x, to_scale, to_offset = _backward_on_host(grad, x, scale, wide(mean), inverse, attrs["is_training"])
+        return to_x.astype(wanted, copy=False), to_scale, to_offset
     normal = (x - per.spread(wide(mean))) * per.spread(inverse)
     to_scale, to_offset = per.sum(grad * normal), per.sum(grad)
     if attrs["is_training"]:

@@ -151,7 +151,8 @@ def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept:
     dtype = values["var"].dtype
     attrs = {k: ctx.op.attrs[k] for k in _RULE_ATTRS if k in ctx.op.attrs}
     new = rule(kept, **values, **attrs)
-    return {name: value.astype(dtype) for name, value in new.items()}
+    # without a copy of what has the dtype already
+    return {name: value if value.dtype == dtype else value.astype(dtype) for name, value in new.items()}
 
 
 _RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
@@ -163,7 +164,11 @@ def _sqrt(value: Array) -> Any:
 
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
 def _gradient_descent(kept: Kept, var: Array, alpha: Array, delta: Array) -> dict[str, Any]:
-    return {"var": var - alpha * delta}
+    step = alpha * delta
+    if isinstance(step, np.ndarray) and (step.shape, step.dtype) == (var.shape, var.dtype):
+        # large variables: memory that is touched for the first time takes longer than the arithmetic
+        return {"var": np.subtract(var, step, out=step)}
+    return {"var": var - step}
 
 
 def _shrunk(values: Array, l1: Array) -> Any:
