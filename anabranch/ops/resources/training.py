@@ -165,7 +165,8 @@ def _sqrt(value: Array) -> Any:
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
 def _gradient_descent(kept: Kept, var: Array, alpha: Array, delta: Array) -> dict[str, Any]:
     step = alpha * delta
-    if isinstance(step, np.ndarray) and (step.shape, step.dtype) == (var.shape, var.dtype):
+    on_host = isinstance(step, np.ndarray) and isinstance(var, np.ndarray)
+    if on_host and (step.shape, step.dtype) == (var.shape, var.dtype):
         # large variables: memory that is touched for the first time takes longer than the arithmetic
         return {"var": np.subtract(var, step, out=step)}
     return {"var": var - step}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.graph import Graph
@@ -179,3 +180,15 @@ def test_many_rows_with_repetitions_match_numpy() -> None:
     var[named] -= 0.5 * accum[named]
     np.testing.assert_allclose(after["accum"], accum, rtol=1e-12)
     np.testing.assert_allclose(after["var"], var, rtol=1e-12)
+
+
+def test_a_gradient_that_is_known_when_the_step_is_compiled() -> None:
+    variable = tf.get_variable("variable", initializer=np.array([1.0, 2.0], np.float32), use_resource=True)
+    update = tf.raw_ops.ResourceApplyGradientDescent(
+        var=variable.handle, alpha=tf.constant(0.5), delta=tf.constant([2.0, 4.0])
+    )
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(4):  # directly, and compiled
+            session.run(update)
+        assert session.run(variable).tolist() == [-3.0, -6.0]
