@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from anabranch.core import dtypes
-from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.measures.losses import Reduction
 from anabranch.frontend.variables.scope import VariableScope, variable_scope
@@ -15,10 +14,11 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.delegating_optimizer import DelegatingOptimizer
+from anabranch.train.optimizer import Optimizer
 
 
-class CrossShardOptimizer(Optimizer):
+class CrossShardOptimizer(DelegatingOptimizer):
     """An optimizer that sums gradients over the replicas of a TPU, of which there is one here: it hands all on.
 
     Args:
@@ -53,45 +53,13 @@ class CrossShardOptimizer(Optimizer):
         if not isinstance(opt, Optimizer):
             raise TypeError(f"CrossShardOptimizer wraps a tf.train.Optimizer, got {type(opt).__name__}")
         _check_one_replica(group_assignment)
-        super().__init__(False, name)
-        self._optimizer = opt
-
-    def compute_gradients(
-        self,
-        loss: TensorLike,
-        var_list: Structure | None = None,
-        gate_gradients: int = Optimizer.GATE_OP,
-        aggregation_method: int | None = None,
-        colocate_gradients_with_ops: bool = False,
-        grad_loss: TensorLike | None = None,
-    ) -> GradientsAndVariables:
-        """Those of the optimizer that is wrapped. Arguments, result and errors are those of `Optimizer`."""
-        return self._optimizer.compute_gradients(
-            loss,
-            var_list=var_list,
-            gate_gradients=gate_gradients,
-            aggregation_method=aggregation_method,
-            colocate_gradients_with_ops=colocate_gradients_with_ops,
-            grad_loss=grad_loss,
-        )
+        super().__init__(opt, False, name)
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
     ) -> Operation:
         """As the optimizer that is wrapped applies them. Arguments, result and errors are those of `Optimizer`."""
-        return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
-
-    def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """The slot of the optimizer that is wrapped."""
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Those of the optimizer that is wrapped."""
-        return self._optimizer.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        """The variables of the optimizer that is wrapped."""
-        return self._optimizer.variables()
+        return self._opt.apply_gradients(grads_and_vars, global_step, name)
 
 
 def _check_one_replica(groups: Sequence[Sequence[int]] | None) -> None:

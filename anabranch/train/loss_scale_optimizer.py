@@ -21,11 +21,12 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.passes.half_precision import MAY_BE_HALF
 from anabranch.runtime.process_settings import process_settings
+from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.loss_scale import DynamicLossScale, LossScaleLike, loss_scale_of
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Optimizer):
+class MixedPrecisionLossScaleOptimizer(DelegatingOptimizer):
     """An optimizer that multiplies the loss by a scale, and divides the gradients by it before another applies them.
 
     With a `DynamicLossScale`, gradients of a step that are not all finite are not applied, and the global step is not
@@ -51,8 +52,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
     def __init__(self, opt: Optimizer, loss_scale: LossScaleLike) -> None:
         if not isinstance(opt, Optimizer):
             raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
-        super().__init__(opt._use_locking, opt.get_name())
-        self._optimizer = opt
+        super().__init__(opt, opt._use_locking, opt.get_name())
         self._loss_scale = loss_scale_of(loss_scale)
 
     def compute_gradients(
@@ -67,7 +67,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         """Gradients of the scaled loss, divided by the scale. Arguments, result and errors are those of `Optimizer`."""
         loss = convert_to_tensor(loss() if callable(loss) else loss)
         scale = self._loss_scale()
-        pairs = self._optimizer.compute_gradients(
+        pairs = self._opt.compute_gradients(
             raw.Mul(loss, _cast(scale, loss.dtype)),
             var_list=var_list,
             gate_gradients=gate_gradients,
@@ -95,24 +95,16 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
             TypeError, ValueError: as of `Optimizer.apply_gradients`.
         """
         if not isinstance(self._loss_scale, DynamicLossScale):
-            return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
+            return self._opt.apply_gradients(grads_and_vars, global_step, name)
         name = name or self.get_name()
         pairs = list(grads_and_vars)
         update, finite = self._loss_scale.update([grad for grad, _ in pairs])
-        applied = cond(finite, lambda: self._optimizer.apply_gradients(pairs, global_step, f"{name}-wrapped"), no_op)
+        applied = cond(finite, lambda: self._opt.apply_gradients(pairs, global_step, f"{name}-wrapped"), no_op)
         return group(applied, update, name=name)
-
-    def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """The slot of the optimizer that is wrapped."""
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Those of the optimizer that is wrapped."""
-        return self._optimizer.get_slot_names()
 
     def variables(self) -> list[Any]:
         """The variables of the optimizer that is wrapped, and those of the scale."""
-        return [*self._optimizer.variables(), *self._loss_scale.variables()]
+        return [*self._opt.variables(), *self._loss_scale.variables()]
 
 
 def enable_mixed_precision_graph_rewrite(

@@ -36,6 +36,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
+from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
@@ -126,29 +127,16 @@ def downpour(optimizer: Optimizer, fetch: int, push: int, local: Optimizer | Non
 
 
 # ---------------------------------------------------------------------- asynchronous, and what all have
-class ReplicaOptimizer(Optimizer):
+class ReplicaOptimizer(DelegatingOptimizer):
     """What `asynchronous` returns; the others derive from it."""
 
     def __init__(self, optimizer: Optimizer, name: str) -> None:
-        super().__init__(False, name)
-        self._opt = optimizer
+        super().__init__(optimizer, False, name)
         self._built = False
 
     def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> GradientsAndVariables:
         """The gradients of this worker's batch; the other optimizer's arguments."""
         return self._after_start(self._opt.compute_gradients(*args, **kwargs))
-
-    def get_slot(self, *args: PassedOn, **kwargs: PassedOn) -> Variable | None:
-        """A slot of the other optimizer; its arguments."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: PassedOn, **kwargs: PassedOn) -> list[str]:
-        """The names of the other optimizer's slots."""
-        return self._opt.get_slot_names(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """The variables in which the other optimizer keeps its state."""
-        return self._opt.variables()
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None

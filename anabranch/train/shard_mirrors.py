@@ -37,7 +37,8 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.delegating_optimizer import DelegatingOptimizer
+from anabranch.train.optimizer import Optimizer
 
 #: no checkpoint holds them, and no initializer of a program gives them values
 _COLLECTION: Final = "shard_mirrors"
@@ -68,28 +69,11 @@ def mirrored(optimizer: Optimizer) -> MirroredOptimizer:
     return MirroredOptimizer(optimizer)
 
 
-class MirroredOptimizer(Optimizer):
+class MirroredOptimizer(DelegatingOptimizer):
     """What `mirrored` returns."""
 
     def __init__(self, optimizer: Optimizer) -> None:
-        super().__init__(False, "mirrored")
-        self._opt = optimizer
-
-    def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> GradientsAndVariables:
-        """The gradients; the other optimizer's arguments."""
-        return self._opt.compute_gradients(*args, **kwargs)
-
-    def get_slot(self, *args: PassedOn, **kwargs: PassedOn) -> Variable | None:
-        """A slot of the other optimizer; its arguments."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: PassedOn, **kwargs: PassedOn) -> list[str]:
-        """The names of the other optimizer's slots."""
-        return self._opt.get_slot_names(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """The variables in which the other optimizer keeps its state."""
-        return self._opt.variables()
+        super().__init__(optimizer, False, "mirrored")
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
