@@ -1,7 +1,7 @@
 """What optimizers have in common that let another one compute gradients and keep the slots.
 
-`tf.contrib.opt` has the like of it for itself, on the public interface, as all of `contrib`; `SyncReplicasOptimizer` has the
-same methods of its own, since programs compare the base of each optimizer of `tf.train`.
+`tf.contrib.opt` has the like of it for itself, on the public interface, as all of `contrib`; `SyncReplicasOptimizer`
+has methods of its own, since programs compare the base of each optimizer of `tf.train`.
 """
 
 from __future__ import annotations
