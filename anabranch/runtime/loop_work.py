@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from anabranch.core.pending import Pending
@@ -13,8 +14,10 @@ from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.straight_loops import LoopProgram
 
-#: iterations of a turn, after which others have theirs, and interrupts, deadlines and cancellations are looked for
+#: A turn has so many iterations at most, and ends after this time (s). Then others have theirs, and interrupts,
+#: deadlines and cancellations are looked for.
 TURN: Final = 256
+TURN_SECONDS: Final = 2e-3
 
 
 class LoopWork:
@@ -49,6 +52,7 @@ class LoopWork:
         """Goes on for a turn; whether there is another one."""
         base, inner = frame.values[self._place] or self._begun(frame)
         values, test, body, condition = inner.values, self._test, self._body, self._condition
+        end = monotonic() + TURN_SECONDS
         for _ in range(TURN):
             for work in test:
                 work(inner, record)
@@ -71,6 +75,8 @@ class LoopWork:
             values[:] = base  # what an iteration has computed goes with it
             for slot, value in zip(self._changing, following, strict=True):
                 values[slot] = value
+            if monotonic() > end:
+                break
         frame.values[self._place] = base, inner
         return True
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from anabranch.errors import InvalidArgumentError
+from anabranch.runtime import loop_work
 from anabranch.runtime.dispatcher import Mode
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
@@ -116,7 +117,8 @@ def run(graph: ExecutorGraph) -> list[Any]:
         if not ready:
             ready = executor.resume()
             continue
-        node, iteration = instance = ready.pop()
+        # in the order in which they became ready, as the dispatcher takes them
+        node, iteration = instance = ready.pop(0)
         if not node.payload.run(iteration, None):
             ready += executor.finished(instance)
         else:
@@ -171,7 +173,14 @@ def test_a_simple_loop() -> None:
     assert loops.fetch(fetches, straight=True) == ([54], 1)
 
 
-def test_a_loop_gives_its_turn_away() -> None:
+def after_one_turn(loops: Loops, ran: list[int]) -> Output:
+    """Work that counts how much has run when its turn comes: its input is there before the loop begins."""
+    before = loops.work(lambda: 0, [])
+    return loops.work(lambda _: len(ran), [before])
+
+
+def test_a_loop_gives_its_turn_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_work, "TURN_SECONDS", 1000.0)
     loops, fetches, at = simple()
     turns: list[int] = []
 
@@ -181,10 +190,25 @@ def test_a_loop_gives_its_turn_away() -> None:
 
     loops.functions[at["less"]] = lambda v: v < 3 * TURN
     loops.functions[at["more"]] = counted
-    beside = loops.work(lambda: len(turns), [])
-    (last, seen), _ = loops.fetch([*fetches, beside], straight=True)
+    (last, seen), _ = loops.fetch([*fetches, after_one_turn(loops, turns)], straight=True)
     assert last == 3 * TURN
-    assert seen <= TURN
+    assert seen == TURN
+
+
+def test_a_turn_of_long_iterations_has_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(loop_work, "monotonic", lambda: next(clock) * 1e-3)
+    loops, fetches, at = simple()
+    ran: list[int] = []
+
+    def counted(value: int) -> int:
+        ran.append(value)
+        return value + 1
+
+    loops.functions[at["more"]] = counted
+    (last, seen), _ = loops.fetch([*fetches, after_one_turn(loops, ran)], straight=True)
+    assert last == 50
+    assert seen == 3
 
 
 def test_a_condition_must_be_a_scalar() -> None:
