@@ -2,9 +2,11 @@
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
 still there is left alone. The first use of one is told on the standard error stream, once in the process. So it is
-with methods of pandas (`old_pandas`); what h5py reads otherwise than it did (`old_h5py`) is restored without a word,
-and so are the lists that `numpy.meshgrid` and its like returned. Arrays of rows of unequal lengths, which NumPy refuses
-since 1.24, are arrays of objects again, and ``np.array(x, copy=False)`` copies where it must, which NumPy 2 refuses.
+with methods of pandas (`old_pandas`), functions of SciPy for pictures (`old_scipy`), modules that moved
+(`moved_modules`) and ``yaml.load(file)``. Without a word, what h5py reads otherwise than it did (`old_h5py`) is
+restored, and so are the lists that `numpy.meshgrid` and its like returned. Arrays of rows of unequal lengths, which
+NumPy refuses since 1.24, are arrays of objects again, and ``np.array(x, copy=False)`` copies where it must, which
+NumPy 2 refuses.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import numpy as np
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
-from anabranch.tools import after_import, old_h5py, old_numpy, old_pandas
+from anabranch.tools import after_import, moved_modules, old_h5py, old_numpy, old_pandas, old_scipy
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -75,6 +77,11 @@ def _of_pillow(image: ModuleType) -> dict[str, object]:
     return {"ANTIALIAS": image.Resampling.LANCZOS}
 
 
+def _answer_for_scipy(scipy: ModuleType, teller: _Teller) -> Callable[[], object]:
+    undo = [old_scipy.bind_misc(scipy), _answer_for(scipy, old_scipy.names_of_package(), teller)]
+    return lambda: [one() for one in undo]
+
+
 def _table() -> list[tuple[ModuleType, Mapping[str, object]]]:
     return [
         (np, old_numpy.names()),
@@ -115,8 +122,13 @@ def restore(quiet: bool = False) -> Callable[[], None]:
     undo += [_make_as_before(name, teller) for name in ("array", "asarray", "asanyarray")]
     undo += [_as_list(name) for name in ("meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")]
     undo.append(old_h5py.restore())
+    undo.append(moved_modules.restore(teller.tell))
+    for name, names in old_scipy.names_elsewhere().items():
+        undo.append(after_import.change(name, functools.partial(_answer_for, names=names, teller=teller)))
+    undo.append(after_import.change("scipy", lambda module: _answer_for_scipy(module, teller)))
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
     undo.append(after_import.change("pandas", lambda module: old_pandas.restore(teller.tell, module)))
+    undo.append(after_import.change("yaml", lambda module: _load_without_loader(module, teller)))
     if not hasattr(threading.Thread, "isAlive"):
         undo.append(_restore_is_alive(teller))
     if importlib.util.find_spec("imp") is None:
@@ -191,6 +203,21 @@ def _as_list(name: str) -> Callable[[], object]:
 
     setattr(np, name, listed)
     return lambda: setattr(np, name, function)
+
+
+def _load_without_loader(yaml: ModuleType, teller: _Teller) -> Callable[[], object]:
+    """Lets `yaml.load` be called without a loader, as until PyYAML 6; it then makes no objects of a file's choice."""
+    load: Callable[..., Any] = yaml.load
+
+    @functools.wraps(load)
+    def loaded(stream: PassedOn, Loader: PassedOn = None) -> Any:
+        if Loader is None:
+            teller.tell("yaml.load without a Loader")
+            Loader = yaml.SafeLoader
+        return load(stream, Loader)
+
+    vars(yaml)["load"] = loaded
+    return lambda: vars(yaml).update(load=load)
 
 
 def _restore_is_alive(teller: _Teller) -> Callable[[], object]:

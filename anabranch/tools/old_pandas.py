@@ -1,4 +1,5 @@
-"""What pandas 2 has removed and programs of TensorFlow 1's time call: `append` and `iteritems` of its two classes.
+"""What pandas 2 has removed and programs of TensorFlow 1's time call: `append`, `iteritems`, `as_matrix` and
+`get_values` of its two classes.
 
 pandas is asked for by its name when a program has imported it; anabranch itself does not use it.
 """
@@ -36,7 +37,17 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
         tell(f"pandas.{type(self).__name__}.iteritems")
         return self.items()
 
+    def as_matrix(self: PassedOn, columns: PassedOn = None) -> Any:
+        tell(f"pandas.{type(self).__name__}.as_matrix")
+        return (self if columns is None else self[columns]).to_numpy()
+
+    def get_values(self: PassedOn) -> Any:
+        tell(f"pandas.{type(self).__name__}.get_values")
+        return self.to_numpy()
+
     for owner in (pandas.DataFrame, pandas.Series):
+        add(owner, "as_matrix", as_matrix)
+        add(owner, "get_values", get_values)
         add(owner, "append", append)
         add(owner, "iteritems", iteritems)
 
