@@ -312,8 +312,8 @@ def _check_tensors(
     prefix: str, tensors: Mapping[str, Array], boxes: Mapping[str, slices.SliceInfo]
 ) -> dict[str, _Item]:
     """Everything that can be wrong with the arguments, found before the disk is touched."""
-    if not os.path.basename(prefix):
-        raise _invalid(prefix, "the prefix ends in a directory: add a name, such as 'model.ckpt'")
+    if not prefix:
+        raise _invalid(prefix, "the prefix is empty: give a name, such as 'model.ckpt'")
     for key in boxes:
         if key not in tensors:
             raise _invalid(prefix, f"slices name {key!r}, which is none of the tensors")

@@ -367,9 +367,22 @@ def test_what_cannot_be_saved(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="ends in a directory"):
-        write_checkpoint(f"{tmp_path}/", {"a": np.zeros(1)})
+def test_a_directory_is_a_prefix(tmp_path: Path) -> None:
+    write_checkpoint(f"{tmp_path}/other", {"a": np.zeros(1)})
+    for value in (1.0, 2.0):
+        write_checkpoint(f"{tmp_path}/", {"a": np.full(1, value)})
+    checkpoint_writer.sweep_uncommitted(f"{tmp_path}/")
+    with CheckpointReader(f"{tmp_path}/") as reader:
+        assert reader.get_tensor("a") == [2.0]
+    checkpoint_writer.remove_checkpoint(f"{tmp_path}/")
+    with CheckpointReader(f"{tmp_path}/other") as reader:
+        assert reader.get_tensor("a") == [0.0]
+    assert all(path.name.startswith("other") for path in tmp_path.iterdir())
+
+
+def test_an_empty_prefix_is_refused() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="is empty"):
+        write_checkpoint("", {"a": np.zeros(1)})
 
 
 def test_slice_outside_its_whole() -> None:
