@@ -1,11 +1,11 @@
-"""What `tf.contrib.layers` has beside regularizers: initializers, flatten."""
+"""What `tf.contrib.layers` has beside regularizers: initializers, flatten, vectors for numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 import anabranch as tf
-from anabranch.contrib.arguments import DTypeLike, TensorLike
+from anabranch.contrib.arguments import DTypeLike, PassedOn, ScopeLike, TensorLike
 
 
 def flatten(
@@ -33,6 +33,52 @@ def flatten(
     if outputs_collections is not None:
         tf.add_to_collections(outputs_collections, outputs)
     return outputs
+
+
+def embed_sequence(
+    ids: TensorLike,
+    vocab_size: int | None = None,
+    embed_dim: int | None = None,
+    unique: bool = False,
+    initializer: PassedOn = None,
+    regularizer: PassedOn = None,
+    trainable: bool = True,
+    scope: ScopeLike | None = None,
+    reuse: bool | None = None,
+) -> tf.Tensor:
+    """A vector for each of some numbers.
+
+    Args:
+        ids: int32 or int64, [batch, length].
+        vocab_size, embed_dim: how many numbers there are, and how long the vectors; both, unless a variable is reused.
+        unique: whether equal numbers are looked up once; the result is the same.
+        initializer, regularizer, trainable: of the variable `embeddings`.
+        scope, reuse: of the variable.
+
+    Returns:
+        [batch, length, embed_dim].
+
+    Raises:
+        ValueError: a new variable has no size.
+
+    Example:
+        >>> tf.contrib.layers.embed_sequence([[0, 2]], vocab_size=3, embed_dim=4).shape
+        TensorShape([Dimension(1), Dimension(2), Dimension(4)])
+    """
+    if not (reuse or (vocab_size and embed_dim)):
+        raise ValueError(
+            f"Must specify vocab size and embedding dimension when not reusing. Got vocab_size={vocab_size} and "
+            f"embed_dim={embed_dim}"
+        )
+    with tf.variable_scope(scope, "EmbedSequence", [ids], reuse=reuse):
+        shape: list[int | None] | None = [vocab_size, embed_dim]
+        if reuse and (vocab_size is None or embed_dim is None):
+            shape = None
+        table = tf.get_variable(
+            "embeddings", shape, initializer=initializer, regularizer=regularizer, trainable=trainable
+        )
+        looked_up: tf.Tensor = tf.nn.embedding_lookup(table, ids)
+        return looked_up
 
 
 def xavier_initializer(

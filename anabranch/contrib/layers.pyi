@@ -1,4 +1,19 @@
+from anabranch.contrib.feature_columns import (
+    bucketized_column as bucketized_column,
+    create_feature_spec_for_parsing as create_feature_spec_for_parsing,
+    crossed_column as crossed_column,
+    embedding_column as embedding_column,
+    input_from_feature_columns as input_from_feature_columns,
+    one_hot_column as one_hot_column,
+    real_valued_column as real_valued_column,
+    sparse_column_with_hash_bucket as sparse_column_with_hash_bucket,
+    sparse_column_with_integerized_feature as sparse_column_with_integerized_feature,
+    sparse_column_with_keys as sparse_column_with_keys,
+    sparse_column_with_vocabulary_file as sparse_column_with_vocabulary_file,
+    weighted_sparse_column as weighted_sparse_column,
+)
 from anabranch.contrib.layer_functions import (
+    embed_sequence as embed_sequence,
     flatten as flatten,
     variance_scaling_initializer as variance_scaling_initializer,
     xavier_initializer as xavier_initializer,

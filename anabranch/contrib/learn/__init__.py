@@ -1,4 +1,4 @@
-"""`tf.contrib.learn`: of all that it was, how documents become numbers, and the modes of models."""
+"""`tf.contrib.learn`: estimators with `fit`, experiments, and how documents become numbers."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+from anabranch.contrib.learn.experiments import run as run
