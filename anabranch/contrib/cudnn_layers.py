@@ -6,12 +6,22 @@ same. Here these cells compute it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import anabranch as tf
 from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
 from anabranch.contrib.rnn_extras import LSTMBlockCell, stack_bidirectional_dynamic_rnn
 from anabranch.contrib.rnn_projections import linear
+
+CUDNN_RNN_UNIDIRECTION: Final = "unidirectional"
+CUDNN_RNN_BIDIRECTION: Final = "bidirectional"
+CUDNN_LSTM: Final = "lstm"
+CUDNN_GRU: Final = "gru"
+CUDNN_RNN_RELU: Final = "rnn_relu"
+CUDNN_RNN_TANH: Final = "rnn_tanh"
+CUDNN_INPUT_LINEAR_MODE: Final = "linear_input"
+CUDNN_INPUT_SKIP_MODE: Final = "skip_input"
+CUDNN_INPUT_AUTO_MODE: Final = "auto_select"
 
 
 class CudnnCompatibleLSTMCell(LSTMBlockCell):

@@ -5,9 +5,11 @@ from anabranch.compat.private.deprecation import (
     deprecated_args as deprecated_args,
 )
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
+from anabranch.frontend.bounded_specs import BoundedTensorSpec as BoundedTensorSpec
 from anabranch.frontend.framework import is_tensor as is_tensor
 from anabranch.frontend.layers.utils import smart_cond as smart_cond
 from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
+from anabranch.frontend.specs import TensorSpec as TensorSpec
 from anabranch.tools.contributed_names import framework
 from anabranch.train.checkpoint_utils import (
     init_from_checkpoint as init_from_checkpoint,

@@ -12,6 +12,13 @@ from anabranch.contrib.rnn_extras import (
     stack_bidirectional_rnn as stack_bidirectional_rnn,
     transpose_batch_time as transpose_batch_time,
 )
+from anabranch.contrib.rnn_pictures import (
+    Conv1DLSTMCell as Conv1DLSTMCell,
+    Conv2DLSTMCell as Conv2DLSTMCell,
+    Conv3DLSTMCell as Conv3DLSTMCell,
+    ConvLSTMCell as ConvLSTMCell,
+    PhasedLSTMCell as PhasedLSTMCell,
+)
 from anabranch.contrib.rnn_projections import (
     AttentionCellWrapper as AttentionCellWrapper,
     EmbeddingWrapper as EmbeddingWrapper,

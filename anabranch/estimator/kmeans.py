@@ -56,12 +56,13 @@ class _Settings(NamedTuple):
 class _Centres:
     """The variables of the model."""
 
-    def __init__(self, settings: _Settings, dimension: int) -> None:
+    def __init__(self, settings: _Settings, dimension: int, is_global: bool = False) -> None:
         shape = [settings.num_clusters, dimension]
         self.clusters = tf.get_variable("clusters", shape, initializer=tf.zeros_initializer(), trainable=False)
         self.is_initialized = tf.get_variable("initialized", initializer=False, trainable=False)
-        # only until all are chosen, so that no checkpoint has it
-        self.selected = tf.Variable(0, trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES], name="selected")
+        # only until all are chosen, so that no checkpoint of an estimator has it
+        kind = tf.GraphKeys.GLOBAL_VARIABLES if is_global else tf.GraphKeys.LOCAL_VARIABLES
+        self.selected = tf.Variable(0, trainable=False, collections=[kind], name="selected")
         self.moved: Any = self.clusters
         if settings.keeps_second_centres:
             self.moved = tf.get_variable("clusters_updated", shape, initializer=tf.zeros_initializer(), trainable=False)
@@ -262,6 +263,94 @@ def _take_over(settings: _Settings, centres: _Centres) -> tf.Tensor:
 
     result: tf.Tensor = tf.cond(centres.batches_left <= 0, replace, wait)
     return result
+
+
+class ClusteringParts(NamedTuple):
+    """What `KMeansGraph.training_graph` gives.
+
+    Attributes:
+        all_scores: of each matrix of examples: the distances from all centres.
+        cluster_idx: of each: the nearest centre of every example.
+        scores: of each: the distance from it.
+        cluster_centers_initialized: whether all centres are chosen, a variable.
+        init_op: chooses centres from the examples.
+        training_op: moves the centres.
+    """
+
+    all_scores: tuple[tf.Tensor, ...]
+    cluster_idx: tuple[tf.Tensor, ...]
+    scores: tuple[tf.Tensor, ...]
+    cluster_centers_initialized: tf.Variable
+    init_op: tf.Operation
+    training_op: tf.Operation
+
+
+class KMeansGraph:
+    """Finds clusters in a graph of the user's own.
+
+    Args:
+        inputs: examples, [batch, n], or a list of such matrices.
+        num_clusters, initial_clusters, distance_metric, use_mini_batch, mini_batch_steps_per_iteration,
+            kmeans_plus_plus_num_retries: as for `KMeans`.
+        random_seed: of the choice of centres.
+
+    Raises:
+        ValueError: the number of features is not known.
+    """
+
+    def __init__(
+        self,
+        inputs: PassedOn,
+        num_clusters: int,
+        initial_clusters: InitialClusters = _RANDOM,
+        distance_metric: str = _EUCLIDEAN,
+        use_mini_batch: bool = False,
+        mini_batch_steps_per_iteration: int = 1,
+        random_seed: int | None = 0,
+        kmeans_plus_plus_num_retries: int = 2,
+        kmc2_chain_length: int = 200,
+    ) -> None:
+        given = inputs if isinstance(inputs, list | tuple) else [inputs]
+        self._inputs = [tf.cast(one, tf.float32) for one in given]
+        self._settings = _Settings(
+            num_clusters,
+            initial_clusters,
+            distance_metric == _COSINE,
+            random_seed,
+            use_mini_batch,
+            mini_batch_steps_per_iteration,
+            kmeans_plus_plus_num_retries,
+            None,
+            (),
+        )
+
+    def training_graph(self) -> ClusteringParts:
+        """Adds variables and operations to the graph."""
+        settings = self._settings
+        dimension = self._inputs[0].shape.as_list()[-1] if self._inputs[0].shape.ndims == 2 else None
+        if dimension is None:
+            raise ValueError(f"k-means takes examples of a known number of features, [batch, n]; got {self._inputs[0]}")
+        inputs = [tf.nn.l2_normalize(one, 1) for one in self._inputs] if settings.is_cosine else self._inputs
+        # programs initialize global variables alone
+        centres = _Centres(settings, dimension, is_global=True)
+        compared: tf.Tensor = tf.convert_to_tensor(centres.clusters)
+        if settings.is_cosine:
+            compared = tf.nn.l2_normalize(compared, 1)
+        found = [tf.raw_ops.NearestNeighbors(points=one, centers=compared, k=np.int64(1)) for one in inputs]
+        indices = [tf.squeeze(nearest, [1]) for nearest, _ in found]
+        # of unit vectors, the squared distance is twice the cosine distance
+        least = [tf.squeeze(distances, [1]) * (0.5 if settings.is_cosine else 1.0) for _, distances in found]
+        points = inputs[0] if len(inputs) == 1 else tf.concat(inputs, 0)
+        with tf.control_dependencies(least):
+            moved = _move(settings, centres, points, indices[0] if len(indices) == 1 else tf.concat(indices, 0))
+        return ClusteringParts(
+            tuple(_all_distances(one, compared, settings.is_cosine) for one in inputs),
+            tuple(indices),
+            tuple(least),
+            centres.is_initialized,
+            _choose(settings, centres, points).op,
+            moved,
+        )
 
 
 class KMeans(Estimator):

@@ -1,0 +1,35 @@
+from anabranch.estimator.added_metrics import add_metrics as add_metrics
+from anabranch.estimator.baseline import BaselineEstimator as BaselineEstimator
+from anabranch.estimator.canned import (
+    DNNEstimator as DNNEstimator,
+    DNNLinearCombinedEstimator as DNNLinearCombinedEstimator,
+    LinearEstimator as LinearEstimator,
+)
+from anabranch.estimator.class_heads import BinaryClassHead, MultiClassHead, MultiLabelHead
+from anabranch.estimator.early_stopping import (
+    make_early_stopping_hook as make_early_stopping_hook,
+    make_stop_at_checkpoint_step_hook as make_stop_at_checkpoint_step_hook,
+    stop_if_higher_hook as stop_if_higher_hook,
+    stop_if_lower_hook as stop_if_lower_hook,
+    stop_if_no_decrease_hook as stop_if_no_decrease_hook,
+    stop_if_no_increase_hook as stop_if_no_increase_hook,
+)
+from anabranch.estimator.logit_functions import (
+    call_logit_fn as call_logit_fn,
+    dnn_logit_fn_builder as dnn_logit_fn_builder,
+    linear_logit_fn_builder as linear_logit_fn_builder,
+)
+from anabranch.estimator.memory_evaluation import InMemoryEvaluatorHook as InMemoryEvaluatorHook
+from anabranch.estimator.multi_head import MultiHead
+from anabranch.estimator.receivers import (
+    build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
+)
+from anabranch.estimator.regression_heads import LogisticRegressionHead, PoissonRegressionHead, RegressionHead
+
+binary_classification_head = BinaryClassHead
+logistic_regression_head = LogisticRegressionHead
+multi_class_head = MultiClassHead
+multi_head = MultiHead
+multi_label_head = MultiLabelHead
+poisson_regression_head = PoissonRegressionHead
+regression_head = RegressionHead

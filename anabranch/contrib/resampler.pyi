@@ -1,0 +1,1 @@
+from anabranch.contrib.resampling import resampler as resampler
