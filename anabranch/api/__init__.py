@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from anabranch.core import absent_names
+from anabranch.core.module_contents import ModuleContents, held
 from anabranch.core.stand_ins import stand_in
 
 _IMPORT: Final = re.compile(
@@ -59,9 +60,8 @@ class _PublicModule(ModuleType):
             return refused
         module, original = self._homes[name]
         own = module == self.__name__  # a module below this package
-        value = self.__dict__[name] = (
-            importlib.import_module(f"{module}.{original}") if own else imported(module, original)
-        )
+        value = importlib.import_module(f"{module}.{original}") if own else imported(module, original)
+        held(self)[name] = value
         if self._path is not None and isinstance(value, ModuleType):
             _teach(value, f"{self._path}.{name}" if self._path else name)
         return value
@@ -70,11 +70,16 @@ class _PublicModule(ModuleType):
         if not (name in self._homes and _is_folder(self.__name__, name, value)):
             super().__setattr__(name, value)
 
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        """All names with their values, which programs go through, and not those alone that were asked for already."""
+        return ModuleContents(self)
+
     def __dir__(self) -> list[str]:
         # a package is bound to what is imported from below it, which users need not see
-        inner = {name for name, value in vars(self).items() if _is_folder(self.__name__, name, value)}
+        inner = {name for name, value in held(self).items() if _is_folder(self.__name__, name, value)}
         others = imported(*self._others).listed() if self._others is not None else ()
-        return sorted({*super().__dir__()} - inner | {*self.__all__, *others})
+        return sorted({*held(self)} - inner | {*self.__all__, *others})
 
     def _no_attribute(self, name: str) -> AttributeError:
         if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):
@@ -87,10 +92,10 @@ def _teach(module: ModuleType, path: str) -> None:
     """Lets a public module, and those that it holds, know under which path users see them."""
     if not isinstance(module, _PublicModule) or module._path is not None:
         return
-    held = vars(module)
-    held["_path"] = path
+    names = held(module)
+    names["_path"] = path
     for name in module.__all__:
-        if isinstance(value := held.get(name), ModuleType):
+        if isinstance(value := names.get(name), ModuleType):
             _teach(value, f"{path}.{name}")
 
 
@@ -107,11 +112,11 @@ def publish(name: str, path: str | None = None, others_first: bool = False) -> N
     with open(f"{module.__file__}i", encoding="utf-8") as stub:
         homes = names_of_stub(stub.read())
     others = homes.pop("__getattr__", None)
-    held = vars(module)
+    names = held(module)
     for public in homes:
-        if public in held and _is_folder(name, public, held[public]):
-            del held[public]
-    held.update(_homes=homes, _path=path, _others=others, _others_first=others_first, __all__=sorted(homes))
+        if public in names and _is_folder(name, public, names[public]):
+            del names[public]
+    names.update(_homes=homes, _path=path, _others=others, _others_first=others_first, __all__=sorted(homes))
     module.__class__ = _PublicModule
 
 

@@ -10,6 +10,7 @@ import importlib
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.core import absent_names
 from anabranch.core.stand_ins import StandInClass
 from anabranch.frontend.autograph.conversion import do_not_convert
 from anabranch.tools.private_modules import PRIVATE_MODULES
@@ -17,11 +18,17 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 #: of TensorFlow, each with what is in it; TensorFlow Probability imports those of operations, Mesh TensorFlow and K-FAC
 #: the others
 DEFERRED: Final = (
+    "contrib.cloud",
+    "contrib.quantize",
+    "contrib.tensorrt",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",
+    "python.data.ops.multi_device_iterator_ops",
     "python.debug",
+    "python.distribute.all_reduce",
     "python.keras.optimizer_v2",
     "python.keras.saving",
+    "python.ops.collective_ops",
     "python.ops.linalg",
     "python.tpu.device_assignment",
     "python.tpu.ops.tpu_ops",
@@ -49,8 +56,11 @@ def _absent(path: str) -> Any:
         return _PRESENT[path]
     if path in PRIVATE_MODULES:
         return importlib.import_module(PRIVATE_MODULES[path])
-    held = {"_path": path, "_why": f"anabranch has no tensorflow.{path}", "__doc__": f"Stands for `tensorflow.{path}`."}
-    return _Absent(path.rpartition(".")[2], (), held)
+    module, _, name = path.rpartition(".")
+    is_public = absent_names.is_tensorflows(module, name)
+    why = absent_names.absence(module, name) if is_public else f"anabranch has no tensorflow.{path}"
+    held = {"_path": path, "_why": why, "__doc__": f"Stands for `tensorflow.{path}`."}
+    return _Absent(name, (), held)
 
 
 class DeferredModule(ModuleType):

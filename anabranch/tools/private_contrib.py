@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+#: modules of `contrib.distributions.python.ops`
+_DISTRIBUTIONS: Final = (
+    *("bernoulli", "beta", "binomial", "categorical", "dirichlet", "exponential", "gamma", "kullback_leibler"),
+    *("laplace", "mixture", "multinomial", "mvn_diag", "mvn_tril", "normal", "poisson", "student_t", "uniform"),
+)
+
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.cudnn_rnn.python.layers.cudnn_rnn": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
+    "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
+    **{f"contrib.distributions.python.ops.{module}": "tf.contrib.distributions" for module in _DISTRIBUTIONS},
     "contrib.eager.python.tfe": (
         "anabranch.compat.private.test_modes tf defun=function "
         "run_test_in_graph_and_eager_modes=run_in_graph_and_eager_modes "
         "run_all_tests_in_graph_and_eager_modes=run_all_in_graph_and_eager_modes"
     ),
+    "contrib.factorization.python.ops.clustering_ops": "tf.contrib.factorization",
     "contrib.framework.python.framework": "tf.contrib.framework",
     "contrib.framework.python.framework.checkpoint_utils": "tf.train",
     "contrib.framework.python.framework.tensor_util": "tf.contrib.framework tf.contrib.util",
@@ -18,13 +28,24 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
     "contrib.layers.python.layers": "tf.contrib.layers",
     "contrib.learn.python.learn": "tf.contrib.learn",
+    "contrib.learn.python.learn.estimators": "tf.contrib.learn",
+    "contrib.learn.python.learn.estimators.estimator": "tf.contrib.learn",
+    "contrib.learn.python.learn.estimators.model_fn": "tf.contrib.learn",
+    "contrib.learn.python.learn.estimators.run_config": "tf.contrib.learn",
+    "contrib.learn.python.learn.experiment": "tf.contrib.learn",
+    "contrib.learn.python.learn.learn_runner": "tf.contrib.learn.learn_runner",
+    "contrib.learn.python.learn.metric_spec": "tf.contrib.learn",
+    "contrib.learn.python.learn.monitored_session": "tf.train",
+    "contrib.learn.python.learn.monitors": "anabranch.contrib.learn.monitors",
     "contrib.learn.python.learn.datasets.mnist": "anabranch.contrib.mnist_data",
+    "contrib.layers.python.layers.feature_column": "tf.contrib.layers",
     "contrib.learn.python.learn.preprocessing": "tf.contrib.learn.preprocessing",
     "contrib.learn.python.learn.preprocessing.categorical": "tf.contrib.learn.preprocessing",
     "contrib.learn.python.learn.preprocessing.categorical_vocabulary": "tf.contrib.learn.preprocessing",
     "contrib.learn.python.learn.preprocessing.text": "tf.contrib.learn.preprocessing",
     "contrib.losses.python.losses": "tf.contrib.losses",
     "contrib.metrics.python.ops": "tf_slim.metrics",
+    "contrib.metrics.python.ops.set_ops": "tf.sets",
     "contrib.opt.python.training": "tf.contrib.opt",
     "contrib.opt.python.training.adam_gs_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.adamax": "tf.contrib.opt",
@@ -52,10 +73,11 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.opt.python.training.sign_decay": "tf.contrib.opt",
     "contrib.opt.python.training.variable_clipping_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.weight_decay_optimizers": "tf.contrib.opt",
+    "contrib.resampler.python.ops.resampler_ops": "tf.contrib.resampler",
     "contrib.rnn.python.ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.core_rnn": "tf.contrib.rnn",
-    "contrib.rnn.python.ops.core_rnn_cell": "tf.contrib.rnn",
-    "contrib.rnn.python.ops.core_rnn_cell_impl": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.core_rnn_cell": "tf.contrib.rnn anabranch.compat.private.rnn_cells",
+    "contrib.rnn.python.ops.core_rnn_cell_impl": "tf.contrib.rnn anabranch.compat.private.rnn_cells",
     "contrib.rnn.python.ops.gru_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.lstm_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.rnn": "tf.contrib.rnn",

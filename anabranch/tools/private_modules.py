@@ -6,6 +6,12 @@ from typing import Final
 
 from anabranch.tools.private_contrib import PRIVATE_CONTRIB_MODULES
 
+#: modules of `python.ops.distributions`
+_DISTRIBUTIONS: Final = (
+    *("bernoulli", "beta", "categorical", "dirichlet", "dirichlet_multinomial", "distribution", "distributions"),
+    *("exponential", "gamma", "kullback_leibler", "laplace", "multinomial", "normal", "student_t", "uniform"),
+)
+
 #: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames;
 #: `generated` has the functions that TensorFlow generates for its operation types.
 PRIVATE_MODULES: Final[dict[str, str]] = {
@@ -52,6 +58,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.graph_util": "tf.graph_util",
     "python.framework.graph_util_impl": "tf.graph_util",
     "python.framework.importer": "tf",
+    "python.framework.meta_graph": "anabranch.train.meta_graph",
     "python.framework.op_def_registry": "anabranch.compat.private.operation_types",
     "python.framework.ops": (
         "tf anabranch.frontend.framework anabranch.compat.private.graphs anabranch.train.meta_graph"
@@ -60,11 +67,12 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
     "python.framework.tensor_shape": "anabranch.core.shapes tf",
-    "python.framework.tensor_spec": "tf",
+    "python.framework.tensor_spec": "tf anabranch.frontend.bounded_specs",
     "python.framework.tensor_util": (
         "tf anabranch.graph.constants constant_value=get_static_value MakeNdarray=make_ndarray"
     ),
     "python.framework.test_util": "anabranch.compat.private.test_modes tf.test TensorFlowTestCase=TestCase",
+    "python.framework.versions": "tf.version",
     "python.framework.type_spec": "anabranch.compat.private.type_specs anabranch.frontend.specs",
     "python.keras.backend": (
         # the package's backend takes these of ours itself
@@ -104,6 +112,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.ctc_ops": "tf.nn",
     "python.ops.custom_gradient": "tf",
     "python.ops.data_flow_ops": "tf anabranch.frontend.resources.queues anabranch.frontend.resources.staging generated",
+    **{f"python.ops.distributions.{module}": "tf.distributions" for module in _DISTRIBUTIONS},
     "python.ops.embedding_ops": "tf.nn",
     "python.ops.functional_ops": "tf generated",
     "python.ops.gradient_checker": "tf.test",
@@ -118,6 +127,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.io_ops": "tf generated",
     "python.ops.linalg.linear_operator_addition": "anabranch.compat.private.linear_operator_sums",
     "python.ops.linalg.linear_operator_util": "anabranch.compat.private.linear_operator_batches",
+    "python.ops.list_ops": "anabranch.compat.private.tensor_lists generated",
     "python.ops.linalg_ops": "tf tf.linalg generated",
     "python.ops.logging_ops": "tf tf.summary generated",
     "python.ops.lookup_ops": "anabranch.contrib.lookup tf.lookup tf",
@@ -152,6 +162,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.string_ops": "tf tf.strings generated",
     "python.ops.summary_op_util": "anabranch.compat.private.summary_scopes",
     "python.ops.summary_ops": "tf.summary",
+    "python.ops.summary_ops_v2": "tf.contrib.summary anabranch.compat.private.summary_scopes",
     "python.ops.template": "tf",
     "python.ops.tensor_array_ops": "tf",
     "python.ops.unconnected_gradients": "tf",
@@ -205,7 +216,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.checkpoint_state_pb2": "anabranch.proto.training_pb2",
     "python.training.checkpoint_utils": "tf.train",
     "python.training.coordinator": "tf.train",
-    "python.training.device_setter": "tf.train",
+    "python.training.device_setter": (
+        "tf.train anabranch.train.device_setter _RoundRobinStrategy=RoundRobinStrategy "
+        "_ReplicaDeviceChooser=ReplicaDeviceChooser"
+    ),
     "python.training.evaluation": "anabranch.compat.private.evaluation",
     "python.training.ftrl": "tf.train",
     "python.training.gradient_descent": "tf.train",
@@ -214,11 +228,11 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.momentum": "tf.train",
     "python.training.monitored_session": "tf.train anabranch.train.hooked_session _HookedSession=HookedSession",
     "python.training.moving_averages": "anabranch.train.moving_averages tf.train",
-    "python.training.optimizer": "tf.train",
+    "python.training.optimizer": "tf.train anabranch.train.optimizer _deduplicate_indexed_slices=deduplicated",
     "python.training.queue_runner": "tf.train",
     "python.training.queue_runner_impl": "tf.train",
     "python.training.rmsprop": "tf.train",
-    "python.training.saver": "tf.train",
+    "python.training.saver": "tf.train anabranch.compat.private.savers",
     "python.training.session_manager": "tf.train",
     "python.training.session_run_hook": "tf.train",
     "python.training.slot_creator": "anabranch.train.slot_creator",
@@ -260,7 +274,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "core.protobuf.rewriter_config_pb2": "anabranch.proto.config_pb2",
     "core.protobuf.saved_model_pb2": "anabranch.proto.training_pb2",
     "core.protobuf.saver_pb2": "anabranch.proto.training_pb2",
+    "core.protobuf.struct_pb2": "anabranch.proto.saved_object_pb2",
     "core.protobuf.tensorflow_server_pb2": "anabranch.proto.config_pb2",
+    "core.profiler.tfprof_log_pb2": "anabranch.proto.tfprof_pb2",
     "core.util.event_pb2": "anabranch.proto.summary_pb2",
+    "core.util.test_log_pb2": "anabranch.proto.test_log_pb2",
     **PRIVATE_CONTRIB_MODULES,
 }

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.core import absent_names
+from anabranch.core.module_contents import ModuleContents, held
 from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.core.stand_ins import stand_in, stands_in
 from anabranch.frontend import raw_functions
@@ -35,6 +36,9 @@ ROOT: Final = "tensorflow"
 API_VERSION: Final = "1.15.5"
 #: spellings of the public interface as a whole, the longest first
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
+
+#: public modules, "" the interface as a whole, that say which version it is
+_WITH_VERSION: Final = frozenset(("", "version", "python.framework.versions"))
 
 #: modules of generated wrappers: functions named after operation types
 _GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops|python\.training\.(?:gen_)?training_ops")
@@ -50,8 +54,8 @@ class AliasModule(ModuleType):
 
     def __init__(self, name: str, sources: Sequence[Any], renamed: dict[str, str]) -> None:
         super().__init__(name, f"Stands for `{name}` in a program that anabranch runs.")
-        self.__dict__["_sources"] = sources
-        self.__dict__["_renamed"] = renamed
+        self._sources = sources
+        self._renamed = renamed
         self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -63,7 +67,7 @@ class AliasModule(ModuleType):
             if value is not _MISSING and not stands_in(value):
                 if isinstance(value, ModuleType) and _has_more_names(_public_path(f"{self.__name__}.{name}")):
                     value = importlib.import_module(f"{self.__name__}.{name}")
-                self.__dict__[name] = value
+                setattr(self, name, value)
                 return value
         if not name.startswith("__") and counterpart(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
@@ -73,8 +77,13 @@ class AliasModule(ModuleType):
             return refused
         raise AttributeError(_absence(f"{self.__name__}.{name}", dir(self)), name=name)
 
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        """All names with their values, which programs go through, and not those alone that were asked for already."""
+        return ModuleContents(self)
+
     def __dir__(self) -> list[str]:
-        names = {*self.__dict__, *self._renamed}
+        names = {*held(self), *self._renamed}
         return sorted(names.union(*(dir(source) for source in self._sources)))
 
 
@@ -83,7 +92,9 @@ _MISSING: Final = object()
 
 def _has_more_names(path: str) -> bool:
     """Whether the alias of a module has names that the module of anabranch, or of Keras, lacks."""
-    return path in ("compat", "compat.v2") or keras_package.has_more_names(path.removeprefix("compat.v2."))
+    return path in ("compat", "compat.v2", "version", "compat.v2.version") or keras_package.has_more_names(
+        path.removeprefix("compat.v2.")
+    )
 
 
 @functools.cache
@@ -280,9 +291,9 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         served = counterpart(spec.name)
         assert served is not None
         module = AliasModule(spec.name, *served)
-        if module._sources == [tf]:
-            module.__dict__["__version__"] = API_VERSION
-            module.__dict__["__git_version__"] = tf.GIT_VERSION
+        path = _public_path(spec.name).removeprefix("compat.v2").lstrip(".")
+        if path in _WITH_VERSION:
+            held(module).update(VERSION=API_VERSION, __version__=API_VERSION, __git_version__=tf.GIT_VERSION)
         return module
 
     def exec_module(self, module: ModuleType) -> None:

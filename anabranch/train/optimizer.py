@@ -338,7 +338,7 @@ class Optimizer:
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Variable) -> Any:
         """Applies a sparse gradient whose rows may repeat. Default: sums equal rows, then `_apply_sparse`."""
-        values, indices = _deduplicated(grad.values, grad.indices)
+        values, indices = deduplicated(grad.values, grad.indices)
         return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), var)
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
@@ -350,7 +350,7 @@ class Optimizer:
 
         Default: sums equal rows, then `_resource_apply_sparse`.
         """
-        values, unique_indices = _deduplicated(grad, indices)
+        values, unique_indices = deduplicated(grad, indices)
         return self._resource_apply_sparse(values, handle, unique_indices)
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
@@ -465,8 +465,8 @@ def _checked_variable(var: object) -> Any:
     return var
 
 
-def _deduplicated(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of the rows with equal indices, once per index."""
+def deduplicated(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of the rows with equal indices, once per index, and these indices."""
     unique = raw.Unique(indices)
     count = raw.StridedSlice(raw.Shape(unique.y), [0], [1], [1], shrink_axis_mask=1)
     return raw.UnsortedSegmentSum(values, unique.idx, count), unique.y

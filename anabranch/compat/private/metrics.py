@@ -99,3 +99,22 @@ def _streaming_sparse_average_precision_at_top_k(
             raise ValueError(f"The last dimension of predictions_idx must be known, but its shape is {top.shape}")
         parts = metrics_at_k.average_precision_of(labels, top, k, weights, scope)
         return metric_parts.finish(*parts, metrics_collections, updates_collections)
+
+
+def _streaming_confusion_matrix(
+    labels: TensorLike, predictions: TensorLike, num_classes: int, weights: TensorLike | None = None
+) -> tuple[Any, Any]:
+    """How often each class was taken for which, over all batches.
+
+    Args:
+        labels, predictions: classes, of any shape, the same for both.
+        weights: None, or how much each counts, of that shape too.
+
+    Returns:
+        A float64 variable [classes, classes], and the operation that adds a batch to it.
+    """
+    total = metric_variable([num_classes, num_classes], tf.float64, name="total_confusion_matrix")
+    expected, found = (tf.reshape(tf.cast(classes, tf.int64), [-1]) for classes in (labels, predictions))
+    counted = None if weights is None else tf.reshape(tf.cast(weights, tf.float64), [-1])
+    batch = tf.confusion_matrix(expected, found, num_classes, weights=counted, dtype=tf.float64)
+    return total, tf.assign_add(total, batch)

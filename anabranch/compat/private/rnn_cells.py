@@ -7,17 +7,15 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
-from anabranch.core.shapes import ShapeLike
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 
 
 def _zero_state_tensors(state_size: Structure, batch_size: TensorLike, dtype: DTypeLike) -> Any:
-    """Zeros in the shapes of a cell's state: (batch, size), or (batch, ...) where a size is a shape."""
+    """Zeros in the shapes of a cell's state: (batch, size), or (batch, ...) where a size is a shape or a vector."""
 
-    def zeros(size: ShapeLike) -> tf.Tensor:
-        lengths = tf.TensorShape(size).as_list()
-        made = tf.zeros(tf.stack([batch_size, *lengths]), dtype)
-        made.set_shape([tf.get_static_value(batch_size), *lengths])
+    def zeros(size: TensorLike) -> tf.Tensor:
+        made = tf.zeros(_concat(batch_size, size), dtype)
+        made.set_shape(_concat(batch_size, size, static=True))
         return made
 
     if isinstance(state_size, tf.TensorShape) or not tf.nest.is_nested(state_size):
@@ -70,3 +68,66 @@ def assert_like_rnncell(cell_name: str, cell: object) -> None:
         missing.append("is not callable")
     if missing:
         raise TypeError(f"The argument {cell_name!r} ({cell}) is not an RNNCell: {', '.join(missing)}.")
+
+
+class _Linear:
+    """A linear map of several tensors side by side, with variables `kernel` and `bias` of the variable scope.
+
+    Args:
+        args: a tensor [batch, n], or a list of such, of known n; the first gives the dtype.
+        output_size: how many numbers come out for each row.
+        build_bias: whether a constant is added.
+        bias_initializer: of the constant; None: zeros.
+        kernel_initializer: of the matrix; None: that of the variable scope.
+
+    Raises:
+        ValueError: there are no tensors, or one is no matrix with a known number of columns.
+    """
+
+    def __init__(
+        self,
+        args: Structure,
+        output_size: int,
+        build_bias: bool,
+        bias_initializer: PassedOn = None,
+        kernel_initializer: PassedOn = None,
+    ) -> None:
+        tensors = self._listed(args)
+        columns = 0
+        for tensor in tensors:
+            if tensor.shape.ndims != 2 or tensor.shape[1].value is None:
+                raise ValueError(f"linear expects matrices of a known number of columns, got shape {tensor.shape}")
+            columns += tensor.shape[1].value
+        dtype = tensors[0].dtype
+        with tf.variable_scope(tf.get_variable_scope()) as scope:
+            self._weights = tf.get_variable("kernel", [columns, output_size], dtype, kernel_initializer)
+            self._biases: Any = None
+            if build_bias:
+                scope.set_partitioner(None)
+                zeros = tf.zeros_initializer(dtype=dtype)
+                self._biases = tf.get_variable("bias", [output_size], dtype, bias_initializer or zeros)
+
+    def __call__(self, args: Structure) -> tf.Tensor:
+        """The map of tensors like those it was made for."""
+        tensors = self._listed(args)
+        joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, 1)
+        product = tf.matmul(joined, self._weights)
+        return product if self._biases is None else tf.nn.bias_add(product, self._biases)
+
+    @staticmethod
+    def _listed(args: Structure) -> list[Any]:
+        tensors = list(args) if isinstance(args, list | tuple) else [args]
+        if not tensors or tensors[0] is None:
+            raise ValueError("`args` must be specified: a tensor, or a list of them")
+        return tensors
+
+
+def _linear(
+    args: Structure,
+    output_size: int,
+    bias: bool,
+    bias_initializer: PassedOn = None,
+    kernel_initializer: PassedOn = None,
+) -> tf.Tensor:
+    """A linear map of several tensors side by side; see `_Linear`."""
+    return _Linear(args, output_size, bias, bias_initializer, kernel_initializer)(args)

@@ -43,11 +43,17 @@ if "log_dir" in absl.flags.FLAGS:
 class _ProgramFlags:
     """absl's flags of the program, for who reads them without having parsed the command line."""
 
-    __slots__ = ("_values",)  # and no `__dict__`: programs look for `__dict__["__flags"]`, which is that of the values
+    __slots__ = (
+        "_assigned",
+        "_values",
+    )  # and no `__dict__`: programs look for `__dict__["__flags"]`, which is that of the values
     _values: absl.flags.FlagValues
+    #: what the program put there without a flag of the name, as it could before TensorFlow 1.5
+    _assigned: dict[str, object]
 
     def __init__(self, values: absl.flags.FlagValues) -> None:
         object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_assigned", {})
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -56,6 +62,8 @@ class _ProgramFlags:
     def __getattr__(self, name: str) -> Any:
         if name in self._values and not self._values.is_parsed():
             self._parse_flags()
+        if name in self._assigned and name not in self._values:
+            return self._assigned[name]
         return getattr(self._values, name)
 
     def _parse_flags(self, args: Sequence[str] | None = None) -> list[str]:
@@ -63,7 +71,10 @@ class _ProgramFlags:
         return self._values([sys.argv[0], *(sys.argv[1:] if args is None else args)], known_only=True)[1:]
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._values, name, value)
+        if name in self._values:
+            setattr(self._values, name, value)
+        else:
+            self._assigned[name] = value
 
     def __delattr__(self, name: str) -> None:
         delattr(self._values, name)

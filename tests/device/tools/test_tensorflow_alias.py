@@ -199,6 +199,11 @@ def test_the_version_is_that_of_the_interface() -> None:
     assert module("tensorflow").__version__ == "1.15.5"
     assert module("tensorflow").__git_version__ == tf.GIT_VERSION
     assert module("tensorflow.compat.v1").__version__ == "1.15.5"
+    assert module("tensorflow.compat.v2").__version__ == "1.15.5"
+    assert module("tensorflow").VERSION == module("tensorflow.compat.v1").VERSION == "1.15.5"
+    assert module("tensorflow").version.VERSION == module("tensorflow.version").VERSION == "1.15.5"
+    assert module("tensorflow.compat.v2").version.VERSION == "1.15.5"
+    assert module("tensorflow.python.framework.versions").__version__ == "1.15.5"
 
 
 def test_other_modules_are_left_alone() -> None:
