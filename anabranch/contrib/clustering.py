@@ -7,18 +7,17 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
-from anabranch.estimator.kmeans import KMeans as KMeansEstimator
 
 
-class KMeansClustering(KMeansEstimator):
+class KMeansClustering(tf.estimator.experimental.KMeans):
     """`tf.estimator.experimental.KMeans` with the name of its seed from before; see there."""
 
     def __init__(
         self,
         num_clusters: int,
         model_dir: str | None = None,
-        initial_clusters: PassedOn = KMeansEstimator.RANDOM_INIT,
-        distance_metric: str = KMeansEstimator.SQUARED_EUCLIDEAN_DISTANCE,
+        initial_clusters: PassedOn = tf.estimator.experimental.KMeans.RANDOM_INIT,
+        distance_metric: str = tf.estimator.experimental.KMeans.SQUARED_EUCLIDEAN_DISTANCE,
         random_seed: int | None = 0,
         use_mini_batch: bool = True,
         mini_batch_steps_per_iteration: int = 1,

@@ -36,7 +36,7 @@ class BoundedTensorSpec(TensorSpec):
         self._maximum = self._bound("maximum", maximum)
 
     @classmethod
-    def from_spec(cls, spec: Any, name: str | None = None) -> BoundedTensorSpec:
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> BoundedTensorSpec:
         """A copy of a spec; one without bounds gets those of its dtype."""
         minimum = getattr(spec, "minimum", spec.dtype.min)
         maximum = getattr(spec, "maximum", spec.dtype.max)

@@ -20,7 +20,6 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 DEFERRED: Final = (
     "contrib.cloud",
     "contrib.quantize",
-    "contrib.tensorrt",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",
     "python.data.ops.multi_device_iterator_ops",

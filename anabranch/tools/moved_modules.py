@@ -40,7 +40,7 @@ class _MovedModule(ModuleType):
         return dir(self._now)
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _FormerNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
@@ -69,7 +69,7 @@ def restore(tell: Callable[[str], None]) -> Callable[[], None]:
     Args:
         tell: is called with the name of a module that the program imports so.
     """
-    finder = _Finder(tell)
+    finder = _FormerNames(tell)
     sys.meta_path.append(finder)
 
     def undo() -> None:

@@ -4,19 +4,26 @@ from anabranch.contrib.learn import (
     monitors as monitors,
     preprocessing as preprocessing,
 )
-from anabranch.contrib.learn.estimators import Estimator as Estimator
+from anabranch.contrib.learn.estimators import LearnEstimator
 from anabranch.contrib.learn.experiments import Experiment as Experiment
 from anabranch.contrib.learn.model_operations import MetricSpec as MetricSpec, ModelFnOps as ModelFnOps
 from anabranch.contrib.learn.ready_made import (
-    DNNClassifier as DNNClassifier,
-    DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
-    DNNRegressor as DNNRegressor,
-    LinearClassifier as LinearClassifier,
-    LinearRegressor as LinearRegressor,
+    LearnDNNClassifier,
+    LearnDNNLinearCombinedClassifier,
+    LearnDNNRegressor,
+    LearnLinearClassifier,
+    LearnLinearRegressor,
     infer_real_valued_columns_from_input as infer_real_valued_columns_from_input,
     infer_real_valued_columns_from_input_fn as infer_real_valued_columns_from_input_fn,
 )
-from anabranch.contrib.learn.run_settings import RunConfig as RunConfig
+from anabranch.contrib.learn.run_settings import LearnRunConfig
 from anabranch.contrib.mode_keys import LearnModeKeys
 
+DNNClassifier = LearnDNNClassifier
+DNNLinearCombinedClassifier = LearnDNNLinearCombinedClassifier
+DNNRegressor = LearnDNNRegressor
+Estimator = LearnEstimator
+LinearClassifier = LearnLinearClassifier
+LinearRegressor = LearnLinearRegressor
 ModeKeys = LearnModeKeys
+RunConfig = LearnRunConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.model_operations import MetricSpec, ModelFnOps, metric_operations
 from anabranch.contrib.learn.monitors import ValidationMonitor
-from anabranch.estimator.model_functions import arguments_of
 
 
 class LearnsFromArrays:
@@ -121,7 +121,7 @@ class LearnsFromArrays:
         return spec  # type: ignore[no-any-return]
 
 
-class Estimator(LearnsFromArrays, tf.estimator.Estimator):  # type: ignore[misc]
+class LearnEstimator(LearnsFromArrays, tf.estimator.Estimator):  # type: ignore[misc]
     """A model that a function describes, trained, evaluated and asked.
 
     Args:
@@ -168,7 +168,7 @@ class Estimator(LearnsFromArrays, tf.estimator.Estimator):  # type: ignore[misc]
 
 def _by_position(model_fn: Callable[..., Any]) -> Callable[..., Any]:
     """Calls a model function with features and labels at the first places, whatever it calls them."""
-    known = arguments_of(model_fn)
+    known = inspect.signature(model_fn).parameters
 
     def called(features: PassedOn, labels: PassedOn, mode: str, params: PassedOn, config: PassedOn) -> Any:
         offered = {"mode": mode, "params": params, "config": config, "model_dir": config.model_dir}

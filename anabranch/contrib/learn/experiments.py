@@ -10,7 +10,7 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.estimators import LearnsFromArrays
 from anabranch.contrib.learn.monitors import ValidationMonitor
-from anabranch.contrib.learn.run_settings import RunConfig
+from anabranch.contrib.learn.run_settings import LearnRunConfig
 
 
 class Experiment:
@@ -146,10 +146,11 @@ class Experiment:
     def _train(
         self, monitors: Sequence[tf.train.SessionRunHook], last_step: int | None, steps: int | None = None
     ) -> Any:
-        until = {"steps": steps, "max_steps": last_step}
         if isinstance(self._estimator, LearnsFromArrays):
-            return self._estimator.fit(input_fn=self._train_input_fn, monitors=monitors, **until)
-        return self._estimator.train(self._train_input_fn, hooks=monitors, **until)
+            return self._estimator.fit(
+                input_fn=self._train_input_fn, monitors=monitors, steps=steps, max_steps=last_step
+            )
+        return self._estimator.train(self._train_input_fn, hooks=monitors, steps=steps, max_steps=last_step)
 
     def _maybe_export(self, results: dict[str, Any] | None) -> list[Any]:
         folder = f"{self._estimator.model_dir}/export"
@@ -195,7 +196,7 @@ def run(
     experiment_fn: Callable[..., Experiment],
     output_dir: str | None = None,
     schedule: str | None = None,
-    run_config: RunConfig | tf.estimator.RunConfig | None = None,
+    run_config: LearnRunConfig | tf.estimator.RunConfig | None = None,
     hparams: PassedOn = None,
 ) -> Any:
     """Makes an experiment and does one thing with it.

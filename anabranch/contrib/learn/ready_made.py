@@ -113,7 +113,7 @@ def _clipped(optimizer: PassedOn, norm: float | None) -> Any:
     return _Clipped(optimizer, norm)
 
 
-class DNNClassifier(_Classifier, tf.estimator.DNNClassifier):  # type: ignore[misc]
+class LearnDNNClassifier(_Classifier, tf.estimator.DNNClassifier):  # type: ignore[misc]
     """A network of dense layers that says which class an example is of; see `tf.estimator.DNNClassifier`.
 
     Args:
@@ -151,7 +151,7 @@ class DNNClassifier(_Classifier, tf.estimator.DNNClassifier):  # type: ignore[mi
         )
 
 
-class DNNRegressor(_Regressor, tf.estimator.DNNRegressor):  # type: ignore[misc]
+class LearnDNNRegressor(_Regressor, tf.estimator.DNNRegressor):  # type: ignore[misc]
     """A network of dense layers that says a number; see `DNNClassifier`."""
 
     def __init__(
@@ -181,7 +181,7 @@ class DNNRegressor(_Regressor, tf.estimator.DNNRegressor):  # type: ignore[misc]
         )
 
 
-class LinearClassifier(_Classifier, tf.estimator.LinearClassifier):  # type: ignore[misc]
+class LearnLinearClassifier(_Classifier, tf.estimator.LinearClassifier):  # type: ignore[misc]
     """A linear model that says which class an example is of; see `tf.estimator.LinearClassifier`, `DNNClassifier`."""
 
     def __init__(
@@ -207,7 +207,7 @@ class LinearClassifier(_Classifier, tf.estimator.LinearClassifier):  # type: ign
         )
 
 
-class LinearRegressor(_Regressor, tf.estimator.LinearRegressor):  # type: ignore[misc]
+class LearnLinearRegressor(_Regressor, tf.estimator.LinearRegressor):  # type: ignore[misc]
     """A linear model that says a number; see `tf.estimator.LinearRegressor` and `DNNClassifier`."""
 
     def __init__(
@@ -231,7 +231,7 @@ class LinearRegressor(_Regressor, tf.estimator.LinearRegressor):  # type: ignore
         )
 
 
-class DNNLinearCombinedClassifier(_Classifier, tf.estimator.DNNLinearCombinedClassifier):  # type: ignore[misc]
+class LearnDNNLinearCombinedClassifier(_Classifier, tf.estimator.DNNLinearCombinedClassifier):  # type: ignore[misc]
     """A linear model and a network of dense layers together; see `tf.estimator.DNNLinearCombinedClassifier`."""
 
     def __init__(

@@ -8,7 +8,7 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 
 
-class RunConfig(tf.estimator.RunConfig):
+class LearnRunConfig(tf.estimator.RunConfig):
     """How a model is trained; what is not listed here is as in `tf.estimator.RunConfig`.
 
     Args:

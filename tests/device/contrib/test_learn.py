@@ -154,7 +154,12 @@ def test_an_experiment_in_turns(tmp_path: Path) -> None:
     estimator = learn.Estimator(a_model, str(tmp_path), params={"rate": 0.1})
     experiment = learn.Experiment(estimator, batches, batches, train_steps=7, eval_steps=1, train_steps_per_iteration=3)
     seen: list[Any] = []
-    results, exported = experiment.continuous_train_and_eval(lambda found: seen.append(found) or True)
+
+    def goes_on(found: Any) -> bool:
+        seen.append(found)
+        return True
+
+    results, exported = experiment.continuous_train_and_eval(goes_on)
     assert results is not None
     assert results["global_step"] >= 7
     assert exported == []
