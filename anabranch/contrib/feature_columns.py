@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
 
+#: a column of `tf.feature_column`, or what is made of columns
+Column: TypeAlias = Any
 #: the name of the one feature where the features are an array, for which `real_valued_column("")` stands
 THE_FEATURE: Final = "features"
 
@@ -18,7 +20,7 @@ def real_valued_column(
     default_value: PassedOn = None,
     dtype: DTypeLike = tf.float32,
     normalizer: Callable[[Any], Any] | None = None,
-) -> Any:
+) -> Column:
     """Numbers, `dimension` for each example; see `tf.feature_column.numeric_column`.
 
     Args:
@@ -33,14 +35,14 @@ def real_valued_column(
     return tf.feature_column.numeric_column(column_name or THE_FEATURE, shape, default_value, dtype, normalizer)
 
 
-def bucketized_column(source_column: PassedOn, boundaries: Sequence[float]) -> Any:
+def bucketized_column(source_column: PassedOn, boundaries: Sequence[float]) -> Column:
     """Which interval a number lies in."""
     return tf.feature_column.bucketized_column(source_column, list(boundaries))
 
 
 def sparse_column_with_hash_bucket(
     column_name: str, hash_bucket_size: int, combiner: str = "sum", dtype: DTypeLike = tf.string
-) -> Any:
+) -> Column:
     """Values by their hash; see `tf.feature_column.categorical_column_with_hash_bucket`."""
     return tf.feature_column.categorical_column_with_hash_bucket(column_name, hash_bucket_size, tf.as_dtype(dtype))
 
@@ -51,7 +53,7 @@ def sparse_column_with_keys(
     default_value: int = -1,
     combiner: str = "sum",
     dtype: DTypeLike = tf.string,
-) -> Any:
+) -> Column:
     """Values by their place in a list; see `tf.feature_column.categorical_column_with_vocabulary_list`."""
     return tf.feature_column.categorical_column_with_vocabulary_list(
         column_name, list(keys), tf.as_dtype(dtype), default_value
@@ -66,7 +68,7 @@ def sparse_column_with_vocabulary_file(
     default_value: int = -1,
     combiner: str = "sum",
     dtype: DTypeLike = tf.string,
-) -> Any:
+) -> Column:
     """Values by their line in a file; see `tf.feature_column.categorical_column_with_vocabulary_file`."""
     default = None if num_oov_buckets else default_value
     return tf.feature_column.categorical_column_with_vocabulary_file(
@@ -76,23 +78,25 @@ def sparse_column_with_vocabulary_file(
 
 def sparse_column_with_integerized_feature(
     column_name: str, bucket_size: int, combiner: str = "sum", dtype: DTypeLike = tf.int64
-) -> Any:
+) -> Column:
     """Values that are numbers of classes; see `tf.feature_column.categorical_column_with_identity`."""
     return tf.feature_column.categorical_column_with_identity(column_name, bucket_size)
 
 
-def weighted_sparse_column(sparse_id_column: PassedOn, weight_column_name: str, dtype: DTypeLike = tf.float32) -> Any:
+def weighted_sparse_column(
+    sparse_id_column: PassedOn, weight_column_name: str, dtype: DTypeLike = tf.float32
+) -> Column:
     """Values with weights, which are another feature."""
     return tf.feature_column.weighted_categorical_column(sparse_id_column, weight_column_name, tf.as_dtype(dtype))
 
 
-def crossed_column(columns: Iterable[PassedOn], hash_bucket_size: int, combiner: str = "sum") -> Any:
+def crossed_column(columns: Iterable[PassedOn], hash_bucket_size: int, combiner: str = "sum") -> Column:
     """The values of several columns together, by their hash."""
     crossed = [_crossable(column) for column in columns]
     return tf.feature_column.crossed_column(crossed, hash_bucket_size)
 
 
-def _crossable(column: PassedOn) -> Any:
+def _crossable(column: PassedOn) -> Column:
     """A column of hashes is crossed by its values."""
     is_hashed = hasattr(column, "hash_bucket_size") and hasattr(column, "key")
     return column.key if is_hashed else column
@@ -107,14 +111,14 @@ def embedding_column(
     tensor_name_in_ckpt: str | None = None,
     max_norm: float | None = None,
     trainable: bool = True,
-) -> Any:
+) -> Column:
     """A vector for each value; see `tf.feature_column.embedding_column`."""
     return tf.feature_column.embedding_column(
         sparse_id_column, dimension, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt, max_norm, trainable
     )
 
 
-def one_hot_column(sparse_id_column: PassedOn) -> Any:
+def one_hot_column(sparse_id_column: PassedOn) -> Column:
     """How often each value occurs; see `tf.feature_column.indicator_column`."""
     return tf.feature_column.indicator_column(sparse_id_column)
 
@@ -131,7 +135,7 @@ def input_from_feature_columns(
     weight_collections: Sequence[str] | None = None,
     trainable: bool = True,
     scope: PassedOn = None,
-) -> Any:
+) -> Column:
     """A matrix of all columns side by side; see `tf.feature_column.input_layer`."""
     with tf.variable_scope(scope, default_name="input_from_feature_columns"):
         return tf.feature_column.input_layer(

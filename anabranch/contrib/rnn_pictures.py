@@ -57,7 +57,7 @@ class ConvLSTMCell(tf.nn.rnn_cell.RNNCell):
         self._output_size = tf.TensorShape([*sizes[:-1], output_channels + (sizes[-1] if skip_connection else 0)])
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> tf.nn.rnn_cell.LSTMStateTuple:
         return self._state_size
 
     @property
@@ -138,7 +138,7 @@ class PhasedLSTMCell(tf.nn.rnn_cell.RNNCell):
         self._periods = period_init_min, period_init_max
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> tf.nn.rnn_cell.LSTMStateTuple:
         return tf.nn.rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,9 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.model_operations import MetricSpec, ModelFnOps, metric_operations
 from anabranch.contrib.learn.monitors import ValidationMonitor
+
+#: what was said to examples: an iterator, an array, or arrays by name
+Predictions: TypeAlias = Any
 
 
 class LearnsFromArrays:
@@ -32,7 +35,7 @@ class LearnsFromArrays:
         batch_size: int | None = None,
         monitors: Sequence[tf.train.SessionRunHook] | None = None,
         max_steps: int | None = None,
-    ) -> Any:
+    ) -> Self:
         """Trains, from the latest checkpoint on.
 
         Args:
@@ -99,7 +102,7 @@ class LearnsFromArrays:
         batch_size: int | None = None,
         outputs: Sequence[str] | None = None,
         as_iterable: bool = True,
-    ) -> Any:
+    ) -> Predictions:
         """What the model says to each example.
 
         Args:

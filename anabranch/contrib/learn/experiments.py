@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.estimators import LearnsFromArrays
 from anabranch.contrib.learn.monitors import ValidationMonitor
 from anabranch.contrib.learn.run_settings import LearnRunConfig
+
+#: what a method of `Experiment` returns
+Outcome: TypeAlias = Any
 
 
 class Experiment:
@@ -68,7 +71,7 @@ class Experiment:
         self._strategies = list(strategies) if isinstance(strategies, Sequence) else [strategies]
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> tf.estimator.Estimator:
         """The model."""
         return self._estimator
 
@@ -86,7 +89,7 @@ class Experiment:
         """Adds hooks of training."""
         self._train_monitors.extend(additional_hooks)
 
-    def train(self, delay_secs: float | None = None) -> Any:
+    def train(self, delay_secs: float | None = None) -> tf.estimator.Estimator:
         """Trains the model, and returns it."""
         return self._train(self._train_monitors, self._train_steps)
 
@@ -145,7 +148,7 @@ class Experiment:
 
     def _train(
         self, monitors: Sequence[tf.train.SessionRunHook], last_step: int | None, steps: int | None = None
-    ) -> Any:
+    ) -> tf.estimator.Estimator:
         if isinstance(self._estimator, LearnsFromArrays):
             return self._estimator.fit(
                 input_fn=self._train_input_fn, monitors=monitors, steps=steps, max_steps=last_step
@@ -198,7 +201,7 @@ def run(
     schedule: str | None = None,
     run_config: LearnRunConfig | tf.estimator.RunConfig | None = None,
     hparams: PassedOn = None,
-) -> Any:
+) -> Outcome:
     """Makes an experiment and does one thing with it.
 
     Args:

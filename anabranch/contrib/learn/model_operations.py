@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
+
+#: a value and the operation that updates it, or a value alone
+MetricOperations: TypeAlias = Any
 
 
 class ModelFnOps(NamedTuple):
@@ -56,7 +59,7 @@ class MetricSpec:
         self.metric_fn = metric_fn
         self.prediction_key, self.label_key, self.weight_key = prediction_key, label_key, weight_key
 
-    def create_metric_ops(self, inputs: PassedOn, labels: PassedOn, predictions: PassedOn) -> Any:
+    def create_metric_ops(self, inputs: PassedOn, labels: PassedOn, predictions: PassedOn) -> MetricOperations:
         """The metric of these features, labels and predictions.
 
         Raises:

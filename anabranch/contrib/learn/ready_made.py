@@ -10,7 +10,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn
 from anabranch.contrib.feature_columns import THE_FEATURE
-from anabranch.contrib.learn.estimators import LearnsFromArrays, stacked
+from anabranch.contrib.learn.estimators import LearnsFromArrays, Predictions, stacked
 
 _MEAN: Final = tf.losses.Reduction.MEAN
 
@@ -38,7 +38,7 @@ class _Classifier(_ReadyMade):
         batch_size: int | None = None,
         outputs: Sequence[str] | None = None,
         as_iterable: bool = True,
-    ) -> Any:
+    ) -> Predictions:
         """The class of each example, or the `outputs` by name."""
         if outputs is not None:
             return super().predict(x, input_fn, batch_size, outputs, as_iterable)
@@ -46,13 +46,13 @@ class _Classifier(_ReadyMade):
 
     def predict_classes(
         self, x: PassedOn = None, input_fn: PassedOn = None, batch_size: int | None = None, as_iterable: bool = True
-    ) -> Any:
+    ) -> Predictions:
         """The class of each example."""
         return self._said("class_ids", x, input_fn, batch_size, as_iterable)
 
     def predict_proba(
         self, x: PassedOn = None, input_fn: PassedOn = None, batch_size: int | None = None, as_iterable: bool = True
-    ) -> Any:
+    ) -> Predictions:
         """The probabilities of all classes, for each example."""
         return self._said("probabilities", x, input_fn, batch_size, as_iterable)
 
@@ -65,7 +65,7 @@ class _Regressor(_ReadyMade):
         batch_size: int | None = None,
         outputs: Sequence[str] | None = None,
         as_iterable: bool = True,
-    ) -> Any:
+    ) -> Predictions:
         """The number of each example, or the `outputs` by name."""
         if outputs is not None:
             return super().predict(x, input_fn, batch_size, outputs, as_iterable)
@@ -73,7 +73,7 @@ class _Regressor(_ReadyMade):
 
     def predict_scores(
         self, x: PassedOn = None, input_fn: PassedOn = None, batch_size: int | None = None, as_iterable: bool = True
-    ) -> Any:
+    ) -> Predictions:
         """The number of each example."""
         return self._said("predictions", x, input_fn, batch_size, as_iterable)
 
