@@ -15,7 +15,7 @@ from typing import Final
 from anabranch.core import refused_names
 
 _LISTED: Final = "tensorflow_names.txt"
-_COLUMNS: Final = "tf.feature_column has the columns, and make_parse_example_spec"
+_COLUMNS: Final = "tf.feature_column has the columns, linear_model, shared_embedding_columns and make_parse_example_spec"
 #: by the longest beginning of a name of `tf.contrib`, which never had a list: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
@@ -24,9 +24,12 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.distributions": "the package tensorflow-probability 0.8 has further distributions and bijectors, and runs "
     "under `anabranch run`",
     "contrib.eager": refused_names.RUN_GRAPHS,
-    "contrib.layers.create_feature_spec": _COLUMNS,
-    "contrib.layers.real_valued_column": _COLUMNS,
-    "contrib.layers.sparse_column": _COLUMNS,
+    "contrib.layers.joint_weighted_sum": _COLUMNS,
+    "contrib.layers.parse_feature_columns": _COLUMNS,
+    "contrib.layers.scattered_embedding_column": _COLUMNS,
+    "contrib.layers.sequence_input_from_feature_columns": _COLUMNS,
+    "contrib.layers.shared_embedding_columns": _COLUMNS,
+    "contrib.layers.weighted_sum": _COLUMNS,
     "contrib.learn": "tf.estimator has what became of the estimators of this module",
     "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
