@@ -15,7 +15,9 @@ from typing import Final
 from anabranch.core import refused_names
 
 _LISTED: Final = "tensorflow_names.txt"
-_COLUMNS: Final = "tf.feature_column has the columns, linear_model, shared_embedding_columns and make_parse_example_spec"
+_COLUMNS: Final = (
+    "tf.feature_column has the columns, linear_model, shared_embedding_columns and make_parse_example_spec"
+)
 #: by the longest beginning of a name of `tf.contrib`, which never had a list: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
