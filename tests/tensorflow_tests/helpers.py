@@ -9,13 +9,14 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import functools
+import inspect
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
 import anabranch as tf
-from anabranch.compat.private import gradient_checks
+from anabranch.compat.private import gradient_checks, inspection
 
 Test = Callable[..., object]
 Decorator = Callable[[Any], Any]
@@ -139,6 +140,7 @@ _TEST_UTIL: Final[dict[str, object]] = {
     "also_run_as_tf_function": _unchanged,
     "enable_output_all_intermediates": _unchanged,
     "disable_control_flow_v2": _with_options,
+    "disable_cudnn_autotune": _unchanged,
     "disable_xla": _with_options,
     "disable_all_xla": _with_options,
     "no_xla_auto_jit": _with_options,
@@ -194,6 +196,13 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "EagerTensor": type("EagerTensor", (), {}),
         "colocate_with": tf.colocate_with,
     },
+    "python.util.tf_contextlib": {"contextmanager": contextlib.contextmanager},
+    "python.util.tf_inspect": {
+        "getargspec": inspection.getargspec,
+        "getfullargspec": inspection.getfullargspec,
+        "isclass": inspect.isclass,
+        "isfunction": inspect.isfunction,
+    },
     "python.util.compat": {"collections_abc": collections.abc},
     "python.ops.array_ops": {"constant": tf.constant},
     "python.ops.variables": {
@@ -215,6 +224,10 @@ PUBLIC_COUNTERPARTS: Final[Mapping[str, str]] = {
     "python.framework.errors_impl": "errors",
     "python.framework.tensor_util": "",
     "python.framework.test_util": "test",
+    "python.keras": "keras",
+    "python.keras.backend": "keras.backend",
+    "python.keras.losses": "keras.losses",
+    "python.keras.metrics": "keras.metrics",
     "python.ops.gradient_checker": "test",
     "python.platform.gfile": "gfile",
     "python.platform.googletest": "test",
