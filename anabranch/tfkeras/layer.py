@@ -16,11 +16,10 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, compatibility, history, package, rebasing, scopes, shapes
+from anabranch.tfkeras import calls, compatibility, history, initializers, package, rebasing, scopes, shapes
 
 _base = package.module("engine.base_layer")
 _backend = package.module("backend")
-_initializers = package.module("initializers")
 _PackageLayer: Any = _base.Layer
 #: what a layer may be told beside what `Layer` names
 _ALLOWED = frozenset({"input_shape", "batch_input_shape", "batch_size", "weights", "input_dtype"})
@@ -132,6 +131,8 @@ class Layer(_PackageLayer):
 
     # ------------------------------------------------------------------ its parts
     def __setattr__(self, name: str, value: PassedOn) -> None:
+        if name.endswith("_initializer"):
+            value = initializers.of_package(value)
         object.__setattr__(self, name, value)
         if isinstance(value, tf.Variable):
             self._own(value)
@@ -419,8 +420,7 @@ class Layer(_PackageLayer):
         compatibility.check(self.input_spec, inputs, self.name)
         if self._dtype is None and flat and hasattr(flat[0], "dtype"):
             kind = tf.as_dtype(flat[0].dtype).base_dtype
-            if kind.is_floating or kind.is_complex:
-                self._dtype = kind.name
+            self._dtype = kind.name if kind.is_floating or kind.is_complex else _backend.floatx()
         self.build(tf.nest.map_structure(shapes.of, inputs))
         self.built = True
         if self._initial_weights is not None:
@@ -493,10 +493,7 @@ def _initializer(given: PassedOn, dtype: tf.DType, name: str | None) -> Callable
             given = "zeros"
         else:
             raise ValueError(f"An initializer for variable {name} of type {dtype.base_dtype} is required")
-    with scopes.served_classes():
-        made: Callable[..., Any] = _initializers.get(given)
-    if inspect.isclass(made):
-        made = made()
+    made: Callable[..., Any] = initializers.get(given)
 
     def make(shape: list[Any], dtype: DTypeLike) -> Any:
         if not callable(made):

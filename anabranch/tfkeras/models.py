@@ -61,6 +61,10 @@ class Model(_Model):
     def run_eagerly(self) -> bool:
         return False
 
+    @run_eagerly.setter
+    def run_eagerly(self, value: bool) -> None:
+        """Models run in graphs."""
+
     # ------------------------------------------------------------------ inputs of a model whose class defines `call`
     def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
         if not self._is_graph_network and not self.inputs and not isinstance(self, Sequential):

@@ -10,13 +10,18 @@ from typing import Any, Final
 
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import (
+    attention,
+    basic_layers,
+    initializers,
     inputs,
     layer,
     models,
+    normalization,
     op_layers,
     optimizers,
     package,
     rebasing,
+    recurrent,
     saving,
     schedules,
     scopes,
@@ -78,7 +83,16 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras.layers": {
         "Input": inputs.Input,
         "deserialize": _deserialize_layer,
+        "AdditiveAttention": attention.AdditiveAttention,
+        "Attention": attention.Attention,
+        "LayerNormalization": normalization.LayerNormalization,
         **{name: _merging(of) for name, of in _MERGING.items()},
+    },
+    "keras.initializers": {
+        "get": initializers.get,
+        "serialize": initializers.serialize,
+        "deserialize": initializers.deserialize,
+        **initializers.NAMES,
     },
     "keras.engine.base_layer": {
         "TensorFlowOpLayer": op_layers.TensorFlowOpLayer,
@@ -115,6 +129,7 @@ def served_classes() -> dict[str, Any]:
     found |= {value.__name__: value for value in _OWN["keras.layers"].values() if inspect.isclass(value)}
     found |= {cls.__name__: cls for cls in (models.Model, models.Sequential, inputs.InputLayer)}
     found |= {cls.__name__: cls for cls in (op_layers.TensorFlowOpLayer, op_layers.AddLoss, op_layers.AddMetric)}
+    found |= initializers.NAMES
     for cls in update_rules.OPTIMIZERS:
         found[cls.__name__] = found[cls.__name__.lower()] = cls
     return found

@@ -247,8 +247,9 @@ class Optimizer(_PackageOptimizer):
         Raises:
             ValueError: no variable has a gradient.
         """
-        pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
-        if not pairs:
+        given = list(grads_and_vars)
+        pairs = [(grad, var) for grad, var in given if grad is not None]
+        if given and not pairs:
             raise ValueError("No gradients provided for any variable.")
         variables = [var for _, var in pairs]
         self._create_all_weights(variables)

@@ -273,7 +273,7 @@ class Nadam(_Moments):
         return self._get_hyper("learning_rate", dtype)
 
     def _prepare(self, var_list: Sequence[Any]) -> dict[Any, Any]:
-        kind = var_list[0].dtype.base_dtype
+        kind = var_list[0].dtype.base_dtype if var_list else tf.float32
         step = tf.cast(self.iterations + 1, kind)
         beta_1, decay = self._get_hyper("beta_1", kind), self._initial_decay
         self._now = beta_1 * (1.0 - 0.5 * tf.pow(0.96, decay * step))

@@ -10,6 +10,7 @@ import collections.abc
 import contextlib
 import functools
 import inspect
+import itertools
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -112,6 +113,15 @@ def _unknown_shape(rank: int | None = None, ndims: int | None = None) -> tf.Tens
     return tf.TensorShape(None if known is None else [None] * known)
 
 
+def _combinations(**kwargs: object) -> list[dict[str, object]]:
+    """Parameters of tests: every combination of one value of each list, with a name."""
+    values = [value if isinstance(value, list) else [value] for value in kwargs.values()]
+    return [
+        {"testcase_name": "".join(f"_{key}_{value}" for key, value in zip(kwargs, one, strict=True)), **dict(zip(kwargs, one, strict=True))}
+        for one in itertools.product(*values)
+    ]
+
+
 _PLATFORM: Final[dict[str, object]] = {
     "main": _none,
     "mock": mock,
@@ -130,6 +140,7 @@ _TEST_UTIL: Final[dict[str, object]] = {
     "run_all_in_deprecated_graph_mode_only": _in_graphs,
     "run_all_in_graph_and_eager_modes": _in_graphs,
     "run_in_graph_and_eager_modes": _in_modes,
+    "generate_combinations_with_testcase_name": _combinations,
     "run_v2_only": _skipped("version 2"),
     "run_gpu_only": _skipped("GPU"),
     "run_cuda_only": _skipped("GPU"),

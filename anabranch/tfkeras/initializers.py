@@ -1,0 +1,103 @@
+"""`tf.keras.initializers`: those of the graph's front end, by TensorFlow's names and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import anabranch as tf
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn
+from anabranch.tfkeras import package, scopes
+
+_module = package.module("initializers")
+_PackageInitializer: Any = _module.Initializer
+
+
+class RandomNormal(tf.random_normal_initializer):  # type: ignore[misc]
+    """Normal numbers, with a standard deviation of 0.05 by default."""
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None, dtype: DTypeLike = tf.float32
+    ) -> None:
+        super().__init__(mean, stddev, seed, dtype)
+
+
+class TruncatedNormal(tf.truncated_normal_initializer):  # type: ignore[misc]
+    """Normal numbers within two standard deviations, of 0.05 by default."""
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None, dtype: DTypeLike = tf.float32
+    ) -> None:
+        super().__init__(mean, stddev, seed, dtype)
+
+
+class RandomUniform(tf.random_uniform_initializer):  # type: ignore[misc]
+    """Evenly distributed numbers, between -0.05 and 0.05 by default."""
+
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None, dtype: DTypeLike = tf.float32
+    ) -> None:
+        super().__init__(minval, maxval, seed, dtype)
+
+
+#: by the names of `tf.keras.initializers`
+NAMES: dict[str, Any] = {
+    "Constant": tf.constant_initializer,
+    "GlorotNormal": tf.glorot_normal_initializer,
+    "GlorotUniform": tf.glorot_uniform_initializer,
+    "Identity": tf.initializers.identity,
+    "Ones": tf.ones_initializer,
+    "Orthogonal": tf.orthogonal_initializer,
+    "RandomNormal": RandomNormal,
+    "RandomUniform": RandomUniform,
+    "TruncatedNormal": TruncatedNormal,
+    "VarianceScaling": tf.variance_scaling_initializer,
+    "Zeros": tf.zeros_initializer,
+    "constant": tf.constant_initializer,
+    "glorot_normal": tf.glorot_normal_initializer,
+    "glorot_uniform": tf.glorot_uniform_initializer,
+    "he_normal": tf.initializers.he_normal,
+    "he_uniform": tf.initializers.he_uniform,
+    "identity": tf.initializers.identity,
+    "lecun_normal": tf.initializers.lecun_normal,
+    "lecun_uniform": tf.initializers.lecun_uniform,
+    "normal": RandomNormal,
+    "ones": tf.ones_initializer,
+    "orthogonal": tf.orthogonal_initializer,
+    "random_normal": RandomNormal,
+    "random_uniform": RandomUniform,
+    "truncated_normal": TruncatedNormal,
+    "uniform": RandomUniform,
+    "zeros": tf.zeros_initializer,
+}
+
+
+def of_package(initializer: PassedOn) -> Any:
+    """The same as an initializer of the package, whose numbers follow the graph's seed; others are themselves."""
+    cls = type(initializer)
+    if not isinstance(initializer, _PackageInitializer) or getattr(_module, cls.__name__, None) is not cls:
+        return initializer
+    served = NAMES.get(cls.__name__)
+    if served is None or served is tf.constant_initializer:
+        return initializer
+    return served(**initializer.get_config())
+
+
+def serialize(initializer: PassedOn) -> Any:
+    """An initializer as its class's name and its configuration."""
+    return package.module("utils.generic_utils").serialize_keras_object(initializer)
+
+
+def deserialize(config: PassedOn, custom_objects: PassedOn = None) -> Any:
+    """The initializer that `serialize` described."""
+    with scopes.served_classes():
+        return _module.deserialize(config, custom_objects)
+
+
+def get(identifier: PassedOn) -> Any:
+    """The initializer of a name, a configuration or a class; what is callable is itself."""
+    if inspect.isclass(identifier):
+        return identifier()
+    with scopes.served_classes():
+        return of_package(_module.get(identifier))
