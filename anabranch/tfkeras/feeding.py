@@ -21,11 +21,16 @@ def is_data(x: PassedOn) -> bool:
     return isinstance(x, tf.data.Dataset | tf.data.Iterator)
 
 
+def is_symbolic(x: PassedOn) -> bool:
+    """Whether it is a tensor, or a structure of nothing else."""
+    return x is not None and not is_data(x) and all(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x))
+
+
 class Batches:
     """The batches of a data set or an iterator.
 
     Args:
-        data: a data set, or an iterator, which the program has initialized.
+        data: a data set, an iterator, which the program has initialized, or a tuple of tensors.
         steps: how many batches an epoch has; None: those of the data set.
         argument: what the program calls that number.
 
@@ -36,11 +41,13 @@ class Batches:
     def __init__(self, data: PassedOn, steps: int | None, argument: str) -> None:
         self._from_dataset = isinstance(data, tf.data.Dataset)
         if not self._from_dataset and steps is None:
-            raise ValueError(
-                f"When using iterators as input to a model, you should specify the `{argument}` argument."
-            )
-        self._iterator = tf.data.make_initializable_iterator(data) if self._from_dataset else data
-        self._next = self._iterator.get_next()
+            what = "data tensors" if isinstance(data, tuple) else "iterators"
+            raise ValueError(f"When using {what} as input to a model, you should specify the `{argument}` argument.")
+        if isinstance(data, tuple):
+            self._next = tuple(part for part in data if part is not None)
+        else:
+            self._iterator = tf.data.make_initializable_iterator(data) if self._from_dataset else data
+            self._next = self._iterator.get_next()
         self._whole = steps is None
         if self._from_dataset:
             self._begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -83,7 +84,8 @@ class Model(_Model):
         else:
             made = self._input(inputs, "input_1")
         if outputs is None:
-            kwargs = {"training": training} if training is not None and self._expects_training_arg else {}
+            training = _backend.learning_phase() if training is None else training
+            kwargs = {"training": training} if self._expects_training_arg else {}
             with tf.name_scope(self._name_scope()), calls.entered(training):
                 outputs = self.call(made, **kwargs)
         self.inputs = tf.nest.flatten(made)
@@ -138,11 +140,16 @@ class Model(_Model):
     # ------------------------------------------------------------------ training
     def fit(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
+        kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            kwargs.pop("batch_size", None)
+            kwargs.pop("shuffle", None)
+            batches = feeding.Batches((x, y), kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
+            return self._fit_batches(iter(batches), batches.steps, kwargs)
         if not feeding.is_data(x):
             if feeding.is_data(kwargs.get("validation_data")):
-                return self._fit_arrays(x, y, *args, **kwargs)
-            return super().fit(x, y, *args, **_known(kwargs))
-        kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
+                return self._fit_arrays(x, y, **kwargs)
+            return super().fit(x, y, **_known(kwargs))
         if y is not None:
             raise ValueError("You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given.")
         if kwargs.pop("sample_weight", None) is not None or kwargs.pop("validation_split", 0.0):
@@ -170,9 +177,8 @@ class Model(_Model):
             warnings.warn(_RAN_OUT, stacklevel=3)
             return self.history
 
-    def _fit_arrays(self, x: PassedOn, y: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+    def _fit_arrays(self, x: PassedOn, y: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains on arrays, with a data set to validate on."""
-        kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
         size = kwargs.pop("batch_size", None) or 32
         inputs, targets = (tf.nest.map_structure(np.asarray, part) for part in (x, y))
         count = len(tf.nest.flatten(inputs)[0])
@@ -185,9 +191,11 @@ class Model(_Model):
 
     def evaluate(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
-        if not feeding.is_data(x):
-            return super().evaluate(x, y, *args, **kwargs)
         kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            x, y = (x, y), None
+        elif not feeding.is_data(x):
+            return super().evaluate(x, y, **kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         with _no_end():
             return self.evaluate_generator(
@@ -200,13 +208,41 @@ class Model(_Model):
 
     def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
-        if not feeding.is_data(x):
-            return super().predict(x, *args, **kwargs)
         kwargs |= dict(zip(_PREDICT_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            x = (x,)
+        elif not feeding.is_data(x):
+            return super().predict(x, **kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         inputs = (batch[0] for batch in batches)
         with _no_end():
             return self.predict_generator(inputs, batches.steps, workers=0, verbose=kwargs.get("verbose", 0))
+
+    def fit_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """Trains on what a generator gives, or a `Sequence`."""
+        return super().fit_generator(self._met(generator), *args, **kwargs)
+
+    def evaluate_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The losses and metrics on what a generator gives, or a `Sequence`."""
+        return super().evaluate_generator(self._met(generator), *args, **kwargs)
+
+    def predict_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The outputs for what a generator gives, or a `Sequence`."""
+        return super().predict_generator(self._met(generator), *args, **kwargs)
+
+    def _met(self, generator: PassedOn) -> Any:
+        """The generator, after a model whose inputs are not known has met its first batch."""
+        if self.inputs and (self._is_compiled or not self.optimizer):
+            return generator
+        if hasattr(generator, "__getitem__"):
+            first, rest = generator[0], generator
+        else:
+            first = next(generator)
+            rest = itertools.chain([first], generator)
+        x, y = (first[0], first[1]) if isinstance(first, tuple | list) and len(first) > 1 else (first, None)
+        x = x[0] if isinstance(x, tuple) and len(x) == 1 else x
+        self._standardize_user_data(x, y if self.optimizer else None)
+        return rest
 
     def train_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         x, y = self._first(x, y)

@@ -12,9 +12,10 @@ from anabranch.core.values import PassedOn
 from anabranch.tfkeras import (
     attention,
     basic_layers,
+    callbacks,
     initializers,
     inputs,
-    layer,
+    losses,
     models,
     normalization,
     op_layers,
@@ -26,6 +27,7 @@ from anabranch.tfkeras import (
     schedules,
     scopes,
     update_rules,
+    wrapped_layers,
 )
 
 _models = package.module("models")
@@ -68,8 +70,17 @@ def _deserialize_layer(config: dict[str, Any], custom_objects: dict[str, Any] | 
         return _layers.deserialize(config, custom_objects)
 
 
+def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> None:
+    """Pools of processes end with the calls that made them: nothing is left to be ended."""
+
+
+#: served for classes of the package as they are imported
+_REGISTERED: Final = (basic_layers, recurrent, wrapped_layers)
+
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras": {"Input": inputs.Input, "Model": models.Model, "Sequential": models.Sequential},
+    "keras.callbacks": callbacks.NAMES,
+    "keras.losses": losses.NAMES,
     "keras.models": {
         "Input": inputs.Input,
         "Model": models.Model,
@@ -119,6 +130,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "CosineDecayRestarts": schedules.CosineDecayRestarts,
         "export_saved_model": saving.export_saved_model,
         "load_from_saved_model": saving.load_from_saved_model,
+        "terminate_keras_multiprocessing_pools": _end_pools,
     },
 }
 
@@ -130,6 +142,8 @@ def served_classes() -> dict[str, Any]:
     found |= {cls.__name__: cls for cls in (models.Model, models.Sequential, inputs.InputLayer)}
     found |= {cls.__name__: cls for cls in (op_layers.TensorFlowOpLayer, op_layers.AddLoss, op_layers.AddMetric)}
     found |= initializers.NAMES
+    found |= {"BatchNormalizationV1": normalization.BatchNormalization, "BatchNormalizationV2": normalization.BatchNormalization}
+    found |= {name: value for name, value in losses.NAMES.items() if inspect.isclass(value)}
     for cls in update_rules.OPTIMIZERS:
         found[cls.__name__] = found[cls.__name__.lower()] = cls
     return found
@@ -139,7 +153,8 @@ scopes.provide(functools.cache(served_classes))
 
 
 def _is_served(value: PassedOn) -> bool:
-    return inspect.isclass(value) and issubclass(value, _PackageLayer) and rebasing.is_of_package(value)
+    bases = (_PackageLayer, package.module("losses").Loss)
+    return inspect.isclass(value) and issubclass(value, bases) and rebasing.is_of_package(value)
 
 
 class ServedModule(ModuleType):

@@ -210,7 +210,8 @@ class Optimizer(_PackageOptimizer):
         Raises:
             ValueError: one of the variables has none.
         """
-        found = tf.gradients(loss, list(params))
+        params = list(params) if isinstance(params, list | tuple) else [params]
+        found = tf.gradients(loss, params)
         for grad, param in zip(found, params, strict=True):
             if grad is None:
                 raise ValueError(

@@ -108,6 +108,12 @@ def _channels_last(shape: Any) -> Any:
     return [shape[i] for i in (0, 2, 3, 1)] if isinstance(shape, list) else tf.transpose(shape, [0, 2, 3, 1])
 
 
+class _Reduction:
+    """The keys of `tf.keras.losses.Reduction`, which version 1 does not export."""
+
+    AUTO, NONE, SUM, SUM_OVER_BATCH_SIZE = "auto", "none", "sum", "sum_over_batch_size"
+
+
 def _unknown_shape(rank: int | None = None, ndims: int | None = None) -> tf.TensorShape:
     known = ndims if rank is None else rank
     return tf.TensorShape(None if known is None else [None] * known)
@@ -222,6 +228,7 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "python.ops.rnn_cell_impl": {"_WEIGHTS_VARIABLE_NAME": "kernel", "_BIAS_VARIABLE_NAME": "bias"},
     "python.ops.resource_variable_ops": {"ResourceVariable": functools.partial(tf.Variable, use_resource=True)},
+    "python.keras.utils.losses_utils": {"ReductionV2": _Reduction},
     "python.ops.gradient_checker_v2": {
         "compute_gradient": gradient_checks.compute_gradient,
         "max_error": gradient_checks.max_error,
