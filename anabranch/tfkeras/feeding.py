@@ -93,9 +93,9 @@ class Batches:
 
 
 def _as_tuple(batch: PassedOn) -> tuple[Any, ...]:
-    """A batch as inputs, targets and weights; inputs that are a tuple are a list."""
+    """A batch as inputs, targets (None where there are none) and weights; inputs that are a tuple are a list."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        return (_as_list(batch),)
+        return (_as_list(batch[0] if isinstance(batch, tuple) and len(batch) == 1 else batch), None)
     return tuple(_as_list(part) for part in batch)
 
 

@@ -25,6 +25,8 @@ _PackageLayer: Any = _base.Layer
 _ALLOWED = frozenset({"input_shape", "batch_input_shape", "batch_size", "weights", "input_dtype"})
 #: attributes that hold layers which are not parts of this one
 _NOT_PARTS = frozenset({"_inbound_nodes", "_outbound_nodes", "_layers", "_metrics", "_network_nodes"})
+#: what errors say of tensors that Python's own control flow meets
+_UNCONVERTED = ("has no truth value", "cannot be iterated over")
 #: how deep lists and dictionaries of layers are looked through
 _DEPTH = 8
 
@@ -374,7 +376,12 @@ class Layer(_PackageLayer):
 
     def _compute(self, inputs: PassedOn, kwargs: dict[str, Any]) -> Any:
         """Runs `call`; control flow of Python over tensors in a program's own layer is converted."""
-        outputs = self.call(inputs, **kwargs)
+        try:
+            outputs = self.call(inputs, **kwargs)
+        except TypeError as error:
+            if rebasing.is_foundation(_definer(type(self), "call")) or not any(w in str(error) for w in _UNCONVERTED):
+                raise
+            outputs = tf.autograph.to_graph(self.call)(self, inputs, **kwargs)
         if rebasing.is_of_package(_definer(type(self), "call")) and rebasing.is_of_package(
             _definer(type(self), "compute_output_shape", over=True)
         ):

@@ -96,14 +96,10 @@ def _cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -
 
 
 class CosineSimilarity(LossFunctionWrapper):
-    """The negative cosine of the angle between labels and predictions."""
+    """The cosine of the angle between labels and predictions."""
 
     def __init__(self, axis: int = -1, reduction: str = Reduction.AUTO, name: str = "cosine_similarity") -> None:
-        super().__init__(_negative_cosine, reduction=reduction, name=name, axis=axis)
-
-
-def _negative_cosine(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Any:
-    return -_cosine_similarity(y_true, y_pred, axis)
+        super().__init__(_cosine_similarity, reduction=reduction, name=name, axis=axis)
 
 
 def _casting(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, feeding, history, optimizers, package, rebasing, saving, shapes
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.metrics import named
 from anabranch.tfkeras.networks import Network
 
 _training = package.module("engine.training")
@@ -58,6 +58,13 @@ class Model(_Model):
             **kwargs,
         )
 
+    def _cache_output_metric_attributes(self, metrics: PassedOn, weighted_metrics: PassedOn) -> None:
+        super()._cache_output_metric_attributes(metrics, weighted_metrics)
+        self._per_output_metrics = [named(one, metrics, weighted=False) for one in self._per_output_metrics]
+        self._per_output_weighted_metrics = [
+            named(one, weighted_metrics, weighted=True) for one in self._per_output_weighted_metrics
+        ]
+
     @property
     def run_eagerly(self) -> bool:
         return False
@@ -87,7 +94,7 @@ class Model(_Model):
             training = _backend.learning_phase() if training is None else training
             kwargs = {"training": training} if self._expects_training_arg else {}
             with tf.name_scope(self._name_scope()), calls.entered(training):
-                outputs = self.call(made, **kwargs)
+                outputs = self._compute(made, kwargs)
         self.inputs = tf.nest.flatten(made)
         self.outputs = tf.nest.flatten(outputs)
         self.output_names = [f"output_{index + 1}" for index in range(len(self.outputs))]
@@ -174,7 +181,7 @@ class Model(_Model):
                 generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
             )
         except feeding.Exhausted:
-            warnings.warn(_RAN_OUT, stacklevel=3)
+            tf.logging.warning(_RAN_OUT)
             return self.history
 
     def _fit_arrays(self, x: PassedOn, y: PassedOn, **kwargs: PassedOn) -> Any:

@@ -13,9 +13,13 @@ from anabranch.tfkeras import (
     attention,
     basic_layers,
     callbacks,
+    cloning,
+    estimators,
+    features,
     initializers,
     inputs,
     losses,
+    metrics,
     models,
     normalization,
     op_layers,
@@ -81,10 +85,12 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras": {"Input": inputs.Input, "Model": models.Model, "Sequential": models.Sequential},
     "keras.callbacks": callbacks.NAMES,
     "keras.losses": losses.NAMES,
+    "keras.metrics": metrics.NAMES,
     "keras.models": {
         "Input": inputs.Input,
         "Model": models.Model,
         "Sequential": models.Sequential,
+        "clone_model": cloning.clone_model,
         "load_model": saving.load_model,
         "save_model": models.Model.save,
         "model_from_config": _in_scope(_models.model_from_config),
@@ -96,6 +102,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "deserialize": _deserialize_layer,
         "AdditiveAttention": attention.AdditiveAttention,
         "Attention": attention.Attention,
+        "DenseFeatures": features.DenseFeatures,
         "LayerNormalization": normalization.LayerNormalization,
         **{name: _merging(of) for name, of in _MERGING.items()},
     },
@@ -125,6 +132,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "deserialize": schedules.deserialize,
         **{name: cls for name, cls in schedules.SCHEDULES.items() if not name.startswith("Cosine")},
     },
+    "keras.estimator": {"model_to_estimator": estimators.model_to_estimator},
     "keras.experimental": {
         "CosineDecay": schedules.CosineDecay,
         "CosineDecayRestarts": schedules.CosineDecayRestarts,
@@ -144,6 +152,7 @@ def served_classes() -> dict[str, Any]:
     found |= initializers.NAMES
     found |= {"BatchNormalizationV1": normalization.BatchNormalization, "BatchNormalizationV2": normalization.BatchNormalization}
     found |= {name: value for name, value in losses.NAMES.items() if inspect.isclass(value)}
+    found |= {name: value for name, value in metrics.NAMES.items() if inspect.isclass(value)}
     for cls in update_rules.OPTIMIZERS:
         found[cls.__name__] = found[cls.__name__.lower()] = cls
     return found

@@ -90,6 +90,22 @@ class TimeDistributed(_TimeDistributed):
         result.set_shape([lengths[0], lengths[1], *rest])
         return result
 
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        lengths = inputs.shape.as_list()
+        if lengths[0] is not None:
+            return mask
+        shape = tf.shape(inputs)
+        merged = tf.reshape(inputs, tf.concat([[-1], shape[2:]], 0))
+        merged.set_shape([None, *lengths[2:]])
+        inner = None if mask is None else tf.reshape(mask, tf.concat([[-1], tf.shape(mask)[2:]], 0))
+        takes = self.layer.supports_masking or type(self.layer).compute_mask is not Layer.compute_mask
+        found = self.layer.compute_mask(merged, inner) if takes else None
+        if found is not None:
+            return tf.reshape(found, tf.concat([[-1, lengths[1] or shape[1]], tf.shape(found)[1:]], 0))
+        if mask is None:
+            return None
+        return tf.reduce_any(mask, list(range(2, mask.shape.ndims))) if (mask.shape.ndims or 0) > 2 else mask
+
     def _tell_shapes(self, inputs: PassedOn, outputs: PassedOn) -> None:
         """`call` sets them."""
 

@@ -229,6 +229,7 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
     "python.ops.rnn_cell_impl": {"_WEIGHTS_VARIABLE_NAME": "kernel", "_BIAS_VARIABLE_NAME": "bias"},
     "python.ops.resource_variable_ops": {"ResourceVariable": functools.partial(tf.Variable, use_resource=True)},
     "python.keras.utils.losses_utils": {"ReductionV2": _Reduction},
+    "python.ops.losses.loss_reduction": {"ReductionV2": _Reduction},
     "python.ops.gradient_checker_v2": {
         "compute_gradient": gradient_checks.compute_gradient,
         "max_error": gradient_checks.max_error,
