@@ -313,6 +313,14 @@ class Sequential(_Sequential):
         for layer in layers if isinstance(layers, list | tuple) else [] if layers is None else [layers]:
             self.add(layer)
 
+    def get_config(self) -> dict[str, Any]:
+        return dict(_sequential.Sequential.get_config(self))
+
+    @classmethod
+    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
+        made: Any = _Sequential.from_config.__func__(cls, config, custom_objects)
+        return made
+
     def add(self, layer: PassedOn) -> None:
         """Adds a layer, or an input to begin with.
 

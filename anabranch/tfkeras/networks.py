@@ -10,7 +10,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, history, package, rebasing, scopes, shapes
+from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import Layer, unique_name
 
 _module = package.module("engine.network")
@@ -254,7 +254,11 @@ class Network(_Network):
     def get_config(self) -> dict[str, Any]:
         if not self._is_graph_network:
             raise NotImplementedError
-        return dict(super().get_config())
+        return configurations.config_of(self)
+
+    @classmethod
+    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
+        return configurations.network_of(cls, config, custom_objects)
 
     def reset_states(self) -> None:
         for layer in self.layers:
