@@ -33,12 +33,13 @@ class Batches:
         data: a data set, an iterator, which the program has initialized, or a tuple of tensors.
         steps: how many batches an epoch has; None: those of the data set.
         argument: what the program calls that number.
+        anew: whether each epoch begins with the first batch of a data set, rather than where the last one ended.
 
     Raises:
         ValueError: the number is needed and not given.
     """
 
-    def __init__(self, data: PassedOn, steps: int | None, argument: str) -> None:
+    def __init__(self, data: PassedOn, steps: int | None, argument: str, anew: bool = False) -> None:
         self._from_dataset = isinstance(data, tf.data.Dataset)
         if not self._from_dataset and steps is None:
             what = "data tensors" if isinstance(data, tuple) else "iterators"
@@ -49,6 +50,7 @@ class Batches:
             self._iterator = tf.data.make_initializable_iterator(data) if self._from_dataset else data
             self._next = self._iterator.get_next()
         self._whole = steps is None
+        self._anew = anew and self._from_dataset and steps is not None
         if self._from_dataset:
             self._begin()
         self.steps = steps if steps is not None else self._count(data, argument)
@@ -84,10 +86,15 @@ class Batches:
         """
         while True:
             some = False
-            for batch in self._run_through():
+            for index, batch in enumerate(self._run_through(), start=1):
                 some = True
                 yield _as_tuple(batch)
-            if not self._whole or not some:
+                if self._anew and index == self.steps:
+                    break
+            else:
+                if self._anew:
+                    raise Exhausted
+            if not some or not (self._whole or self._anew):
                 raise Exhausted
             self._begin()
 

@@ -290,7 +290,7 @@ class Layer(_PackageLayer):
 
     def get_losses_for(self, inputs: PassedOn) -> list[Any]:
         """The losses that depend on those inputs; with None, those that depend on none."""
-        return _depending(self.losses, inputs, "_unconditional_loss")
+        return depending(self.losses, inputs, "_unconditional_loss")
 
     def add_update(self, updates: PassedOn, inputs: PassedOn = None) -> None:
         """Adds operations that a step of training runs too; `inputs` as for losses."""
@@ -312,7 +312,7 @@ class Layer(_PackageLayer):
 
     def get_updates_for(self, inputs: PassedOn) -> list[Any]:
         """The updates that depend on those inputs; with None, those that depend on none."""
-        return _depending(self.updates, inputs, "_unconditional_update")
+        return depending(self.updates, inputs, "_unconditional_update")
 
     def add_metric(self, value: PassedOn, aggregation: str | None = None, name: str | None = None) -> None:
         """Adds a metric that is reported: the mean of a tensor, or what a metric's object gave.
@@ -588,7 +588,7 @@ def _copied(inputs: PassedOn, outputs: PassedOn) -> Any:
     return tf.nest.map_structure(copy, outputs)
 
 
-def _depending(items: list[Any], inputs: PassedOn, tag: str) -> list[Any]:
+def depending(items: list[Any], inputs: PassedOn, tag: str) -> list[Any]:
     if inputs is None:
         return [item for item in items if getattr(item, tag, True)]
     conditional = [item for item in items if not getattr(item, tag, True)]

@@ -171,7 +171,7 @@ class Model(_Model):
         """Trains on a generator, with the remaining arguments of `fit`."""
         validation = kwargs.pop("validation_data", None)
         if feeding.is_data(validation):
-            held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps")
+            held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps", anew=True)
             kwargs["validation_steps"] = held.steps
             validation = iter(held)
         for name in ("max_queue_size", "workers", "use_multiprocessing"):

@@ -11,7 +11,7 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import Layer, unique_name
+from anabranch.tfkeras.layer import Layer, depending, unique_name
 
 _module = package.module("engine.network")
 _backend = package.module("backend")
@@ -68,10 +68,7 @@ class Network(_Network):
     trainable = Layer.trainable
     trainable_weights = Layer.trainable_weights
     non_trainable_weights = Layer.non_trainable_weights
-    updates = Layer.updates
     metrics = Layer.metrics
-    get_updates_for = Layer.get_updates_for
-    get_losses_for = Layer.get_losses_for
 
     def __setattr__(self, name: str, value: PassedOn) -> None:
         if isinstance(value, Layer) and "_is_graph_network" not in vars(self) and not hasattr(value, "update_state"):
@@ -120,13 +117,27 @@ class Network(_Network):
     @property
     def losses(self) -> list[Any]:
         """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
-        found = Layer.losses.fget(self)  # type: ignore[attr-defined]
+        return self._relevant(Layer.losses.fget(self), "_unconditional_loss")  # type: ignore[attr-defined]
+
+    @property
+    def updates(self) -> list[Any]:
+        """The updates of the layers and its own, of a functional model likewise."""
+        return self._relevant(Layer.updates.fget(self), "_unconditional_update")  # type: ignore[attr-defined]
+
+    def _relevant(self, found: list[Any], tag: str) -> list[Any]:
+        """What depends on tensors that the model was called on, or on none."""
         if not self.inputs:
             return list(found)
         sources = [x for node in self._inbound_nodes for x in node.input_tensors] or list(self.inputs)
-        conditional = [x for x in found if not getattr(x, "_unconditional_loss", True)]
+        conditional = [x for x in found if not getattr(x, tag, True)]
         kept = {id(x) for x in history.reached(conditional, sources)}
-        return [x for x in found if getattr(x, "_unconditional_loss", True) or id(x) in kept]
+        return [x for x in found if getattr(x, tag, True) or id(x) in kept]
+
+    def get_updates_for(self, inputs: PassedOn) -> list[Any]:
+        return depending(Layer.updates.fget(self), inputs, "_unconditional_update")  # type: ignore[attr-defined]
+
+    def get_losses_for(self, inputs: PassedOn) -> list[Any]:
+        return depending(Layer.losses.fget(self), inputs, "_unconditional_loss")  # type: ignore[attr-defined]
 
     @property
     def uses_learning_phase(self) -> bool:
