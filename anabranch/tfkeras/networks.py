@@ -242,6 +242,9 @@ class Network(_Network):
         known = [shapes.as_tuples(shapes.of(x)) for x in flat]
         return tuple(x[0] if len(x) == 1 else x for x in (flat, found, known))
 
+    def _mark(self, inputs: PassedOn, outputs: PassedOn, masks: PassedOn) -> None:
+        """The layers inside have set the outputs' masks."""
+
     def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
         """The masks of the outputs."""
         if not self._is_graph_network:

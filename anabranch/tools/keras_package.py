@@ -21,6 +21,8 @@ from anabranch.tools.carried_packages import StandIn
 PACKAGE: Final = "keras"
 _NAMES: Final = "anabranch.tfkeras.names"
 _VERSIONS: Final = ("2.2.", "2.3.")
+#: the versions whose classes are served on foundations of our own; others as they are
+_WITH_FOUNDATIONS: Final = "2.3."
 #: names that `tf.keras` has, and the package too, in another of its modules, or under another name there
 _ELSEWHERE: Final = {
     "keras.initializers": {
@@ -72,9 +74,10 @@ class _Served(ModuleType):
         self._standing_in = standing_in
 
     def _names(self) -> ModuleType:
-        served: ModuleType = _served_names(self._standing_in).module(
-            self.__name__, module_of_package(self.__name__, self._standing_in)
-        )
+        of_package = module_of_package(self.__name__, self._standing_in)
+        if of_package is not None and not importlib.metadata.version(PACKAGE).startswith(_WITH_FOUNDATIONS):
+            return of_package
+        served: ModuleType = _served_names(self._standing_in).module(self.__name__, of_package)
         return served
 
     def __getattr__(self, name: str) -> Any:
