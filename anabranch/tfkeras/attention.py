@@ -6,16 +6,16 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn, TensorLike
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _FAR_BELOW = -1e9
 
 
-class BaseDenseAttention(Layer):
+class BaseDenseAttention(KerasLayer):
     """A sum of the values for each query, weighted by the softmax of scores.
 
-    Called on `[query, value]` or `[query, value, key]`, of shapes [batch, queries, width], [batch, values, width] and as
-    the values; masks `[query_mask, value_mask]`. What derives from it defines `_calculate_scores(query, key)`.
+    Called on `[query, value]` or `[query, value, key]`, of shapes [batch, queries, width], [batch, values, width] and
+    as the values; masks `[query_mask, value_mask]`. What derives from it defines `_calculate_scores(query, key)`.
 
     Args:
         causal: whether a query sees no later values.
@@ -33,7 +33,7 @@ class BaseDenseAttention(Layer):
         self._check(inputs, mask)
         query, value = inputs[0], inputs[1]
         key = inputs[2] if len(inputs) > 2 else value
-        query_mask, value_mask = mask if mask else (None, None)
+        query_mask, value_mask = mask or (None, None)
         scores = self._calculate_scores(query, key)
         allowed = None if value_mask is None else tf.expand_dims(tf.cast(value_mask, tf.bool), -2)
         if self.causal:

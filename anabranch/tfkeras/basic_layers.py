@@ -9,7 +9,7 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, package, rebasing, shapes
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _core = package.module("layers.core")
 _activations = package.module("layers.advanced_activations")
@@ -21,8 +21,10 @@ _ReLU: Any = rebasing.rebased(_activations.ReLU)
 
 
 @rebasing.serves(_core.Flatten)
-class Flatten(_Flatten):
+class KerasFlatten(_Flatten):
     """Each example as a vector; vectors stay what they are, and numbers become vectors of one."""
+
+    data_format: Any
 
     def __init__(self, data_format: str | None = None, **kwargs: PassedOn) -> None:
         super().__init__(data_format, **kwargs)
@@ -54,14 +56,14 @@ class Permute(_Permute):
         dims = tuple(dims)
         if sorted(dims) != list(range(1, len(dims) + 1)):
             raise ValueError(
-                f"Invalid permutation `dims` for Permute Layer: {dims}. The set of indices in `dims` must be consecutive "
-                "and start from 1."
+                f"Invalid permutation `dims` for Permute Layer: {dims}. The set of indices in `dims` must be "
+                "consecutive and start from 1."
             )
         super().__init__(dims, **kwargs)
 
 
 @rebasing.serves(_core.Dense)
-class Dense(_Dense):
+class KerasDense(_Dense):
     """A linear function of each row, and an activation."""
 
     def __init__(self, units: int, *args: PassedOn, **kwargs: PassedOn) -> None:
@@ -120,7 +122,7 @@ class Lambda(_Lambda):
         arguments: PassedOn = None,
         **kwargs: PassedOn,
     ) -> None:
-        Layer.__init__(self, **kwargs)
+        KerasLayer.__init__(self, **kwargs)
         self.function, self.arguments, self.mask = function, arguments or {}, mask
         self.supports_masking = mask is not None
         self._output_shape = output_shape
@@ -167,7 +169,7 @@ class Lambda(_Lambda):
 
     def get_config(self) -> dict[str, Any]:
         utils = package.module("utils.generic_utils")
-        config = Layer.get_config(self)
+        config = KerasLayer.get_config(self)
         for key, value in (("function", self.function), ("output_shape", self._output_shape), ("mask", self.mask)):
             if callable(value):
                 is_lambda = inspect.isfunction(value)

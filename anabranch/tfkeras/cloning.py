@@ -8,7 +8,7 @@ import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package
 from anabranch.tfkeras.inputs import InputLayer
-from anabranch.tfkeras.models import Model, Sequential
+from anabranch.tfkeras.models import KerasModel, Sequential
 
 _generic = package.module("utils.generic_utils")
 
@@ -40,8 +40,10 @@ def clone_model(model: PassedOn, input_tensors: PassedOn = None, clone_function:
     Raises:
         ValueError: the model's class defines `call`.
     """
-    if not isinstance(model, Model) or not (model._is_graph_network or isinstance(model, Sequential)):
-        raise ValueError("Expected `model` argument to be a functional `Model` instance, but got a subclass model instead.")
+    if not isinstance(model, KerasModel) or not (model._is_graph_network or isinstance(model, Sequential)):
+        raise ValueError(
+            "Expected `model` argument to be a functional `Model` instance, but got a subclass model instead."
+        )
     given = [] if input_tensors is None else tf.nest.flatten(input_tensors)
     if isinstance(model, Sequential):
         if not given and model._is_graph_network and isinstance(model._layers[0], InputLayer):
@@ -57,7 +59,7 @@ def clone_model(model: PassedOn, input_tensors: PassedOn = None, clone_function:
         return copy
     tensors = dict(zip(model.input_names, given, strict=False))
     with _generic.CustomObjectScope({"InputLayer": _over(tensors), **_classes(model)}):
-        return Model.from_config(model.get_config())
+        return KerasModel.from_config(model.get_config())
 
 
 def _classes(model: PassedOn) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def _classes(model: PassedOn) -> dict[str, Any]:
 def _copied(layer: PassedOn, clone_function: PassedOn) -> Any:
     if clone_function is not None:
         return clone_function(layer)
-    if isinstance(layer, Model):
+    if isinstance(layer, KerasModel):
         return clone_model(layer)
     return type(layer).from_config(layer.get_config())
 

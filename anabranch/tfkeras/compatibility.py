@@ -34,8 +34,10 @@ def _why_not(spec: PassedOn, tensor: PassedOn) -> str:
     if spec.dtype is not None and tf.as_dtype(tensor.dtype).base_dtype != tf.as_dtype(spec.dtype):
         return f"expected dtype={spec.dtype}, found dtype={tensor.dtype}"
     if shape.ndims is None:
-        return "" if not (spec.ndim or spec.min_ndim or spec.axes) else (
-            "its rank is undefined, but the layer requires a defined rank."
+        return (
+            ""
+            if not (spec.ndim or spec.min_ndim or spec.axes)
+            else ("its rank is undefined, but the layer requires a defined rank.")
         )
     lengths = shape.as_list()
     received = f"Full shape received: {lengths}"

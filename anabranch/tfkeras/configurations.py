@@ -174,4 +174,8 @@ def network_of(cls: type, config: dict[str, Any], custom_objects: PassedOn = Non
     """The functional model of a class that `config_of` described."""
     with scopes.served_classes():
         inputs, outputs = _Builder(custom_objects).build(config)
-    return cls(inputs=inputs[0] if len(inputs) == 1 else inputs, outputs=outputs[0] if len(outputs) == 1 else outputs, name=config.get("name"))
+    return cls(
+        inputs=inputs[0] if len(inputs) == 1 else inputs,
+        outputs=outputs[0] if len(outputs) == 1 else outputs,
+        name=config.get("name"),
+    )

@@ -72,7 +72,7 @@ def _specify(
             copy = cloning.clone_model(model, inputs)
         else:
             optimizer = make_optimizer()
-            if isinstance(optimizer, optimizers.Optimizer | _module.TFOptimizer):
+            if isinstance(optimizer, optimizers.KerasOptimizer | _module.TFOptimizer):
                 optimizer.iterations = step
             targets = _ordered(labels, model.output_names)
             copy = cloning.clone_and_build_model(model, inputs, targets, optimizer)

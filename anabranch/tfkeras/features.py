@@ -8,10 +8,10 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import shapes
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 
-class DenseFeatures(Layer):
+class DenseFeatures(KerasLayer):
     """A dense tensor of features, a dictionary of tensors, by feature columns.
 
     Args:
@@ -22,7 +22,9 @@ class DenseFeatures(Layer):
         self, feature_columns: PassedOn, trainable: bool = True, name: str | None = None, **kwargs: PassedOn
     ) -> None:
         super().__init__(name=name, trainable=trainable, **kwargs)
-        columns: Sequence[Any] = list(feature_columns) if isinstance(feature_columns, list | tuple) else [feature_columns]
+        columns: Sequence[Any] = (
+            list(feature_columns) if isinstance(feature_columns, list | tuple) else [feature_columns]
+        )
         for column in columns:
             if not hasattr(column, "variable_shape"):
                 raise ValueError(

@@ -12,7 +12,7 @@ from anabranch.tfkeras import package
 _backend = package.module("backend")
 
 
-class Exhausted(Exception):  # noqa: N818 (the end of data is no error of its own)
+class Exhausted(Exception):
     """There are fewer batches than steps were asked for."""
 
 

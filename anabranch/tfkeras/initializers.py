@@ -14,7 +14,7 @@ _module = package.module("initializers")
 _PackageInitializer: Any = _module.Initializer
 
 
-class RandomNormal(tf.random_normal_initializer):  # type: ignore[misc]
+class KerasRandomNormal(tf.random_normal_initializer):
     """Normal numbers, with a standard deviation of 0.05 by default."""
 
     def __init__(
@@ -23,7 +23,7 @@ class RandomNormal(tf.random_normal_initializer):  # type: ignore[misc]
         super().__init__(mean, stddev, seed, dtype)
 
 
-class TruncatedNormal(tf.truncated_normal_initializer):  # type: ignore[misc]
+class KerasTruncatedNormal(tf.truncated_normal_initializer):
     """Normal numbers within two standard deviations, of 0.05 by default."""
 
     def __init__(
@@ -32,7 +32,7 @@ class TruncatedNormal(tf.truncated_normal_initializer):  # type: ignore[misc]
         super().__init__(mean, stddev, seed, dtype)
 
 
-class RandomUniform(tf.random_uniform_initializer):  # type: ignore[misc]
+class KerasRandomUniform(tf.random_uniform_initializer):
     """Evenly distributed numbers, between -0.05 and 0.05 by default."""
 
     def __init__(
@@ -40,6 +40,9 @@ class RandomUniform(tf.random_uniform_initializer):  # type: ignore[misc]
     ) -> None:
         super().__init__(minval, maxval, seed, dtype)
 
+
+for _cls in (KerasRandomNormal, KerasRandomUniform, KerasTruncatedNormal):
+    _cls.__name__ = _cls.__qualname__ = _cls.__name__.removeprefix("Keras")  # which configurations have
 
 #: by the names of `tf.keras.initializers`
 NAMES: dict[str, Any] = {
@@ -49,9 +52,9 @@ NAMES: dict[str, Any] = {
     "Identity": tf.initializers.identity,
     "Ones": tf.ones_initializer,
     "Orthogonal": tf.orthogonal_initializer,
-    "RandomNormal": RandomNormal,
-    "RandomUniform": RandomUniform,
-    "TruncatedNormal": TruncatedNormal,
+    "RandomNormal": KerasRandomNormal,
+    "RandomUniform": KerasRandomUniform,
+    "TruncatedNormal": KerasTruncatedNormal,
     "VarianceScaling": tf.variance_scaling_initializer,
     "Zeros": tf.zeros_initializer,
     "constant": tf.constant_initializer,
@@ -62,13 +65,13 @@ NAMES: dict[str, Any] = {
     "identity": tf.initializers.identity,
     "lecun_normal": tf.initializers.lecun_normal,
     "lecun_uniform": tf.initializers.lecun_uniform,
-    "normal": RandomNormal,
+    "normal": KerasRandomNormal,
     "ones": tf.ones_initializer,
     "orthogonal": tf.orthogonal_initializer,
-    "random_normal": RandomNormal,
-    "random_uniform": RandomUniform,
-    "truncated_normal": TruncatedNormal,
-    "uniform": RandomUniform,
+    "random_normal": KerasRandomNormal,
+    "random_uniform": KerasRandomUniform,
+    "truncated_normal": KerasTruncatedNormal,
+    "uniform": KerasRandomUniform,
     "zeros": tf.zeros_initializer,
 }
 

@@ -8,7 +8,7 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package, rebasing
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("engine.input_layer")
 _base = package.module("engine.base_layer")
@@ -58,7 +58,7 @@ class InputLayer(_InputLayer):
             raise ValueError(f"`input_tensor.dtype` differs from `dtype`: {input_tensor.dtype} vs. {dtype}")
         given = input_tensor.dtype if input_tensor is not None else _backend.floatx()
         kind = tf.as_dtype(dtype if dtype is not None else given)
-        Layer.__init__(self, name=name or f"input_{_backend.get_uid('input')}", dtype=kind)
+        KerasLayer.__init__(self, name=name or f"input_{_backend.get_uid('input')}", dtype=kind)
         self.built, self.trainable, self.supports_masking = True, False, True
         self.sparse, self.ragged, self.batch_size = sparse, ragged, batch_size
         self.is_placeholder = input_tensor is None
@@ -105,7 +105,7 @@ def _placeholder(shape: PassedOn, dtype: tf.DType, name: str, sparse: bool, ragg
     return tf.placeholder(dtype, shape=shape, name=name)
 
 
-def Input(  # noqa: N802 (TensorFlow's name)
+def Input(
     shape: PassedOn = None,
     batch_size: int | None = None,
     name: str | None = None,
@@ -136,7 +136,9 @@ def Input(  # noqa: N802 (TensorFlow's name)
     if sparse and ragged:
         raise ValueError("Cannot set both sparse and ragged to True in a Keras input.")
     if shape is not None and len(tf.TensorShape(shape)) and batch_shape:
-        raise ValueError("Only provide the `shape` OR `batch_input_shape` argument to Input, not both at the same time.")
+        raise ValueError(
+            "Only provide the `shape` OR `batch_input_shape` argument to Input, not both at the same time."
+        )
     if batch_shape is None and shape is None and tensor is None:
         raise ValueError(
             "Please provide to Input either a `shape` or a `tensor` argument. Note that `shape` does not include "

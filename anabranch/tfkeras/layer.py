@@ -39,7 +39,7 @@ def unique_name(cls: type) -> str:
 
 
 @rebasing.serves(_PackageLayer)
-class Layer(_PackageLayer):
+class KerasLayer(_PackageLayer):
     """A function of tensors that owns variables.
 
     Args:
@@ -52,6 +52,8 @@ class Layer(_PackageLayer):
     Raises:
         TypeError: an argument that layers do not have.
     """
+
+    _initial_weights: Any
 
     def __init__(
         self,
@@ -139,21 +141,21 @@ class Layer(_PackageLayer):
         if isinstance(value, tf.Variable):
             self._own(value)
         elif isinstance(value, package.module("metrics").Metric) and not any(
-            value is metric for metric in vars(self).get("_metrics", [])
+            value is metric for metric in self.__dict__.get("_metrics", [])
         ):
-            vars(self).setdefault("_metrics", []).append(value)
+            self.__dict__.setdefault("_metrics", []).append(value)
 
     def _own(self, variable: PassedOn) -> None:
         """Counts a variable among the layer's, unless it is."""
-        mine = [*vars(self).get("_trainable_weights", []), *vars(self).get("_non_trainable_weights", [])]
+        mine = [*self.__dict__.get("_trainable_weights", []), *self.__dict__.get("_non_trainable_weights", [])]
         if not any(variable is one for one in mine):
             kind = "_trainable_weights" if getattr(variable, "trainable", True) else "_non_trainable_weights"
-            vars(self).setdefault(kind, []).append(variable)
+            self.__dict__.setdefault(kind, []).append(variable)
 
     def _parts(self) -> list[Any]:
         """The layers that are attributes, or in lists and dictionaries that are, in the order of the attributes."""
         found: dict[int, Any] = {}
-        for name, value in list(vars(self).items()):
+        for name, value in list(self.__dict__.items()):
             if name not in _NOT_PARTS:
                 for part in _layers_in(value, _DEPTH):
                     if part is not self and not isinstance(part, package.module("metrics").Metric):
@@ -273,7 +275,9 @@ class Layer(_PackageLayer):
             if callable(loss):
                 self._callable_losses.append(loss)
             elif loss is not None:
-                tensor = loss if isinstance(loss, tf.Tensor) else tf.convert_to_tensor(loss, dtype=_backend.floatx())
+                tensor: Any = (
+                    loss if isinstance(loss, tf.Tensor) else tf.convert_to_tensor(loss, dtype=_backend.floatx())
+                )
                 tensor._unconditional_loss = inputs is None
                 self._losses.append(tensor)
 
@@ -281,7 +285,7 @@ class Layer(_PackageLayer):
     def losses(self) -> list[Any]:
         own = list(self._losses)
         for index, loss in enumerate(self._callable_losses):
-            made = vars(self).setdefault("_made_losses", {}).setdefault(tf.get_default_graph(), {})
+            made = self.__dict__.setdefault("_made_losses", {}).setdefault(tf.get_default_graph(), {})
             if index not in made and (value := loss()) is not None:
                 made[index] = tf.convert_to_tensor(value, dtype=None if _is_symbolic(value) else _backend.floatx())
                 made[index]._unconditional_loss = True
@@ -294,8 +298,10 @@ class Layer(_PackageLayer):
 
     def add_update(self, updates: PassedOn, inputs: PassedOn = None) -> None:
         """Adds operations that a step of training runs too; `inputs` as for losses."""
-        for update in _listed(updates):
-            update = update() if callable(update) and not isinstance(update, tf.Tensor | tf.Operation) else update
+        for given in _listed(updates):
+            update: Any = given
+            if callable(given) and not isinstance(given, tf.Tensor | tf.Operation):
+                update = given()
             if isinstance(update, tuple) and len(update) == 2:
                 update = tf.assign(*update)
             if update is not None:
@@ -322,7 +328,8 @@ class Layer(_PackageLayer):
         """
         if aggregation is not None and aggregation != "mean":
             raise ValueError(
-                f"We currently support only `mean` sample-wise metric aggregation. You provided aggregation={aggregation}"
+                "We currently support only `mean` sample-wise metric aggregation. You provided aggregation="
+                f"{aggregation}"
             )
         from_object = hasattr(value, "_metric_obj")
         if aggregation is None and not from_object:
@@ -355,7 +362,8 @@ class Layer(_PackageLayer):
             outputs = self._compute(inputs, kwargs)
             if outputs is None:
                 raise ValueError(
-                    f"A layer's `call` method should return a Tensor or a list of Tensors, not None (layer: {self.name})."
+                    "A layer's `call` method should return a Tensor or a list of Tensors, not None (layer: "
+                    f"{self.name})."
                 )
             if history.is_known(inputs):
                 outputs = _copied(inputs, outputs)
@@ -448,12 +456,12 @@ class Layer(_PackageLayer):
         flat = tf.nest.flatten(outputs)
         if all(getattr(x, "_keras_mask", None) is not None for x in flat):
             return
-        own = getattr(type(self).compute_mask, "__func__", type(self).compute_mask) is not Layer.compute_mask
+        own = getattr(type(self).compute_mask, "__func__", type(self).compute_mask) is not KerasLayer.compute_mask
         computed = self.compute_mask(inputs, masks) if self.supports_masking or own else None
         listed = [None] * len(flat) if computed is None else _listed(computed)
         for x, mask in zip(flat, listed, strict=False):
             if isinstance(x, tf.Tensor):
-                x._keras_mask = mask
+                setattr(x, "_keras_mask", mask)  # noqa: B010 (a tensor's class does not declare it)
 
     def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
         """The masks of the outputs: those of the inputs where the layer hands them on, else None.

@@ -17,7 +17,7 @@ _backend = package.module("backend")
 _PackageLoss: Any = _module.Loss
 
 
-class Reduction:
+class LossReduction:
     """How the losses of a batch become one."""
 
     AUTO = "auto"
@@ -57,8 +57,8 @@ class Loss(_PackageLoss):
         reduction: "auto" is the sum over the batch's size.
     """
 
-    def __init__(self, reduction: str = Reduction.AUTO, name: str | None = None) -> None:
-        Reduction.validate(reduction)
+    def __init__(self, reduction: str = LossReduction.AUTO, name: str | None = None) -> None:
+        LossReduction.validate(reduction)
         super().__init__(reduction=reduction, name=name)
 
     def __call__(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: PassedOn = None) -> Any:
@@ -71,7 +71,7 @@ class Loss(_PackageLoss):
             losses = tf.convert_to_tensor(self.call(y_true, y_pred))
             if sample_weight is not None:
                 sample_weight = tf.cast(tf.convert_to_tensor(sample_weight), losses.dtype)
-            reduction = Reduction.SUM_OVER_BATCH_SIZE if self.reduction == Reduction.AUTO else self.reduction
+            reduction = LossReduction.SUM_OVER_BATCH_SIZE if self.reduction == LossReduction.AUTO else self.reduction
             return _utils.compute_weighted_loss(losses, sample_weight, reduction=reduction)
 
 
@@ -83,7 +83,7 @@ class LossFunctionWrapper(_LossFunctionWrapper):
     """A loss by a function of labels and predictions."""
 
     def __init__(
-        self, fn: Callable[..., Any], reduction: str = Reduction.AUTO, name: str | None = None, **kwargs: PassedOn
+        self, fn: Callable[..., Any], reduction: str = LossReduction.AUTO, name: str | None = None, **kwargs: PassedOn
     ) -> None:
         Loss.__init__(self, reduction, name)
         self.fn = fn
@@ -98,7 +98,7 @@ def _cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -
 class CosineSimilarity(LossFunctionWrapper):
     """The cosine of the angle between labels and predictions."""
 
-    def __init__(self, axis: int = -1, reduction: str = Reduction.AUTO, name: str = "cosine_similarity") -> None:
+    def __init__(self, axis: int = -1, reduction: str = LossReduction.AUTO, name: str = "cosine_similarity") -> None:
         super().__init__(_cosine_similarity, reduction=reduction, name=name, axis=axis)
 
 
@@ -131,7 +131,7 @@ def _served() -> dict[str, Any]:
 
 NAMES: dict[str, Any] = _served() | {
     "CosineSimilarity": CosineSimilarity,
-    "Reduction": Reduction,
+    "Reduction": LossReduction,
     "cosine": _cosine_similarity,
     "cosine_proximity": _cosine_similarity,
     "cosine_similarity": _cosine_similarity,

@@ -32,7 +32,9 @@ class Reduce(_Reduce):
             elif weights.shape.ndims:
                 weights = _utils.broadcast_weights(values, weights)
                 weights = weights * tf.ones_like(values)
-            counted = tf.reduce_sum(weights * tf.ones_like(values)) if not weights.shape.ndims else tf.reduce_sum(weights)
+            counted = (
+                tf.reduce_sum(weights * tf.ones_like(values)) if not weights.shape.ndims else tf.reduce_sum(weights)
+            )
             values = values * weights
         else:
             counted = tf.cast(tf.size(values), self.dtype)
@@ -67,7 +69,9 @@ class MeanIoU(_MeanIoU):
     def update_state(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: PassedOn = None) -> Any:
         labels, predictions = (tf.reshape(tf.cast(x, tf.int64), [-1]) for x in (y_true, y_pred))
         weights = None if sample_weight is None else tf.reshape(tf.cast(sample_weight, self.dtype), [-1])
-        matrix = tf.confusion_matrix(labels, predictions, self.num_classes, weights=weights, dtype=tf.as_dtype(self.dtype))
+        matrix = tf.confusion_matrix(
+            labels, predictions, self.num_classes, weights=weights, dtype=tf.as_dtype(self.dtype)
+        )
         return [tf.assign_add(self.total_cm, matrix)]
 
     def result(self) -> Any:
@@ -126,7 +130,10 @@ class MeanTensor(_Metric):
 
     def result(self) -> Any:
         if self._total is None:
-            raise ValueError("MeanTensor does not have any result yet. Please call the MeanTensor instance or use `.update_state(value)` before retrieving the result.")
+            raise ValueError(
+                "MeanTensor does not have any result yet. Please call the MeanTensor instance or use "
+                "`.update_state(value)` before retrieving the result."
+            )
         return tf.div_no_nan(self._total, self._count)
 
     def reset_states(self) -> None:

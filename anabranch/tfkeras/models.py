@@ -9,11 +9,11 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, feeding, history, optimizers, package, rebasing, saving, shapes
+from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes
 from anabranch.tfkeras.inputs import Input, InputLayer
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 from anabranch.tfkeras.metrics import named
-from anabranch.tfkeras.networks import Network
+from anabranch.tfkeras.networks import KerasNetwork
 
 _training = package.module("engine.training")
 _sequential = package.module("engine.sequential")
@@ -26,8 +26,17 @@ _WAYS_TO_RUN = ("run_eagerly", "experimental_run_tf_function", "distribute", "cl
 
 
 @rebasing.serves(_training.Model)
-class Model(_Model):
+class KerasModel(_Model):
     """A network that is trained: functional, from inputs to outputs, or one whose class defines `call`."""
+
+    inputs: Any
+    outputs: Any
+    input_names: list[str]
+    _feed_inputs: list[Any]
+    _feed_input_names: list[str]
+    _feed_input_shapes: list[Any]
+    _per_output_metrics: Any
+    _per_output_weighted_metrics: Any
 
     def compile(
         self,
@@ -158,7 +167,9 @@ class Model(_Model):
                 return self._fit_arrays(x, y, **kwargs)
             return super().fit(x, y, **_known(kwargs))
         if y is not None:
-            raise ValueError("You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given.")
+            raise ValueError(
+                "You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given."
+            )
         if kwargs.pop("sample_weight", None) is not None or kwargs.pop("validation_split", 0.0):
             raise ValueError("`sample_weight` and `validation_split` are not supported when input `x` is a dataset.")
         if kwargs.pop("batch_size", None) is not None:
@@ -285,7 +296,7 @@ _PREDICT_ARGUMENTS = ("batch_size", "verbose", "steps", "callbacks")
 _RAN_OUT = "Your dataset iterator ran out of data; interrupting training."
 
 
-class _no_end:  # noqa: N801 (used as a function)
+class _no_end:
     """A block in which data that ends too early is an error that says so."""
 
     def __enter__(self) -> None:
@@ -307,8 +318,12 @@ _Sequential: Any = rebasing.rebased(_sequential.Sequential)
 class Sequential(_Sequential):
     """Layers one after another."""
 
+    inputs: Any
+    outputs: Any
+    _build_input_shape: Any
+
     def __init__(self, layers: PassedOn = None, name: str | None = None) -> None:
-        Network.__init__(self, name=name)
+        KerasNetwork.__init__(self, name=name)
         self._build_input_shape = None
         for layer in layers if isinstance(layers, list | tuple) else [] if layers is None else [layers]:
             self.add(layer)
@@ -330,7 +345,7 @@ class Sequential(_Sequential):
         """
         if hasattr(layer, "_keras_history") and isinstance(layer._keras_history[0], InputLayer):
             layer = layer._keras_history[0]
-        if not isinstance(layer, Layer.__mro__[1]) and not isinstance(layer, tf.layers.Layer):
+        if not isinstance(layer, KerasLayer.__mro__[1]) and not isinstance(layer, tf.layers.Layer):
             raise TypeError(f"The added layer must be an instance of class Layer. Found: {layer}")
         self.built = False
         if not self._layers:
@@ -428,18 +443,17 @@ class Sequential(_Sequential):
 
     @property
     def layers(self) -> list[Any]:
-        found = list(vars(self).get("_layers", []))
+        found = list(self.__dict__.get("_layers", []))
         return found[1:] if found and isinstance(found[0], InputLayer) else found
 
     @property
     def input_shape(self) -> Any:
         if self._is_graph_network:
-            return Layer.input_shape.fget(self)  # type: ignore[attr-defined]
+            return KerasLayer.input_shape.fget(self)
         raise AttributeError("The layer has never been called and thus has no defined input shape.")
 
 
 _ONE_OUTPUT = (
-    "All layers in a Sequential model should have a single output tensor. For multi-output layers, use the functional API."
+    "All layers in a Sequential model should have a single output tensor. For multi-output layers, use the functional "
+    "API."
 )
-
-

@@ -1,4 +1,4 @@
-"""What the modules of `tf.keras` serve: the package's names, with the classes and functions of this room in their place."""
+"""What the modules of `tf.keras` serve: the package's names, with this room's classes and functions in their place."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> None:
 _REGISTERED: Final = (basic_layers, recurrent, wrapped_layers)
 
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
-    "keras": {"Input": inputs.Input, "Model": models.Model, "Sequential": models.Sequential},
+    "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": models.Sequential},
     "keras.callbacks": callbacks.NAMES,
     "keras.losses": losses.NAMES,
     "keras.metrics": metrics.NAMES,
     "keras.models": {
         "Input": inputs.Input,
-        "Model": models.Model,
+        "Model": models.KerasModel,
         "Sequential": models.Sequential,
         "clone_model": cloning.clone_model,
         "load_model": saving.load_model,
-        "save_model": models.Model.save,
+        "save_model": models.KerasModel.save,
         "model_from_config": _in_scope(_models.model_from_config),
         "model_from_json": _in_scope(_models.model_from_json),
         "model_from_yaml": _in_scope(_models.model_from_yaml),
@@ -117,10 +117,10 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "AddLoss": op_layers.AddLoss,
         "AddMetric": op_layers.AddMetric,
     },
-    "keras.engine.training": {"Model": models.Model},
+    "keras.engine.training": {"Model": models.KerasModel},
     "keras.engine.sequential": {"Sequential": models.Sequential},
     "keras.optimizers": {
-        "Optimizer": optimizers.Optimizer,
+        "Optimizer": optimizers.KerasOptimizer,
         "get": optimizers.get,
         "serialize": optimizers.serialize,
         "deserialize": optimizers.deserialize,
@@ -147,10 +147,13 @@ def served_classes() -> dict[str, Any]:
     """Layers and optimizers by the names that configurations have for them."""
     found = {name: rebasing.served(value) for name, value in vars(_layers).items() if _is_served(value)}
     found |= {value.__name__: value for value in _OWN["keras.layers"].values() if inspect.isclass(value)}
-    found |= {cls.__name__: cls for cls in (models.Model, models.Sequential, inputs.InputLayer)}
+    found |= {cls.__name__: cls for cls in (models.KerasModel, models.Sequential, inputs.InputLayer)}
     found |= {cls.__name__: cls for cls in (op_layers.TensorFlowOpLayer, op_layers.AddLoss, op_layers.AddMetric)}
     found |= initializers.NAMES
-    found |= {"BatchNormalizationV1": normalization.BatchNormalization, "BatchNormalizationV2": normalization.BatchNormalization}
+    found |= {
+        "BatchNormalizationV1": normalization.KerasBatchNormalization,
+        "BatchNormalizationV2": normalization.KerasBatchNormalization,
+    }
     found |= {name: value for name, value in losses.NAMES.items() if inspect.isclass(value)}
     found |= {name: value for name, value in metrics.NAMES.items() if inspect.isclass(value)}
     for cls in update_rules.OPTIMIZERS:
@@ -171,10 +174,10 @@ class ServedModule(ModuleType):
 
     def __init__(self, path: str, of_package: ModuleType | None) -> None:
         super().__init__(f"tensorflow.{path}")
-        vars(self)["_path"], vars(self)["_of_package"] = path, of_package
+        self.__dict__["_path"], self.__dict__["_of_package"] = path, of_package
 
     def __getattr__(self, name: str) -> Any:
-        path, of_package = vars(self)["_path"], vars(self)["_of_package"]
+        path, of_package = self.__dict__["_path"], self.__dict__["_of_package"]
         own = _OWN.get(path, {})
         if name in own:
             value: Any = own[name]
@@ -188,13 +191,13 @@ class ServedModule(ModuleType):
             value = module(f"{path}.{name}", None)
         else:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        vars(self)[name] = value
+        self.__dict__[name] = value
         return value
 
     def __dir__(self) -> list[str]:
-        path = vars(self)["_path"]
+        path = self.__dict__["_path"]
         inside = [key[len(path) + 1 :] for key in _OWN if key.rpartition(".")[0] == path]
-        return sorted({*_OWN.get(path, {}), *inside, *dir(vars(self)["_of_package"])})
+        return sorted({*_OWN.get(path, {}), *inside, *dir(self.__dict__["_of_package"])})
 
 
 _modules: dict[str, ServedModule] = {}
@@ -215,5 +218,3 @@ def module(path: str, of_package: ModuleType | None) -> ServedModule:
     if path not in _modules:
         _modules[path] = ServedModule(path, of_package)
     return _modules[path]
-
-

@@ -11,7 +11,7 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import Layer, depending, unique_name
+from anabranch.tfkeras.layer import KerasLayer, depending, unique_name
 
 _module = package.module("engine.network")
 _backend = package.module("backend")
@@ -19,8 +19,10 @@ _Network: Any = rebasing.rebased(_module.Network)
 
 
 @rebasing.serves(_module.Network)
-class Network(_Network):
+class KerasNetwork(_Network):
     """A model without its training: functional, from inputs to outputs, or one whose class defines `call`."""
+
+    built: Any
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
         kwargs.pop("dynamic", None)
@@ -34,15 +36,15 @@ class Network(_Network):
             self._init_subclassed_network(**kwargs)
 
     def _base_init(self, name: str | None = None, trainable: bool = True, dtype: DTypeLike | None = None) -> None:
-        vars(self).setdefault("_callable_losses", [])
-        before = vars(self).get("_trainable", trainable)
-        vars(self)["_trainable"], vars(self)["_dynamic"] = before, False
-        kept = {key: vars(self).get(key, []) for key in ("_losses", "_updates", "_metrics")}
+        self.__dict__.setdefault("_callable_losses", [])
+        before = self.__dict__.get("_trainable", trainable)
+        self.__dict__["_trainable"], self.__dict__["_dynamic"] = before, False
+        kept = {key: self.__dict__.get(key, []) for key in ("_losses", "_updates", "_metrics")}
         self._setting_up = True
-        super()._base_init(name=name or vars(self).get("_name") or unique_name(type(self)), dtype=dtype)
-        vars(self).update(kept)
+        super()._base_init(name=name or self.__dict__.get("_name") or unique_name(type(self)), dtype=dtype)
+        self.__dict__.update(kept)
         self._setting_up = False
-        vars(self)["_trainable"] = before
+        self.__dict__["_trainable"] = before
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
 
     def _init_graph_network(
@@ -65,30 +67,34 @@ class Network(_Network):
         super()._init_subclassed_network(name=name, **kwargs)
 
     # ------------------------------------------------------------------ parts: as any layer of the room has them
-    trainable = Layer.trainable
-    trainable_weights = Layer.trainable_weights
-    non_trainable_weights = Layer.non_trainable_weights
-    metrics = Layer.metrics
+    trainable = KerasLayer.trainable
+    trainable_weights = KerasLayer.trainable_weights
+    non_trainable_weights = KerasLayer.non_trainable_weights
+    metrics = KerasLayer.metrics
 
     def __setattr__(self, name: str, value: PassedOn) -> None:
-        if isinstance(value, Layer) and "_is_graph_network" not in vars(self) and not hasattr(value, "update_state"):
+        if (
+            isinstance(value, KerasLayer)
+            and "_is_graph_network" not in self.__dict__
+            and not hasattr(value, "update_state")
+        ):
             raise RuntimeError(
                 "It looks like you are subclassing `Model` and you forgot to call `super(YourClass, self).__init__()`. "
                 "Always start with this line."
             )
-        Layer.__setattr__(self, name, value)
+        KerasLayer.__setattr__(self, name, value)
 
     def _parts(self) -> list[Any]:
-        if vars(self).get("_setting_up"):
+        if self.__dict__.get("_setting_up"):
             return []
         return list(self.layers)
 
     @property
     def layers(self) -> list[Any]:
         """The layers: those between inputs and outputs, or those that are attributes."""
-        if vars(self).get("_is_graph_network"):
+        if self.__dict__.get("_is_graph_network"):
             return list(self._layers)
-        return [part for part in Layer._parts(self) if not isinstance(part, package.module("metrics").Metric)]
+        return [part for part in KerasLayer._parts(self) if not isinstance(part, package.module("metrics").Metric)]
 
     @property
     def weights(self) -> list[Any]:
@@ -104,8 +110,8 @@ class Network(_Network):
         mine = self.weights
         if len(mine) != len(weights):
             raise ValueError(
-                f'You called `set_weights(weights)` on layer "{self.name}" with a weight list of length {len(weights)}, '
-                f"but the layer was expecting {len(mine)} weights."
+                f'You called `set_weights(weights)` on layer "{self.name}" with a weight list of length '
+                f"{len(weights)}, but the layer was expecting {len(mine)} weights."
             )
         for variable, value in zip(mine, weights, strict=True):
             if not variable.shape.is_compatible_with(np.shape(value)):
@@ -117,12 +123,12 @@ class Network(_Network):
     @property
     def losses(self) -> list[Any]:
         """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
-        return self._relevant(Layer.losses.fget(self), "_unconditional_loss")  # type: ignore[attr-defined]
+        return self._relevant(KerasLayer.losses.fget(self), "_unconditional_loss")  # type: ignore[attr-defined]
 
     @property
     def updates(self) -> list[Any]:
         """The updates of the layers and its own, of a functional model likewise."""
-        return self._relevant(Layer.updates.fget(self), "_unconditional_update")  # type: ignore[attr-defined]
+        return self._relevant(KerasLayer.updates.fget(self), "_unconditional_update")  # type: ignore[attr-defined]
 
     def _relevant(self, found: list[Any], tag: str) -> list[Any]:
         """What depends on tensors that the model was called on, or on none."""
@@ -134,10 +140,10 @@ class Network(_Network):
         return [x for x in found if getattr(x, tag, True) or id(x) in kept]
 
     def get_updates_for(self, inputs: PassedOn) -> list[Any]:
-        return depending(Layer.updates.fget(self), inputs, "_unconditional_update")  # type: ignore[attr-defined]
+        return depending(KerasLayer.updates.fget(self), inputs, "_unconditional_update")  # type: ignore[attr-defined]
 
     def get_losses_for(self, inputs: PassedOn) -> list[Any]:
-        return depending(Layer.losses.fget(self), inputs, "_unconditional_loss")  # type: ignore[attr-defined]
+        return depending(KerasLayer.losses.fget(self), inputs, "_unconditional_loss")  # type: ignore[attr-defined]
 
     @property
     def uses_learning_phase(self) -> bool:
@@ -154,7 +160,7 @@ class Network(_Network):
 
     @input_spec.setter
     def input_spec(self, value: PassedOn) -> None:
-        vars(self)["_input_spec"] = value
+        self.__dict__["_input_spec"] = value
 
     # ------------------------------------------------------------------ calling it
     def build(self, input_shape: PassedOn = None) -> None:
@@ -169,9 +175,7 @@ class Network(_Network):
         if input_shape is None:
             raise ValueError("Input shape must be defined when calling build on a model subclass network.")
         given = shapes.as_tuples(input_shape)
-        made = (
-            [_placeholder(shape) for shape in given] if isinstance(given, list) else _placeholder(given)
-        )
+        made = [_placeholder(shape) for shape in given] if isinstance(given, list) else _placeholder(given)
         kwargs = {"training": False} if self._expects_training_arg else {}
         with calls.entered(False), tf.name_scope(self._name_scope()):
             self.call(made, **kwargs)
@@ -262,7 +266,7 @@ class Network(_Network):
             with calls.entered(False):
                 answer = tf.nest.map_structure(shapes.of, self.call(made))
             return answer if shapes.of_tensorflow(input_shape) else shapes.as_tuples(answer)
-        return Layer.compute_output_shape(self, input_shape)
+        return KerasLayer.compute_output_shape(self, input_shape)
 
     # ------------------------------------------------------------------ configurations
     def get_config(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package, rebasing
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.normalization")
 _backend = package.module("backend")
@@ -20,7 +20,7 @@ _BatchNormalization: Any = rebasing.rebased(_module.BatchNormalization)
 
 
 @rebasing.serves(_module.BatchNormalization)
-class BatchNormalization(_BatchNormalization):
+class KerasBatchNormalization(_BatchNormalization):
     """Batch normalization, as `tf.layers` has it: over several axes, with renormalization and virtual batches.
 
     The layer trains where `training` says so, by default in the learning phase. Its averages are updated by `updates`.
@@ -51,7 +51,7 @@ class BatchNormalization(_BatchNormalization):
         name: str | None = None,
         **kwargs: PassedOn,
     ) -> None:
-        Layer.__init__(self, name=name, trainable=trainable, **kwargs)
+        KerasLayer.__init__(self, name=name, trainable=trainable, **kwargs)
         if not isinstance(axis, int | list | tuple):
             raise TypeError("axis must be int or list, type given: %s" % type(axis))  # noqa: UP031
         self.axis = list(axis) if isinstance(axis, list | tuple) else axis
@@ -84,7 +84,7 @@ class BatchNormalization(_BatchNormalization):
 
     def build(self, input_shape: PassedOn) -> None:
         shape = tf.TensorShape(input_shape)
-        inner = self._normalizer
+        inner: Any = self._normalizer
         inner._dtype = self.dtype
         inner.add_weight = self._add_for_normalizer
         inner._owns_variables = True
@@ -157,10 +157,10 @@ class BatchNormalization(_BatchNormalization):
             }
         if self.virtual_batch_size is not None:
             config["virtual_batch_size"] = self.virtual_batch_size
-        return Layer.get_config(self) | config
+        return KerasLayer.get_config(self) | config
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(KerasLayer):
     """Each example normalized over some of its axes.
 
     Args:
@@ -185,8 +185,10 @@ class LayerNormalization(Layer):
     ) -> None:
         super().__init__(name=name, trainable=trainable, **kwargs)
         if not isinstance(axis, int | list | tuple):
-            raise ValueError(f"Expected an int or a list/tuple of ints for the argument 'axis', but received instead: {axis}")
-        self.axis = list(axis) if isinstance(axis, list | tuple) else axis
+            raise ValueError(
+                f"Expected an int or a list/tuple of ints for the argument 'axis', but received instead: {axis}"
+            )
+        self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
         self.epsilon, self.center, self.scale = epsilon, center, scale
         self.beta_initializer = _initializers.get(beta_initializer)
         self.gamma_initializer = _initializers.get(gamma_initializer)
@@ -228,17 +230,15 @@ class LayerNormalization(Layer):
         self.built = True
 
     def call(self, inputs: PassedOn) -> Any:
-        lengths = inputs.shape.as_list()
-        mean, variance = tf.nn.moments(inputs, self.axis, keep_dims=True)
-        broad = [lengths[i] if i in self.axis else 1 for i in range(len(lengths))]
-        plain = self.axis == [len(lengths) - 1]
+        lengths, axes = inputs.shape.as_list(), list(self.axis)
+        mean, variance = tf.nn.moments(inputs, axes, keep_dims=True)
+        broad = [lengths[i] if i in axes else 1 for i in range(len(lengths))]
+        plain = axes == [len(lengths) - 1]
 
         def spread(value: PassedOn) -> Any:
             return value if value is None or plain else tf.reshape(value, broad)
 
-        outputs = tf.nn.batch_normalization(
-            inputs, mean, variance, spread(self.beta), spread(self.gamma), self.epsilon
-        )
+        outputs = tf.nn.batch_normalization(inputs, mean, variance, spread(self.beta), spread(self.gamma), self.epsilon)
         outputs.set_shape(inputs.shape)
         return outputs
 

@@ -10,12 +10,12 @@ import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.tfkeras import history, package
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _backend = package.module("backend")
 
 
-class TensorFlowOpLayer(Layer):
+class TensorFlowOpLayer(KerasLayer):
     """An operation of the graph as a layer: called on other tensors, it adds such an operation for them.
 
     Args:
@@ -57,18 +57,17 @@ class TensorFlowOpLayer(Layer):
         node = text_format.Parse(self.node_def, graph.node.add())
         count = len([name for name in node.input if not name.startswith("^")])
         left = iter(given)
-        feeds = {}
+        feeds: dict[str, Any] = {}
         del node.input[:]
         for index in range(count):
             value = self.constants[index] if index in self.constants else next(left)
             feeds[f"input_{index}"] = tf.convert_to_tensor(value)
-            graph.node.add(name=f"input_{index}", op="Placeholder").attr["dtype"].type = feeds[
-                f"input_{index}"
-            ].dtype.as_datatype_enum
+            placeholder: Any = graph.node.add(name=f"input_{index}", op="Placeholder")
+            placeholder.attr["dtype"].type = feeds[f"input_{index}"].dtype.as_datatype_enum
             node.input.append(f"input_{index}")
         for name in [key for key in node.attr if key.startswith("_class")]:
             del node.attr[name]
-        made = tf.import_graph_def(graph, input_map=feeds, return_elements=[node.name], name="")
+        made: Any = tf.import_graph_def(graph, input_map=feeds, return_elements=[node.name], name="")
         return list(made[0].outputs)
 
     def get_config(self) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def _as_layer(op: tf.Operation, inputs: dict[int, tf.Tensor]) -> None:
 history.OPERATION_AS_LAYER[:] = [_as_layer]
 
 
-class AddLoss(Layer):
+class AddLoss(KerasLayer):
     """Hands its input on, and adds it to the losses.
 
     Args:
@@ -111,7 +110,7 @@ class AddLoss(Layer):
         return {**super().get_config(), "unconditional": self.unconditional}
 
 
-class AddMetric(Layer):
+class AddMetric(KerasLayer):
     """Hands its input on, and reports it as a metric.
 
     Args:

@@ -21,7 +21,7 @@ _PackageOptimizer: Any = _module.Optimizer
 BY_NAME: dict[str, Any] = {}
 
 
-class Optimizer(_PackageOptimizer):
+class KerasOptimizer(_PackageOptimizer):
     """Changes variables along gradients.
 
     A subclass makes what it keeps for each variable in `_create_slots`, and applies a gradient in
@@ -38,25 +38,31 @@ class Optimizer(_PackageOptimizer):
         ValueError: a negative number.
     """
 
+    _iterations: Any
+
     def __init__(self, name: str, **kwargs: PassedOn) -> None:
-        for keyword in kwargs:
+        for keyword, value in kwargs.items():
             if keyword not in ("clipnorm", "clipvalue", "lr", "decay"):
                 raise TypeError(f"Unexpected keyword argument passed to optimizer: {keyword}")
-            if isinstance(kwargs[keyword], int | float) and kwargs[keyword] < 0:
-                raise ValueError(f"Expected {keyword} >= 0, received: {kwargs[keyword]}")
-        vars(self).update(_hyper={}, _slots={}, _slot_names=[], _weights=[], _iterations=None, _name=name)
+            if isinstance(value, int | float) and value < 0:
+                raise ValueError(f"Expected {keyword} >= 0, received: {value}")
+        self.__dict__.update(_hyper={}, _slots={}, _slot_names=[], _weights=[], _iterations=None, _name=name)
         self._hypers_created = False
         decay = kwargs.pop("decay", 0.0)
         self._initial_decay = decay
         kwargs.pop("lr", None)
-        vars(self).update(kwargs)
+        self.__dict__.update(kwargs)
         self.updates: list[Any] = []
 
     # ------------------------------------------------------------------ numbers
     def _set_hyper(self, name: str, value: PassedOn) -> None:
         """Sets a number, a tensor, a function without arguments or a schedule."""
         before = self._hyper.get(name)
-        if isinstance(before, tf.Variable) and not isinstance(value, tf.Tensor | LearningRateSchedule) and not callable(value):
+        if (
+            isinstance(before, tf.Variable)
+            and not isinstance(value, tf.Tensor | LearningRateSchedule)
+            and not callable(value)
+        ):
             _backend.set_value(before, value)
         else:
             self._hyper[name] = value
@@ -81,7 +87,7 @@ class Optimizer(_PackageOptimizer):
                 self._hyper[name] = self.add_weight(name, shape=[], initializer=float(value), trainable=False)
 
     def __getattr__(self, name: str) -> Any:
-        hyper = vars(self).get("_hyper", {})
+        hyper = self.__dict__.get("_hyper", {})
         if name == "lr":
             name = "learning_rate"
         if name in hyper:
@@ -91,7 +97,7 @@ class Optimizer(_PackageOptimizer):
     def __setattr__(self, name: str, value: PassedOn) -> None:
         if name == "lr":
             name = "learning_rate"
-        if name in vars(self).get("_hyper", {}):
+        if name in self.__dict__.get("_hyper", {}):
             self._set_hyper(name, value)
         else:
             object.__setattr__(self, name, value)
@@ -137,7 +143,9 @@ class Optimizer(_PackageOptimizer):
     @iterations.setter
     def iterations(self, variable: PassedOn) -> None:
         if self._iterations is not None:
-            raise RuntimeError("Cannot set `iterations` to a new Variable after the Optimizer weights have been created")
+            raise RuntimeError(
+                "Cannot set `iterations` to a new Variable after the Optimizer weights have been created"
+            )
         self._iterations = variable
         self._weights.append(variable)
 
@@ -165,7 +173,8 @@ class Optimizer(_PackageOptimizer):
         for variable, value in zip(mine, weights, strict=True):
             if variable.shape.as_list() != list(np.shape(value)):
                 raise ValueError(
-                    f"Optimizer weight shape {variable.shape} not compatible with provided weight shape {np.shape(value)}"
+                    f"Optimizer weight shape {variable.shape} not compatible with provided weight shape "
+                    f"{np.shape(value)}"
                 )
         _backend.batch_set_value(list(zip(mine, weights, strict=True)))
 
@@ -236,9 +245,7 @@ class Optimizer(_PackageOptimizer):
         grads = tf.gradients(value, variables, grad_ys=grad_loss)
         return list(zip(self._clipped(grads), variables, strict=True))
 
-    def minimize(
-        self, loss: PassedOn, var_list: PassedOn, grad_loss: PassedOn = None, name: str | None = None
-    ) -> Any:
+    def minimize(self, loss: PassedOn, var_list: PassedOn, grad_loss: PassedOn = None, name: str | None = None) -> Any:
         """An operation that changes the variables so that the loss, a tensor or a function, becomes smaller."""
         return self.apply_gradients(self._compute_gradients(loss, var_list, grad_loss), name=name)
 
@@ -345,7 +352,8 @@ class Optimizer(_PackageOptimizer):
         return cls(**config)
 
 
-Optimizer.__module__ = "tensorflow.keras.optimizers"
+KerasOptimizer.__name__ = KerasOptimizer.__qualname__ = "Optimizer"  # which configurations have
+KerasOptimizer.__module__ = "tensorflow.keras.optimizers"
 
 
 def _key(var: PassedOn) -> Any:

@@ -27,6 +27,7 @@ def serves(cls: type) -> Callable[[T], T]:
 
     def register(own: T) -> T:
         _served[cls] = own
+        own.__name__ = own.__qualname__ = cls.__name__
         own.__module__ = f"tensorflow.{cls.__module__}"
         return own
 
@@ -35,7 +36,7 @@ def serves(cls: type) -> Callable[[T], T]:
 
 def is_of_package(cls: type) -> bool:
     """Whether a class is the package's own."""
-    return cls.__module__.partition(".")[0] == package.module("").__name__
+    return cls.__module__.partition(".")[0] == str(package.module("").__name__)
 
 
 def served(cls: type) -> Any:

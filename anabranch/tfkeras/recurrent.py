@@ -11,7 +11,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package, rebasing, shapes
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.recurrent")
 _backend = package.module("backend")
@@ -98,8 +98,10 @@ class StackedRNNCells(_StackedRNNCells):
         for cell in cells:
             for attribute in ("call", "state_size"):
                 if not hasattr(cell, attribute):
-                    raise ValueError(f"All cells must have a `{attribute}` attribute or method. received cells: {cells}")
-        Layer.__init__(self, **kwargs)
+                    raise ValueError(
+                        f"All cells must have a `{attribute}` attribute or method. received cells: {cells}"
+                    )
+        KerasLayer.__init__(self, **kwargs)
         self.cells = cells
 
     def _ordered(self) -> list[Any]:
@@ -116,9 +118,7 @@ class StackedRNNCells(_StackedRNNCells):
     def get_initial_state(self, inputs: PassedOn = None, batch_size: PassedOn = None, dtype: PassedOn = None) -> Any:
         batch = tf.shape(inputs)[0] if batch_size is None else batch_size
         kind = inputs.dtype if dtype is None else dtype
-        return tuple(
-            _packed(cell.state_size, _initial(cell, inputs, batch, kind)) for cell in self._ordered()
-        )
+        return tuple(_packed(cell.state_size, _initial(cell, inputs, batch, kind)) for cell in self._ordered())
 
     def build(self, input_shape: PassedOn) -> None:
         shape = input_shape[0] if isinstance(input_shape, list) else input_shape
@@ -143,19 +143,19 @@ class StackedRNNCells(_StackedRNNCells):
 
     @property
     def trainable_weights(self) -> Any:
-        return Layer.trainable_weights.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.trainable_weights.fget(self)  # type: ignore[attr-defined]
 
     @property
     def non_trainable_weights(self) -> Any:
-        return Layer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
 
     @property
     def losses(self) -> Any:
-        return Layer.losses.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.losses.fget(self)  # type: ignore[attr-defined]
 
-    get_losses_for = Layer.get_losses_for
-    get_weights = Layer.get_weights
-    set_weights = Layer.set_weights
+    get_losses_for = KerasLayer.get_losses_for
+    get_weights = KerasLayer.get_weights
+    set_weights = KerasLayer.set_weights
 
 
 @rebasing.serves(_module.RNN)
@@ -166,6 +166,8 @@ class RNN(_RNN):
         cell: what has `call(inputs, states)` and `state_size`, or a list of such.
         time_major: whether inputs and outputs have the time before the batch.
     """
+
+    state_spec: Any
 
     def __init__(
         self,
@@ -221,8 +223,10 @@ class RNN(_RNN):
             if getattr(self.cell, "_dtype", None) is None:
                 self.cell._dtype = self.dtype
             step = tf.TensorShape([lengths[0], *lengths[2:]])
-            with tf.name_scope(self.cell.name) if not rebasing.is_foundation(type(self.cell)) else contextlib.nullcontext():
-                self.cell.build([step, *map(tf.TensorShape, constants)] if constants else step)
+            given: Any = [step, *map(tf.TensorShape, constants)] if constants else step
+            own = not rebasing.is_foundation(type(self.cell))
+            with tf.name_scope(self.cell.name) if own else contextlib.nullcontext():
+                self.cell.build(given)
             self.cell.built = True
         sizes = _sizes(self.cell)
         if self.state_spec is not None and [list(s.shape[1:]) for s in self.state_spec] != sizes:
@@ -358,17 +362,17 @@ class RNN(_RNN):
     # what the cell has is the layer's, and no more
     @property
     def trainable_weights(self) -> Any:
-        return Layer.trainable_weights.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.trainable_weights.fget(self)  # type: ignore[attr-defined]
 
     @property
     def non_trainable_weights(self) -> Any:
-        return Layer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
 
     @property
     def losses(self) -> Any:
-        return Layer.losses.fget(self)  # type: ignore[attr-defined]
+        return KerasLayer.losses.fget(self)  # type: ignore[attr-defined]
 
-    get_losses_for = Layer.get_losses_for
+    get_losses_for = KerasLayer.get_losses_for
 
 
 def _array(value: PassedOn, size: list[int]) -> Any:

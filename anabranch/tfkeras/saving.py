@@ -62,9 +62,9 @@ def save(
         return
     if not self._is_graph_network:
         raise NotImplementedError(
-            "Saving the model to HDF5 format requires the model to be a Functional model or a Sequential model. It does "
-            "not work for subclassed models, because such models are defined via the body of a Python method, which "
-            "isn't safely serializable. Consider saving to the Tensorflow SavedModel format (by setting "
+            "Saving the model to HDF5 format requires the model to be a Functional model or a Sequential model. It "
+            "does not work for subclassed models, because such models are defined via the body of a Python method, "
+            "which isn't safely serializable. Consider saving to the Tensorflow SavedModel format (by setting "
             'save_format="tf") or using `save_weights`.'
         )
     if _module.h5py is None:
@@ -118,8 +118,8 @@ def load_weights(
     if _is_hdf5(filepath) or os.path.isfile(path):
         if not self.weights and not self.built:
             raise ValueError(
-                "Unable to load weights saved in HDF5 format into a subclassed Model which has not created its variables "
-                "yet. Call the Model first, then load the weights."
+                "Unable to load weights saved in HDF5 format into a subclassed Model which has not created its "
+                "variables yet. Call the Model first, then load the weights."
             )
         _network.Network.load_weights(self, filepath, by_name, skip_mismatch, reshape)
         return None
@@ -209,7 +209,9 @@ def export_saved_model(
 ) -> None:
     """Writes a SavedModel whose default signature gives the model's outputs for its inputs, and its configuration."""
     if not model.inputs:
-        raise ValueError(f"Model {model.name} cannot be saved because the input shapes have not been set: call it, or fit")
+        raise ValueError(
+            f"Model {model.name} cannot be saved because the input shapes have not been set: call it, or fit"
+        )
     inputs = dict(zip(model.input_names, model.inputs, strict=False))
     outputs = dict(zip(model.output_names, model.outputs, strict=False))
     tf.saved_model.simple_save(_backend.get_session(), saved_model_path, inputs, outputs)

@@ -28,7 +28,7 @@ class _Decay(LearningRateSchedule):
 
     def __init__(self, **config: PassedOn) -> None:
         self._config = config
-        vars(self).update(config)
+        self.__dict__.update(config)
 
     def get_config(self) -> dict[str, Any]:
         return dict(self._config)
@@ -134,9 +134,7 @@ class CosineDecay(_Decay):
     def __init__(
         self, initial_learning_rate: float, decay_steps: int, alpha: float = 0.0, name: str | None = None
     ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate, decay_steps=decay_steps, alpha=alpha, name=name
-        )
+        super().__init__(initial_learning_rate=initial_learning_rate, decay_steps=decay_steps, alpha=alpha, name=name)
 
     def __call__(self, step: TensorLike) -> Any:
         c = self._config

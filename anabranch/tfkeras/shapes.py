@@ -11,6 +11,8 @@ from anabranch.core.values import PassedOn
 class ShapeTuple(tuple[Any, ...]):
     """A tuple of lengths, as the package has it, that also answers what programs ask a `TensorShape`."""
 
+    __slots__ = ()
+
     def as_list(self) -> list[int | None]:
         return list(self)
 

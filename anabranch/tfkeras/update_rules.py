@@ -8,13 +8,13 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.tfkeras import package
-from anabranch.tfkeras.optimizers import BY_NAME, Optimizer
+from anabranch.tfkeras.optimizers import BY_NAME, KerasOptimizer
 
 _backend = package.module("backend")
 _raw = tf.raw_ops
 
 
-class _Rule(Optimizer):
+class _Rule(KerasOptimizer):
     """What the rules share: numbers by name, and their configuration.
 
     Attributes:
@@ -33,7 +33,7 @@ class _Rule(Optimizer):
         for key, value in numbers.items():
             self._set_hyper(key, value)
         self._set_hyper("decay", self._initial_decay)
-        vars(self).update(constants)
+        self.__dict__.update(constants)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -64,7 +64,7 @@ class SGD(_Rule):
         if isinstance(momentum, int | float) and not 0 <= momentum <= 1:
             raise ValueError("`momentum` must be between [0, 1].")
         moves = bool(momentum) or callable(momentum) or isinstance(momentum, tf.Tensor)
-        vars(self)["_moves"] = moves
+        self.__dict__["_moves"] = moves
         numbers = {"learning_rate": learning_rate, "momentum": momentum}
         super().__init__(name, numbers, {"nesterov": nesterov, "_moves": moves}, kwargs)
 
@@ -246,6 +246,8 @@ class Adamax(_Moments):
 
 class Nadam(_Moments):
     """Adam with Nesterov's momentum, whose share grows with the steps."""
+
+    _product: Any
 
     _numbers = ("learning_rate", "beta_1", "beta_2")
     _constants = ("epsilon",)

@@ -7,7 +7,7 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import Layer
+from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.wrappers")
 _local = package.module("layers.local")
@@ -23,19 +23,21 @@ class Wrapper(_Wrapper):
     """A layer around another, whose variables, losses and updates are its own."""
 
     def __init__(self, layer: PassedOn, **kwargs: PassedOn) -> None:
-        if not isinstance(layer, Layer.__mro__[1] | tf.layers.Layer):
-            raise ValueError(f"Please initialize `{type(self).__name__}` layer with a `Layer` instance. You passed: {layer}")
+        if not isinstance(layer, KerasLayer.__mro__[1] | tf.layers.Layer):
+            raise ValueError(
+                f"Please initialize `{type(self).__name__}` layer with a `Layer` instance. You passed: {layer}"
+            )
         super().__init__(layer, **kwargs)
 
-    trainable = Layer.trainable
-    trainable_weights = Layer.trainable_weights
-    non_trainable_weights = Layer.non_trainable_weights
-    updates = Layer.updates
-    losses = Layer.losses
-    get_updates_for = Layer.get_updates_for
-    get_losses_for = Layer.get_losses_for
-    get_weights = Layer.get_weights
-    set_weights = Layer.set_weights
+    trainable = KerasLayer.trainable
+    trainable_weights = KerasLayer.trainable_weights
+    non_trainable_weights = KerasLayer.non_trainable_weights
+    updates = KerasLayer.updates
+    losses = KerasLayer.losses
+    get_updates_for = KerasLayer.get_updates_for
+    get_losses_for = KerasLayer.get_losses_for
+    get_weights = KerasLayer.get_weights
+    set_weights = KerasLayer.set_weights
 
     @property
     def activity_regularizer(self) -> Any:
@@ -61,7 +63,7 @@ class TimeDistributed(_TimeDistributed):
                 "`TimeDistributed` Layer should be passed an `input_shape ` with at least 3 dimensions, "
                 f"received: {lengths}"
             )
-        self.input_spec = _module.InputSpec(shape=tuple([None, None, *lengths[2:]]))
+        self.input_spec = _module.InputSpec(shape=(None, None, *lengths[2:]))
         if not self.layer.built:
             self.layer.build(tf.TensorShape([lengths[0], *lengths[2:]]))
             self.layer.built = True
@@ -98,7 +100,7 @@ class TimeDistributed(_TimeDistributed):
         merged = tf.reshape(inputs, tf.concat([[-1], shape[2:]], 0))
         merged.set_shape([None, *lengths[2:]])
         inner = None if mask is None else tf.reshape(mask, tf.concat([[-1], tf.shape(mask)[2:]], 0))
-        takes = self.layer.supports_masking or type(self.layer).compute_mask is not Layer.compute_mask
+        takes = self.layer.supports_masking or type(self.layer).compute_mask is not KerasLayer.compute_mask
         found = self.layer.compute_mask(merged, inner) if takes else None
         if found is not None:
             return tf.reshape(found, tf.concat([[-1, lengths[1] or shape[1]], tf.shape(found)[1:]], 0))
@@ -131,7 +133,7 @@ class Bidirectional(_Bidirectional):
         **kwargs: PassedOn,
     ) -> None:
         for one in (layer, *([] if backward_layer is None else [backward_layer])):
-            if not isinstance(one, Layer.__mro__[1]):
+            if not isinstance(one, KerasLayer.__mro__[1]):
                 raise ValueError(f"Please initialize `Bidirectional` layer with a `Layer` instance. You passed: {one}")
         with scopes.served_classes():
             super().__init__(layer, merge_mode, weights, **kwargs)

@@ -22,7 +22,9 @@ _KINDS = ("all", "missing", "unfinished", "failed", "none")
 def main(arguments: Sequence[str]) -> int:
     """Prints a line for each file that is run and then the tables; the exit status is 1 where a test does not pass."""
     parser = argparse.ArgumentParser(prog="python -m tests.tensorflow_tests", description=__doc__)
-    parser.add_argument("files", nargs="*", help="patterns of paths below tensorflow/python; all of them but keras/ by default")
+    parser.add_argument(
+        "files", nargs="*", help="patterns of paths below tensorflow/python; all of them but keras/ by default"
+    )
     parser.add_argument("--checkout", type=Path, help="the folder that holds tensorflow/, of TensorFlow 1.15's sources")
     parser.add_argument(
         "--packages", type=Path, action="append", default=[], help="a folder of packages that files import"

@@ -123,7 +123,10 @@ def _combinations(**kwargs: object) -> list[dict[str, object]]:
     """Parameters of tests: every combination of one value of each list, with a name."""
     values = [value if isinstance(value, list) else [value] for value in kwargs.values()]
     return [
-        {"testcase_name": "".join(f"_{key}_{value}" for key, value in zip(kwargs, one, strict=True)), **dict(zip(kwargs, one, strict=True))}
+        {
+            "testcase_name": "".join(f"_{key}_{value}" for key, value in zip(kwargs, one, strict=True)),
+            **dict(zip(kwargs, one, strict=True)),
+        }
         for one in itertools.product(*values)
     ]
 

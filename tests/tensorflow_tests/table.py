@@ -42,7 +42,8 @@ def reason_of(_: str, message: str) -> str:
 def share(result: FileResult, genuine: int) -> tuple[int, int]:
     """How many tests pass, and of how many that genuine TensorFlow passes.
 
-    Where only some tests of a file ran, or genuine TensorFlow was not run, those that were not skipped stand for those that genuine TensorFlow passes.
+    Where only some tests of a file ran, or genuine TensorFlow was not run, those that were not skipped stand for those
+    that genuine TensorFlow passes.
     """
     if result.partial or genuine == UNCOUNTED:
         ran = result.count("ok", "fail", "error", "died", "time")

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-np.random.seed(3)
 rng = np.random.RandomState(0)
 
 
@@ -36,7 +35,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, values: tf.Tensor, queries: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         """What the queries find among the values."""
-        q, k, v = self.split(self.of_queries(queries)), self.split(self.of_keys(values)), self.split(self.of_values(values))
+        q, k, v = (
+            self.split(self.of_queries(queries)),
+            self.split(self.of_keys(values)),
+            self.split(self.of_values(values)),
+        )
         scores = tf.matmul(q, k, transpose_b=True) / np.sqrt(self.depth)
         if mask is not None:
             scores += mask * -1e9
@@ -187,9 +190,7 @@ with tf.Graph().as_default():
     features, hidden, loss = tf.constant(pictures), tf.zeros([12, 10]), 0.0
     for place in range(1, 4):
         logits, hidden = decoder(tf.constant(captions[:, place - 1 : place]), features, hidden)
-        loss += tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=captions[:, place], logits=logits)
-        )
+        loss += tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=captions[:, place], logits=logits))
     assert len(decoder.trainable_variables) == 1 + 3 + 2 + 6
     train = tf.train.AdamOptimizer(0.02).minimize(loss)
     before, after = run(loss, [train], 60)

@@ -1,4 +1,4 @@
-"""Models of `tf.keras` trained on data sets, saved, restored and turned into Estimators, as tutorials of 1.12-1.15 do."""
+"""Models of `tf.keras` trained on data sets, saved, restored and turned into Estimators, as tutorials of 1.15 do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ history = model.fit(
     validation_steps=6,
     verbose=0,
     callbacks=[
-        keras.callbacks.ModelCheckpoint("best-{epoch:02d}", save_weights_only=True, save_best_only=True, monitor="val_loss"),
+        keras.callbacks.ModelCheckpoint(
+            "best-{epoch:02d}", save_weights_only=True, save_best_only=True, monitor="val_loss"
+        ),
         keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 * 0.9**epoch),
         keras.callbacks.TensorBoard(log_dir="logs"),
     ],
@@ -43,7 +45,8 @@ assert sorted(history.history) == ["acc", "loss", "lr", "val_acc", "val_loss"], 
 assert history.history["acc"][-1] > history.history["acc"][0]
 assert [layer.name for layer in model.layers][:2] == ["flatten", "dense"]
 loss, accuracy = model.evaluate(data, verbose=0)
-assert model.predict(x).shape == (96, 3) and np.allclose(model.predict(data), model.predict(x), atol=1e-6)
+assert model.predict(x).shape == (96, 3)
+assert np.allclose(model.predict(data), model.predict(x), atol=1e-6)
 print("classification: loss", loss, "accuracy", accuracy)
 
 # --------------------------------------------------------------------------- save and restore
@@ -111,11 +114,14 @@ losses = autoencoder.fit(
     tf.data.Dataset.from_tensor_slices((flat, flat)).shuffle(96).batch(32), epochs=6, verbose=0
 ).history["loss"]
 print("autoencoder:", losses[0], "to", losses[-1])
-assert losses[-1] < losses[0] and len(autoencoder.trainable_variables) == 10 and len(autoencoder.losses) == 1
+assert losses[-1] < losses[0]
+assert (len(autoencoder.trainable_variables), len(autoencoder.losses)) == (10, 1)
 
 # --------------------------------------------------------------------------- an Estimator
 keras.backend.clear_session()
-small = keras.Sequential([keras.layers.Dense(8, activation="tanh", input_shape=(64,), name="first"), keras.layers.Dense(1)])
+small = keras.Sequential(
+    [keras.layers.Dense(8, activation="tanh", input_shape=(64,), name="first"), keras.layers.Dense(1)]
+)
 small.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
 estimator = keras.estimator.model_to_estimator(small, model_dir="estimator")
 name = small.input_names[0]
@@ -131,7 +137,9 @@ for _ in range(3):
     estimator.train(batches, steps=20)
 result = estimator.evaluate(batches)
 print("estimator:", begun, "to", result)
-assert result["global_step"] == 18 and result["loss"] < begun and "mean_absolute_error" in result
+assert result["global_step"] == 18
+assert result["loss"] < begun
+assert "mean_absolute_error" in result
 
 # --------------------------------------------------------------------------- feature columns
 column = tf.feature_column
