@@ -53,7 +53,7 @@ def clone_model(model: PassedOn, input_tensors: PassedOn = None, clone_function:
             if tensor is None:
                 copy.add(InputLayer.from_config(model._layers[0].get_config()))
             else:
-                copy.add(InputLayer(input_tensor=tensor, name=model.input_names[0]))
+                copy.add(InputLayer(input_tensor=tensor, name=f"{model.name}_input"))
         for layer in model.layers:
             copy.add(_copied(layer, clone_function))
         return copy

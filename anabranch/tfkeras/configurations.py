@@ -11,7 +11,6 @@ from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package, scopes
 
 _layers = package.module("layers")
-_PackageNetwork: Any = package.module("engine.network").Network
 #: how an argument that is a tensor of the model is written: under this key, the place that it comes from
 _TENSOR = "_keras_tensor"
 
@@ -52,7 +51,9 @@ def _numbers(network: PassedOn) -> dict[tuple[str, int], int]:
     """The number that each node of the model will have among those of its layer in a copy."""
     found = {}
     for layer in network._layers:
-        kept = int(isinstance(layer, _PackageNetwork))  # a model begins with a node from its own inputs to its outputs
+        kept = int(
+            bool(getattr(layer, "_is_graph_network", False))
+        )  # it begins with a node from its inputs to its outputs
         for index in range(len(layer._inbound_nodes)):
             if f"{layer.name}_ib-{index}" in network._network_nodes:
                 found[layer.name, index] = kept

@@ -24,7 +24,7 @@ _PackageLayer: Any = _base.Layer
 #: what a layer may be told beside what `Layer` names
 _ALLOWED = frozenset({"input_shape", "batch_input_shape", "batch_size", "weights", "input_dtype"})
 #: attributes that hold layers which are not parts of this one
-_NOT_PARTS = frozenset({"_inbound_nodes", "_outbound_nodes", "_layers", "_metrics", "_network_nodes"})
+_NOT_PARTS = frozenset({"_normalizer", "_inbound_nodes", "_outbound_nodes", "_layers", "_metrics", "_network_nodes"})
 #: what errors say of tensors that Python's own control flow meets
 _UNCONVERTED = ("has no truth value", "cannot be iterated over")
 #: how deep lists and dictionaries of layers are looked through
@@ -448,7 +448,7 @@ class KerasLayer(_PackageLayer):
             return
         with tf.name_scope("ActivityRegularizer"):
             for output in tf.nest.flatten(outputs):
-                loss = regularizer(output)
+                loss = tf.convert_to_tensor(regularizer(output))
                 self.add_loss(loss / tf.cast(tf.shape(output)[0], loss.dtype), inputs=inputs)
 
     def _mark(self, inputs: PassedOn, outputs: PassedOn, masks: PassedOn) -> None:

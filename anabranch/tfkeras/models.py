@@ -84,6 +84,7 @@ class KerasModel(_Model):
 
     # ------------------------------------------------------------------ inputs of a model whose class defines `call`
     def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
+        self._load_awaited()
         if not self._is_graph_network and not self.inputs and not isinstance(self, Sequential):
             self._set_inputs(inputs, outputs)
 
@@ -108,6 +109,13 @@ class KerasModel(_Model):
         self.outputs = tf.nest.flatten(outputs)
         self.output_names = [f"output_{index + 1}" for index in range(len(self.outputs))]
         self.built = True
+        self._load_awaited()
+
+    def _load_awaited(self) -> None:
+        """Reads the weights that were to be read before there were variables."""
+        path = self.__dict__.pop("_weights_to_load", None)
+        if path is not None:
+            self.load_weights(path)
 
     def _input(self, x: PassedOn, name: str) -> Any:
         self.input_names.append(name)

@@ -36,6 +36,7 @@ from anabranch.tfkeras import (
 
 _models = package.module("models")
 _layers = package.module("layers")
+_metrics = package.module("metrics")
 _PackageLayer: Any = package.module("engine.base_layer").Layer
 
 #: functions of the package that apply a layer to a list of tensors
@@ -154,8 +155,11 @@ def served_classes() -> dict[str, Any]:
         "BatchNormalizationV1": normalization.KerasBatchNormalization,
         "BatchNormalizationV2": normalization.KerasBatchNormalization,
     }
-    found |= {name: value for name, value in losses.NAMES.items() if inspect.isclass(value)}
-    found |= {name: value for name, value in metrics.NAMES.items() if inspect.isclass(value)}
+    # a loss and a metric may have one name, and then are the package's
+    found |= {
+        name: value for name, value in losses.NAMES.items() if inspect.isclass(value) and not hasattr(_metrics, name)
+    }
+    found |= {name: getattr(metrics, name) for name in ("MeanTensor", "MeanRelativeError")}
     for cls in update_rules.OPTIMIZERS:
         found[cls.__name__] = found[cls.__name__.lower()] = cls
     return found

@@ -182,7 +182,7 @@ class KerasOptimizer(_PackageOptimizer):
         """Makes, once, what is kept for a variable under a name."""
         if slot_name not in self._slot_names:
             self._slot_names.append(slot_name)
-        of_variable = self._slots.setdefault(_key(var), {})
+        of_variable = self._slots.setdefault(key_of(var), {})
         if slot_name not in of_variable:
             given = initializer
             if isinstance(initializer, str) or callable(initializer):
@@ -199,7 +199,7 @@ class KerasOptimizer(_PackageOptimizer):
 
     def get_slot(self, var: PassedOn, slot_name: str) -> Any:
         """What is kept for a variable under a name."""
-        return self._slots[_key(var)][slot_name]
+        return self._slots[key_of(var)][slot_name]
 
     def get_slot_names(self) -> list[str]:
         return list(self._slot_names)
@@ -356,7 +356,8 @@ KerasOptimizer.__name__ = KerasOptimizer.__qualname__ = "Optimizer"  # which con
 KerasOptimizer.__module__ = "tensorflow.keras.optimizers"
 
 
-def _key(var: PassedOn) -> Any:
+def key_of(var: PassedOn) -> Any:
+    """What slots of a variable are found by."""
     return getattr(var, "_unique_id", None) or var.op
 
 

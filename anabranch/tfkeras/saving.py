@@ -8,7 +8,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import package, scopes
+from anabranch.tfkeras import optimizers, package, scopes
 
 _module = package.module("engine.saving")
 _network = package.module("engine.network")
@@ -128,6 +128,9 @@ def load_weights(
             "Weights may only be loaded based on topology into Models when loading TensorFlow-formatted weights (got "
             "by_name=True to load_weights)."
         )
+    if not self.weights and not self.built:
+        self._weights_to_load = path  # once there are variables
+        return _LoadStatus([], [])
     there = {name for name, _ in tf.train.list_variables(path)}
     mine = dict(_stored(self))
     common = {name: variable for name, variable in mine.items() if name in there}
@@ -174,8 +177,28 @@ def _stored(model: PassedOn, prefix: str = "", seen: set[int] | None = None) -> 
         children = [(f"layer_with_weights-{index}", layer) for index, layer in enumerate(weighted)]
     else:
         children = [(name, value) for name, value in vars(model).items() if not name.startswith("_")]
+    of_variables: dict[int, str] = {}
     for name, child in children:
-        yield from _below(child, f"{prefix}{name}", seen)
+        for stored, variable in _below(child, f"{prefix}{name}", seen):
+            of_variables[id(variable)] = stored.removesuffix(_ENDING)
+            yield stored, variable
+    if not prefix and isinstance(getattr(model, "optimizer", None), optimizers.KerasOptimizer):
+        yield from _of_optimizer(model, of_variables)
+
+
+def _of_optimizer(model: PassedOn, of_variables: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """What an optimizer keeps: its numbers, and slots beside the variables that they are for."""
+    optimizer = model.optimizer
+    if optimizer._iterations is None:
+        return
+    yield f"optimizer/iter{_ENDING}", optimizer.iterations
+    for name, value in optimizer._hyper.items():
+        if isinstance(value, tf.Variable):
+            yield f"optimizer/{name}{_ENDING}", value
+    for variable in model.weights:
+        stored = of_variables.get(id(variable))
+        for slot, kept in (optimizer._slots.get(optimizers.key_of(variable), {}) if stored else {}).items():
+            yield f"{stored}/.OPTIMIZER_SLOT/optimizer/{slot}{_ENDING}", kept
 
 
 def _below(value: PassedOn, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
