@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
@@ -104,3 +105,34 @@ def get(identifier: PassedOn) -> Any:
         return identifier()
     with scopes.served_classes():
         return of_package(_module.get(identifier))
+
+
+def function(given: PassedOn, dtype: tf.DType, name: str | None) -> Callable[..., Any]:
+    """A function from a shape and a dtype to a value."""
+    if given is None:
+        if dtype.is_floating:
+            given = "glorot_uniform"
+        elif dtype.is_integer or dtype.is_bool:
+            given = "zeros"
+        else:
+            raise ValueError(f"An initializer for variable {name} of type {dtype.base_dtype} is required")
+    made: Callable[..., Any] = get(given)
+
+    def make(shape: list[Any], dtype: DTypeLike) -> Any:
+        if not callable(made):
+            return tf.cast(made, dtype)
+        names = parameters(made)
+        if "dtype" not in names and "**" not in names:
+            return tf.cast(made(shape), dtype)
+        return made(shape, dtype=dtype)
+
+    return make
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of a function's parameters; "**" stands for those of any name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ["**"]
+    return ["**" if p.kind is p.VAR_KEYWORD else p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]

@@ -6,7 +6,6 @@ It is called on tensors of any origin and on arrays, infers its dtype from them,
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -240,7 +239,7 @@ class KerasLayer(_PackageLayer):
         trainable = not read_often if trainable is None else trainable
         lengths = [] if shape is None else tf.TensorShape(shape).as_list()
         kind = tf.as_dtype(dtype or self._dtype or _backend.floatx())
-        make = _initializer(initializer, kind, name)
+        make = initializers.function(initializer, kind, name)
         getter = kwargs.get("getter")
         if getter is not None:
             given = {"dtype": kind, "initializer": make, "trainable": trainable}
@@ -499,28 +498,6 @@ class KerasLayer(_PackageLayer):
         return tf.nest.map_structure(lambda one: tf.TensorSpec(dtype=dtype, shape=one), shape)
 
 
-def _initializer(given: PassedOn, dtype: tf.DType, name: str | None) -> Callable[..., Any]:
-    """A function from a shape and a dtype to a value."""
-    if given is None:
-        if dtype.is_floating:
-            given = "glorot_uniform"
-        elif dtype.is_integer or dtype.is_bool:
-            given = "zeros"
-        else:
-            raise ValueError(f"An initializer for variable {name} of type {dtype.base_dtype} is required")
-    made: Callable[..., Any] = initializers.get(given)
-
-    def make(shape: list[Any], dtype: DTypeLike) -> Any:
-        if not callable(made):
-            return tf.cast(made, dtype)
-        names = _parameters_of(made)
-        if "dtype" not in names and "**" not in names:
-            return tf.cast(made(shape), dtype)
-        return made(shape, dtype=dtype)
-
-    return make
-
-
 def _lengths(shape: PassedOn) -> tuple[Any, ...]:
     return tuple(tf.TensorShape(shape).as_list())
 
@@ -535,15 +512,7 @@ def _is_symbolic(value: PassedOn) -> bool:
 
 def _parameters(call: Callable[..., Any]) -> list[str]:
     """The parameters of a layer's `call` after its inputs; "**" stands for arguments of any name."""
-    return _parameters_of(call)[1:]
-
-
-def _parameters_of(function: Callable[..., Any]) -> list[str]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return ["**"]
-    return ["**" if p.kind is p.VAR_KEYWORD else p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    return initializers.parameters(call)[1:]
 
 
 def _definer(cls: type, name: str, over: bool = False) -> type:
