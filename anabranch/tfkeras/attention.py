@@ -115,7 +115,7 @@ class AdditiveAttention(BaseDenseAttention):
 
     def build(self, input_shape: PassedOn) -> None:
         if self.use_scale:
-            width = input_shape[1].as_list()[-1]
+            width = tf.TensorShape(input_shape[1]).as_list()[-1]
             self.scale = self.add_weight(
                 name="scale", shape=[width], initializer="glorot_uniform", dtype=self.dtype, trainable=True
             )

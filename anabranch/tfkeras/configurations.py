@@ -35,7 +35,8 @@ def config_of(network: PassedOn) -> dict[str, Any]:
         )
 
     def ends(coordinates: PassedOn) -> list[list[Any]]:
-        return [[layer.name, numbers[layer.name, node], tensor] for layer, node, tensor in coordinates]
+        known = [one for one in coordinates if (one[0].name, one[1]) in numbers]
+        return [[layer.name, numbers[layer.name, node], tensor] for layer, node, tensor in known]
 
     return copy.deepcopy(
         {

@@ -168,7 +168,7 @@ class KerasLayer(_PackageLayer):
     def trainable_weights(self) -> list[Any]:
         if not self.trainable:
             return []
-        return _once([*self._trainable_weights, *self._of_parts("trainable_weights")])
+        return once([*self._trainable_weights, *self._of_parts("trainable_weights")])
 
     @trainable_weights.setter
     def trainable_weights(self, weights: list[Any]) -> None:
@@ -177,8 +177,8 @@ class KerasLayer(_PackageLayer):
     @property
     def non_trainable_weights(self) -> list[Any]:
         if self.trainable:
-            return _once([*self._non_trainable_weights, *self._of_parts("non_trainable_weights")])
-        return _once([*self._trainable_weights, *self._non_trainable_weights, *self._of_parts("weights")])
+            return once([*self._non_trainable_weights, *self._of_parts("non_trainable_weights")])
+        return once([*self._trainable_weights, *self._non_trainable_weights, *self._of_parts("weights")])
 
     @non_trainable_weights.setter
     def non_trainable_weights(self, weights: list[Any]) -> None:
@@ -200,7 +200,7 @@ class KerasLayer(_PackageLayer):
     def submodules(self) -> tuple[Any, ...]:
         """The layers inside, and those inside them."""
         inside = self._parts()
-        return tuple(_once([one for part in inside for one in (part, *getattr(part, "submodules", ()))]))
+        return tuple(once([one for part in inside for one in (part, *getattr(part, "submodules", ()))]))
 
     @property
     def metrics(self) -> list[Any]:
@@ -289,7 +289,7 @@ class KerasLayer(_PackageLayer):
                 made[index] = tf.convert_to_tensor(value, dtype=None if _is_symbolic(value) else _backend.floatx())
                 made[index]._unconditional_loss = True
             own.extend([made[index]] if index in made else [])
-        return _once([*own, *self._of_parts("losses")])
+        return once([*own, *self._of_parts("losses")])
 
     def get_losses_for(self, inputs: PassedOn) -> list[Any]:
         """The losses that depend on those inputs; with None, those that depend on none."""
@@ -313,7 +313,7 @@ class KerasLayer(_PackageLayer):
     def updates(self) -> list[Any]:
         if not self.trainable and not self.stateful:
             return []
-        return _once([*self._updates, *self._of_parts("updates")])
+        return once([*self._updates, *self._of_parts("updates")])
 
     def get_updates_for(self, inputs: PassedOn) -> list[Any]:
         """The updates that depend on those inputs; with None, those that depend on none."""
@@ -535,7 +535,7 @@ def _layers_in(value: PassedOn, depth: int) -> Iterator[Any]:
             yield from _layers_in(one, depth - 1)
 
 
-def _once(items: list[Any]) -> list[Any]:
+def once(items: list[Any]) -> list[Any]:
     return list({id(item): item for item in items}.values())
 
 

@@ -26,9 +26,11 @@ class Reduce(_Reduce):
         values = tf.cast(tf.convert_to_tensor(values), self.dtype)
         if sample_weight is not None:
             weights = tf.cast(tf.convert_to_tensor(sample_weight), self.dtype)
-            values, _, weights = _utils.squeeze_or_expand_dimensions(values, sample_weight=weights)
+            if values.shape.ndims is not None and weights.shape.ndims is not None:
+                values, _, weights = _utils.squeeze_or_expand_dimensions(values, sample_weight=weights)
             if (weights.shape.ndims or 0) and (weights.shape.ndims or 0) < (values.shape.ndims or 0):
-                values = tf.reduce_mean(values, list(range(weights.shape.ndims, values.shape.ndims)))
+                reduce = tf.reduce_sum if self.reduction == _metrics_utils.Reduction.SUM else tf.reduce_mean
+                values = reduce(values, list(range(weights.shape.ndims, values.shape.ndims)))
             elif weights.shape.ndims:
                 weights = _utils.broadcast_weights(values, weights)
                 weights = weights * tf.ones_like(values)
@@ -53,16 +55,14 @@ class Reduce(_Reduce):
 
 
 _Metric: Any = rebasing.served(_PackageMetric)
-_MeanIoU: Any = rebasing.rebased(_module.MeanIoU)
 _Mean: Any = rebasing.served(_module.Mean)
 
 
-@rebasing.serves(_module.MeanIoU)
-class MeanIoU(_MeanIoU):
+class MeanIoU(_Metric):
     """The mean over the classes of intersection over union of labels and predictions."""
 
     def __init__(self, num_classes: int, name: str | None = None, dtype: DTypeLike | None = None) -> None:
-        _Metric.__init__(self, name=name, dtype=dtype)
+        super().__init__(name=name, dtype=dtype)
         self.num_classes = num_classes
         self.total_cm = self.add_weight("total_confusion_matrix", shape=(num_classes, num_classes), initializer="zeros")
 
@@ -162,6 +162,7 @@ class MeanRelativeError(_Mean):
 
 
 NAMES: dict[str, Any] = {
+    "MeanIoU": MeanIoU,
     "MeanTensor": MeanTensor,
     "MeanRelativeError": MeanRelativeError,
     "Mean": _Mean,

@@ -104,6 +104,7 @@ class KerasModel(_Model):
             training = _backend.learning_phase() if training is None else training
             kwargs = {"training": training} if self._expects_training_arg else {}
             with tf.name_scope(self._name_scope()), calls.entered(training):
+                self._maybe_build(made)
                 outputs = self._compute(made, kwargs)
         self.inputs = tf.nest.flatten(made)
         self.outputs = tf.nest.flatten(outputs)
@@ -250,7 +251,14 @@ class KerasModel(_Model):
 
     def evaluate_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics on what a generator gives, or a `Sequence`."""
-        return super().evaluate_generator(self._met(generator), *args, **kwargs)
+        generator = self._met(generator)
+        self._losses_of_batches: Any = []
+        try:
+            outs = super().evaluate_generator(generator, *args, **kwargs)
+        finally:
+            losses = self.__dict__.pop("_losses_of_batches")
+        mean = float(np.mean(losses))  # the package gives that of the last batch
+        return [mean, *outs[1:]] if isinstance(outs, list) else mean
 
     def predict_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs for what a generator gives, or a `Sequence`."""
@@ -276,7 +284,10 @@ class KerasModel(_Model):
 
     def test_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         x, y = self._first(x, y)
-        return super().test_on_batch(x, y, *args, **kwargs)
+        outs = super().test_on_batch(x, y, *args, **kwargs)
+        if "_losses_of_batches" in self.__dict__:
+            self._losses_of_batches.append(outs[0] if isinstance(outs, list) else outs)
+        return outs
 
     def predict_on_batch(self, x: PassedOn) -> Any:
         x, _ = self._first(x, None)

@@ -11,7 +11,7 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import KerasLayer, depending, unique_name
+from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
 
 _module = package.module("engine.network")
 _backend = package.module("backend")
@@ -68,8 +68,6 @@ class KerasNetwork(_Network):
 
     # ------------------------------------------------------------------ parts: as any layer of the room has them
     trainable = KerasLayer.trainable
-    trainable_weights = KerasLayer.trainable_weights
-    non_trainable_weights = KerasLayer.non_trainable_weights
     metrics = KerasLayer.metrics
 
     def __setattr__(self, name: str, value: PassedOn) -> None:
@@ -102,6 +100,27 @@ class KerasNetwork(_Network):
         inside = [variable for layer in self.layers for variable in layer.weights]
         own = [*self._trainable_weights, *self._non_trainable_weights]
         return list({id(variable): variable for variable in [*inside, *own]}.values())
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """Those of the layers, and then its own."""
+        own = self._trainable_weights if self.trainable else []
+        return once([*self._of_parts("trainable_weights"), *own]) if self.trainable else []
+
+    @trainable_weights.setter
+    def trainable_weights(self, weights: list[Any]) -> None:
+        self._trainable_weights = weights
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """Those of the layers, and then its own."""
+        if self.trainable:
+            return once([*self._of_parts("non_trainable_weights"), *self._non_trainable_weights])
+        return self.weights
+
+    @non_trainable_weights.setter
+    def non_trainable_weights(self, weights: list[Any]) -> None:
+        self._non_trainable_weights = weights
 
     def get_weights(self) -> list[Any]:
         return list(_backend.batch_get_value(self.weights))
