@@ -101,6 +101,9 @@ class TensorBoard(_TensorBoard):
         )
         self.profile_batch = profile_batch
 
+    def on_batch_end(self, batch: int, logs: PassedOn = None) -> None:
+        super().on_batch_end(batch, {"size": 1, **(logs or {})})
+
 
 for _cls in (ModelCheckpoint, TensorBoard):
     _cls.__module__ = "tensorflow.keras.callbacks"

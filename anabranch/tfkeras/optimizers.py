@@ -220,6 +220,8 @@ class KerasOptimizer(_PackageOptimizer):
             ValueError: one of the variables has none.
         """
         params = list(params) if isinstance(params, list | tuple) else [params]
+        if not params:
+            return []
         found = tf.gradients(loss, params)
         for grad, param in zip(found, params, strict=True):
             if grad is None:

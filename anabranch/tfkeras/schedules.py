@@ -169,11 +169,70 @@ class CosineDecayRestarts(_Decay):
         )
 
 
+class LinearCosineDecay(_Decay):
+    """(alpha + a line down to 0) · cosine + beta, of the initial rate."""
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: int,
+        num_periods: float = 0.5,
+        alpha: float = 0.0,
+        beta: float = 0.001,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            initial_learning_rate=initial_learning_rate,
+            decay_steps=decay_steps,
+            num_periods=num_periods,
+            alpha=alpha,
+            beta=beta,
+            name=name,
+        )
+
+    def __call__(self, step: TensorLike) -> Any:
+        c = self._config
+        return tf.train.linear_cosine_decay(
+            c["initial_learning_rate"], step, c["decay_steps"], c["num_periods"], c["alpha"], c["beta"]
+        )
+
+
+class NoisyLinearCosineDecay(_Decay):
+    """The same with normal noise, whose variance decays."""
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: int,
+        initial_variance: float = 1.0,
+        variance_decay: float = 0.55,
+        num_periods: float = 0.5,
+        alpha: float = 0.0,
+        beta: float = 0.001,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            initial_learning_rate=initial_learning_rate,
+            decay_steps=decay_steps,
+            initial_variance=initial_variance,
+            variance_decay=variance_decay,
+            num_periods=num_periods,
+            alpha=alpha,
+            beta=beta,
+            name=name,
+        )
+
+    def __call__(self, step: TensorLike) -> Any:
+        c = dict(self._config)
+        del c["name"]
+        return tf.train.noisy_linear_cosine_decay(c.pop("initial_learning_rate"), step, **c)
+
+
 SCHEDULES: dict[str, type[LearningRateSchedule]] = {
     cls.__name__: cls
     for cls in (
         *(ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay),
-        *(CosineDecay, CosineDecayRestarts),
+        *(CosineDecay, CosineDecayRestarts, LinearCosineDecay, NoisyLinearCosineDecay),
     )
 }
 

@@ -142,6 +142,8 @@ def test_schedules_are_those_of_train_and_are_described() -> None:
         (schedules.PiecewiseConstantDecay([3, 8], [1.0, 2.0, 3.0]), tf.constant(2.0)),
         (schedules.CosineDecay(0.1, 10), tf.train.cosine_decay(0.1, step, 10)),
         (schedules.CosineDecayRestarts(0.1, 5), tf.train.cosine_decay_restarts(0.1, step, 5)),
+        (schedules.LinearCosineDecay(0.1, 10), tf.train.linear_cosine_decay(0.1, step, 10)),
+        (schedules.NoisyLinearCosineDecay(0.1, 10, 0.0), tf.train.linear_cosine_decay(0.1, step, 10)),
     ]
     with tf.Session() as session:
         for schedule, expected in pairs:
