@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -172,6 +174,30 @@ def _is_served(value: PassedOn) -> bool:
     return inspect.isclass(value) and issubclass(value, bases) and rebasing.is_of_package(value)
 
 
+def _application(path: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of `keras.applications`, which builds with the modules that it is given: with those served."""
+    package_of = package.module("applications")
+    places = (
+        [path]
+        if path != package_of.__name__
+        else [one.__name__ for one in vars(package_of).values() if isinstance(one, ModuleType) and hasattr(one, name)]
+    )
+    homes = [place.replace("keras.applications", "keras_applications", 1) for place in places]
+    found = [importlib.import_module(home) for home in homes if importlib.util.find_spec(home) is not None]
+    builder = next((getattr(home, name) for home in found if inspect.isfunction(getattr(home, name, None))), None)
+    if builder is None:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: PassedOn, **kwargs: PassedOn) -> Any:
+        modules = {
+            name: module(f"keras.{name}", package.module(name)) for name in ("backend", "layers", "models", "utils")
+        }
+        return builder(*args, **modules, **kwargs)
+
+    return call
+
+
 class ServedModule(ModuleType):
     """A module of `tf.keras`: first what this room has for it, then what the package has."""
 
@@ -190,6 +216,8 @@ class ServedModule(ModuleType):
                 value = module(value.__name__, value)
             elif _is_served(value):
                 value = rebasing.served(value)
+            elif path.startswith("keras.applications") and inspect.isfunction(value):
+                value = _application(path, name, value)
         elif f"{path}.{name}" in _OWN:
             value = module(f"{path}.{name}", None)
         else:

@@ -81,6 +81,8 @@ class _Served(ModuleType):
         return served
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # for `from tensorflow.keras.layers import *`
+            return [one for one in dir(self) if not one.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(self._names(), name)
