@@ -147,7 +147,12 @@ class KerasModel(_Model):
             y = np.asarray(y)
         if self.inputs and not self._is_compiled and self.optimizer and y is not None:
             self._compile_on_the_way(y)
-        return super()._standardize_user_data(x, y, *args, **kwargs)
+        x, y, weights = super()._standardize_user_data(x, y, *args, **kwargs)
+        if y and len(y) == len(
+            self._feed_targets
+        ):  # the package makes columns of vectors, of whatever rank outputs are
+            y = [_of_rank(one, target) for one, target in zip(y, self._feed_targets, strict=True)]
+        return x, y, weights
 
     def _compile_on_the_way(self, y: PassedOn) -> None:
         """Compiles a model whose outputs were not known when `compile` was called."""
@@ -304,6 +309,13 @@ class KerasModel(_Model):
     save = saving.save
     save_weights = saving.save_weights
     load_weights = saving.load_weights
+
+
+def _of_rank(array: PassedOn, target: PassedOn) -> Any:
+    """Targets without their last dimension of one, where a model's outputs have one dimension less."""
+    rank = target.shape.ndims
+    is_column = isinstance(array, np.ndarray) and array.ndim - 1 == rank and array.shape[-1] == 1
+    return array[..., 0] if is_column else array
 
 
 _FIT_ARGUMENTS = (
