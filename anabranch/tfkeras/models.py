@@ -360,7 +360,10 @@ class Sequential(_Sequential):
             self.add(layer)
 
     def get_config(self) -> dict[str, Any]:
-        return dict(_sequential.Sequential.get_config(self))
+        config = dict(_sequential.Sequential.get_config(self))
+        if self._is_graph_network and self.inputs and "batch_input_shape" not in config["layers"][0]["config"]:
+            config["build_input_shape"] = self.inputs[0].shape.as_list()
+        return config
 
     @classmethod
     def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:

@@ -50,6 +50,7 @@ class KerasNetwork(_Network):
     def _init_graph_network(
         self, inputs: PassedOn, outputs: PassedOn, name: str | None = None, **kwargs: PassedOn
     ) -> None:
+        inputs, outputs = (x[0] if isinstance(x, list) and len(x) == 1 else x for x in (inputs, outputs))
         self._nested_inputs, self._nested_outputs = inputs, outputs
         flat = tf.nest.flatten(inputs)
         given = tf.nest.flatten(outputs)
