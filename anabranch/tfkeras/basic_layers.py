@@ -104,9 +104,9 @@ class ReLU(_ReLU):
         self, max_value: PassedOn = None, negative_slope: PassedOn = 0, threshold: PassedOn = 0, **kwargs: PassedOn
     ) -> None:
         if max_value is not None and max_value < 0.0:
-            raise ValueError(f"max_value of ReLU layer cannot be negative value: {max_value}")
+            raise ValueError(f"max_value of Relu layer cannot be negative value: {max_value}")
         if negative_slope < 0.0:
-            raise ValueError(f"negative_slope of ReLU layer cannot be negative value: {negative_slope}")
+            raise ValueError(f"negative_slope of Relu layer cannot be negative value: {negative_slope}")
         super().__init__(max_value, negative_slope, threshold, **kwargs)
 
 

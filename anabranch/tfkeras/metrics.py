@@ -84,6 +84,10 @@ class MeanIoU(_Metric):
     def reset_states(self) -> None:
         _backend.set_value(self.total_cm, _zeros(self.total_cm.shape.as_list()))
 
+    def get_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = super().get_config()
+        return config | {"num_classes": self.num_classes}
+
 
 def _zeros(shape: list[int]) -> Any:
     return [_zeros(shape[1:]) for _ in range(shape[0])] if shape else 0.0

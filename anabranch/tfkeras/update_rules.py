@@ -63,7 +63,7 @@ class SGD(_Rule):
     ) -> None:
         if isinstance(momentum, int | float) and not 0 <= momentum <= 1:
             raise ValueError("`momentum` must be between [0, 1].")
-        moves = bool(momentum) or callable(momentum) or isinstance(momentum, tf.Tensor)
+        moves = isinstance(momentum, tf.Tensor) or callable(momentum) or bool(momentum)
         self.__dict__["_moves"] = moves
         numbers = {"learning_rate": learning_rate, "momentum": momentum}
         super().__init__(name, numbers, {"nesterov": nesterov, "_moves": moves}, kwargs)
@@ -326,7 +326,11 @@ class RMSprop(_Rule):
     ) -> None:
         if isinstance(momentum, int | float) and not 0 <= momentum <= 1:
             raise ValueError("`momentum` must be between [0, 1].")
-        constants = {"epsilon": epsilon or _backend.epsilon(), "centered": centered, "_moves": bool(momentum)}
+        constants = {
+            "epsilon": epsilon or _backend.epsilon(),
+            "centered": centered,
+            "_moves": isinstance(momentum, tf.Tensor) or bool(momentum),
+        }
         numbers = {"learning_rate": learning_rate, "rho": rho, "momentum": momentum}
         super().__init__(name, numbers, constants, kwargs)
 
