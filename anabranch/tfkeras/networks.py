@@ -98,6 +98,8 @@ class KerasNetwork(_Network):
     @property
     def weights(self) -> list[Any]:
         """All variables, layer by layer."""
+        if scopes.is_trainable_first():
+            return [*self.trainable_weights, *self.non_trainable_weights]
         inside = [variable for layer in self.layers for variable in layer.weights]
         own = [*self._trainable_weights, *self._non_trainable_weights]
         return list({id(variable): variable for variable in [*inside, *own]}.values())
@@ -117,7 +119,7 @@ class KerasNetwork(_Network):
         """Those of the layers, and then its own."""
         if self.trainable:
             return once([*self._of_parts("non_trainable_weights"), *self._non_trainable_weights])
-        return self.weights
+        return once([*self._of_parts("weights"), *self._trainable_weights, *self._non_trainable_weights])
 
     @non_trainable_weights.setter
     def non_trainable_weights(self, weights: list[Any]) -> None:

@@ -358,6 +358,17 @@ KerasOptimizer.__name__ = KerasOptimizer.__qualname__ = "Optimizer"  # which con
 KerasOptimizer.__module__ = "tensorflow.keras.optimizers"
 
 
+_TFOptimizer: Any = _module.TFOptimizer
+
+
+class TrainOptimizer(_TFOptimizer):
+    """One of `tf.train`'s optimizers, for a model."""
+
+    def get_updates(self, loss: TensorLike, params: Sequence[Any]) -> list[Any]:
+        """The operations of a step; without variables it is counted only."""
+        return list(super().get_updates(loss, params)) if params else [tf.assign_add(self.iterations, 1)]
+
+
 def key_of(var: PassedOn) -> Any:
     """What slots of a variable are found by."""
     return getattr(var, "_unique_id", None) or var.op
@@ -391,7 +402,7 @@ def get(identifier: PassedOn) -> Any:
     if isinstance(identifier, _PackageOptimizer):
         return identifier
     if isinstance(identifier, tf.train.Optimizer):
-        return _module.TFOptimizer(identifier)
+        return TrainOptimizer(identifier)
     if isinstance(identifier, dict):
         return deserialize(identifier)
     if isinstance(identifier, str):

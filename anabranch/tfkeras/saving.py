@@ -69,7 +69,8 @@ def save(
         )
     if _module.h5py is None:
         raise ImportError("`save_model` requires h5py.")
-    _module.save_model(self, filepath, overwrite, include_optimizer and not _is_of_train(self.optimizer))
+    with scopes.trainable_first():
+        _module.save_model(self, filepath, overwrite, include_optimizer and not _is_of_train(self.optimizer))
 
 
 def _is_of_train(optimizer: PassedOn) -> bool:
@@ -79,7 +80,7 @@ def _is_of_train(optimizer: PassedOn) -> bool:
 
 def load_model(filepath: PassedOn, custom_objects: PassedOn = None, compile: bool = True) -> Any:
     """The model that `save` wrote into an HDF5 file, with the weights and the state of its optimizer."""
-    with scopes.served_classes():
+    with scopes.served_classes(), scopes.trainable_first():
         return _module.load_model(filepath, custom_objects, compile)
 
 
@@ -91,7 +92,7 @@ def save_weights(self: PassedOn, filepath: PassedOn, overwrite: bool = True, sav
             "created when the Model is first called on inputs or `build()` is called with an `input_shape`."
         )
     if _format(filepath, save_format, "tf") == "h5":
-        with _module.h5py.File(filepath, "w") as file:
+        with _module.h5py.File(filepath, "w") as file, scopes.trainable_first():
             _module.save_weights_to_hdf5_group(file, self.layers)
             file.flush()
         return
@@ -121,7 +122,8 @@ def load_weights(
                 "Unable to load weights saved in HDF5 format into a subclassed Model which has not created its "
                 "variables yet. Call the Model first, then load the weights."
             )
-        _network.Network.load_weights(self, filepath, by_name, skip_mismatch, reshape)
+        with scopes.trainable_first():
+            _network.Network.load_weights(self, filepath, by_name, skip_mismatch, reshape)
         return None
     if by_name:
         raise NotImplementedError(

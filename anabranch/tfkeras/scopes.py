@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,3 +29,25 @@ def served_classes() -> Iterator[None]:
     finally:
         for name in added:
             known.pop(name, None)
+
+
+class _Order(threading.local):
+    trainable_first = False
+
+
+_order = _Order()
+
+
+def is_trainable_first() -> bool:
+    """Whether models give the variables that are trained before the others, as HDF5 files have them."""
+    return _order.trainable_first
+
+
+@contextlib.contextmanager
+def trainable_first() -> Iterator[None]:
+    """A block in which they do."""
+    before, _order.trainable_first = _order.trainable_first, True
+    try:
+        yield
+    finally:
+        _order.trainable_first = before
