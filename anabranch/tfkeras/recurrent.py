@@ -213,7 +213,6 @@ class RNN(_RNN):
             super().build(input_shape)
             return
         listed = input_shape if isinstance(input_shape, list) else [input_shape]
-        constants = listed[-self._num_constants :] if self._num_constants else []
         lengths = tf.TensorShape(listed[0]).as_list()
         if self.time_major:
             lengths[:2] = [lengths[1], lengths[0]]
@@ -223,10 +222,9 @@ class RNN(_RNN):
             if getattr(self.cell, "_dtype", None) is None:
                 self.cell._dtype = self.dtype
             step = tf.TensorShape([lengths[0], *lengths[2:]])
-            given: Any = [step, *map(tf.TensorShape, constants)] if constants else step
             own = not rebasing.is_foundation(type(self.cell))
             with tf.name_scope(self.cell.name) if own else contextlib.nullcontext():
-                self.cell.build(given)
+                self.cell.build(step)
             self.cell.built = True
         sizes = _sizes(self.cell)
         if self.state_spec is not None and [list(s.shape[1:]) for s in self.state_spec] != sizes:
