@@ -52,6 +52,7 @@ ROOMS = (
     "contrib",
     "feature_column",
     "estimator",
+    "tfkeras",
     "onnx",
     "tools",
     "__main__",
@@ -111,6 +112,7 @@ TYPED_ROOMS = {
     "contrib": "",
     "feature_column": "",
     "estimator": "",
+    "tfkeras": "",
     "onnx": "",
     "tools": "",
 }

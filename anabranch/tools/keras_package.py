@@ -10,14 +10,19 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.tfkeras import package as keras_classes
 from anabranch.tools import carried_packages
 from anabranch.tools.carried_packages import StandIn
 
 PACKAGE: Final = "keras"
+_NAMES: Final = "anabranch.tfkeras.names"
 _VERSIONS: Final = ("2.2.", "2.3.")
+#: the versions whose classes are served on foundations of our own; others as they are
+_WITH_FOUNDATIONS: Final = "2.3."
 #: names that `tf.keras` has, and the package too, in another of its modules, or under another name there
 _ELSEWHERE: Final = {
     "keras.initializers": {
@@ -53,12 +58,57 @@ def find_module(path: str, standing_in: StandIn) -> ModuleType | None:
     path = path.removeprefix("python.")
     if path.split(".")[0] != PACKAGE or not is_installed():
         return None
+    if module_of_package(path, standing_in) is None and path not in keras_classes.FURTHER_MODULES:
+        return None
+    return _Served(path, standing_in)
+
+
+class _Served(ModuleType):
+    """What is served for a module; the classes are made when the first name is asked for.
+
+    The package imports modules of TensorFlow's own Keras itself, and cannot be derived from before it is there.
+    """
+
+    def __init__(self, path: str, standing_in: StandIn) -> None:
+        super().__init__(path)
+        self._standing_in = standing_in
+
+    def _names(self) -> ModuleType:
+        of_package = module_of_package(self.__name__, self._standing_in)
+        if of_package is not None and not importlib.metadata.version(PACKAGE).startswith(_WITH_FOUNDATIONS):
+            return of_package
+        served: ModuleType = _served_names(self._standing_in).module(self.__name__, of_package)
+        return served
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # for `from tensorflow.keras.layers import *`
+            return [one for one in dir(self) if not one.startswith("_")]
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(self._names(), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._names())
+
+
+def module_of_package(path: str, standing_in: StandIn) -> ModuleType | None:
+    """The package's own module, "keras.backend", as it is; None without such a module or package."""
+    if not is_installed():
+        return None
     try:
         return carried_packages.module(path, standing_in)
     except ModuleNotFoundError as error:
         if error.name is not None and path.startswith(error.name):
             return None
         raise
+
+
+def _served_names(standing_in: StandIn) -> Any:
+    """The module that says what is served; it needs the package."""
+    if _NAMES not in sys.modules:
+        keras_classes.use(functools.partial(carried_packages.module, standing_in=standing_in))
+        carried_packages.module(PACKAGE, standing_in)
+    return importlib.import_module(_NAMES)
 
 
 class _Elsewhere(ModuleType):

@@ -237,7 +237,7 @@ def _source(path: str) -> Any:
     if path.split(".")[0] == slim_package.PACKAGE:
         return slim_package.find_module(path, standing_in)
     if path.split(".")[0] == keras_package.PACKAGE:
-        return keras_package.find_module(path, standing_in)
+        return keras_package.module_of_package(path, standing_in)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
 
 

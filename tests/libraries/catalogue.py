@@ -92,7 +92,10 @@ LIBRARIES: Final = (
     Library(
         "keras",
         "2.3.1",
-        ("keras_dense.py", "keras_in_tensorflow.py", "keras_images.py", "keras_sequences.py"),
+        (
+            *("keras_dense.py", "keras_in_tensorflow.py", "keras_images.py", "keras_sequences.py"),
+            *("tf_keras_layers.py", "tf_keras_models.py"),
+        ),
         _KERAS_TESTS,
         tag="2.3.1",
         tests_need=("tests",),

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.tensorflow_tests.running import RESULTS, FileResult, Runner, genuine_counts, read
+from tests.tensorflow_tests.running import RESULTS, FileResult, Runner, genuine_counts, keras_files, read
 from tests.tensorflow_tests.table import reasons, share, tables
 
 _KINDS = ("all", "missing", "unfinished", "failed", "none")
@@ -22,7 +22,9 @@ _KINDS = ("all", "missing", "unfinished", "failed", "none")
 def main(arguments: Sequence[str]) -> int:
     """Prints a line for each file that is run and then the tables; the exit status is 1 where a test does not pass."""
     parser = argparse.ArgumentParser(prog="python -m tests.tensorflow_tests", description=__doc__)
-    parser.add_argument("files", nargs="*", help="patterns of paths below tensorflow/python; all of them by default")
+    parser.add_argument(
+        "files", nargs="*", help="patterns of paths below tensorflow/python; all of them but keras/ by default"
+    )
     parser.add_argument("--checkout", type=Path, help="the folder that holds tensorflow/, of TensorFlow 1.15's sources")
     parser.add_argument(
         "--packages", type=Path, action="append", default=[], help="a folder of packages that files import"
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     genuine = genuine_counts()
     patterns = options.files or ["*"]
+    if any(pattern.startswith("keras") for pattern in patterns):
+        genuine |= keras_files(options.checkout / "tensorflow/python" if options.checkout else options.results)
     chosen = list(dict.fromkeys(f for p in patterns for f in genuine if fnmatch.fnmatch(f, p)))
     if not chosen:
         parser.error("no file has such a path")

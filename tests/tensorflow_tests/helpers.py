@@ -9,13 +9,15 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import functools
+import inspect
+import itertools
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
 import anabranch as tf
-from anabranch.compat.private import gradient_checks
+from anabranch.compat.private import gradient_checks, inspection
 
 Test = Callable[..., object]
 Decorator = Callable[[Any], Any]
@@ -106,9 +108,26 @@ def _channels_last(shape: Any) -> Any:
     return [shape[i] for i in (0, 2, 3, 1)] if isinstance(shape, list) else tf.transpose(shape, [0, 2, 3, 1])
 
 
+class _Reduction:
+    """The keys of `tf.keras.losses.Reduction`, which version 1 does not export."""
+
+    AUTO, NONE, SUM, SUM_OVER_BATCH_SIZE = "auto", "none", "sum", "sum_over_batch_size"
+
+
 def _unknown_shape(rank: int | None = None, ndims: int | None = None) -> tf.TensorShape:
     known = ndims if rank is None else rank
     return tf.TensorShape(None if known is None else [None] * known)
+
+
+def _combinations(**kwargs: object) -> list[dict[str, object]]:
+    """Parameters of tests: every combination of one value of each list, once, with a name."""
+    values = [value if isinstance(value, list) else [value] for value in kwargs.values()]
+    found: dict[str, dict[str, object]] = {}
+    for one in itertools.product(*values):
+        named = dict(zip(kwargs, one, strict=True))
+        name = "".join(f"_{key}_{value}" for key, value in named.items())
+        found[name] = {"testcase_name": name, **named}  # classes of two versions are one here
+    return list(found.values())
 
 
 _PLATFORM: Final[dict[str, object]] = {
@@ -129,6 +148,7 @@ _TEST_UTIL: Final[dict[str, object]] = {
     "run_all_in_deprecated_graph_mode_only": _in_graphs,
     "run_all_in_graph_and_eager_modes": _in_graphs,
     "run_in_graph_and_eager_modes": _in_modes,
+    "generate_combinations_with_testcase_name": _combinations,
     "run_v2_only": _skipped("version 2"),
     "run_gpu_only": _skipped("GPU"),
     "run_cuda_only": _skipped("GPU"),
@@ -139,6 +159,7 @@ _TEST_UTIL: Final[dict[str, object]] = {
     "also_run_as_tf_function": _unchanged,
     "enable_output_all_intermediates": _unchanged,
     "disable_control_flow_v2": _with_options,
+    "disable_cudnn_autotune": _unchanged,
     "disable_xla": _with_options,
     "disable_all_xla": _with_options,
     "no_xla_auto_jit": _with_options,
@@ -194,6 +215,13 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
         "EagerTensor": type("EagerTensor", (), {}),
         "colocate_with": tf.colocate_with,
     },
+    "python.util.tf_contextlib": {"contextmanager": contextlib.contextmanager},
+    "python.util.tf_inspect": {
+        "getargspec": inspection.getargspec,
+        "getfullargspec": inspection.getfullargspec,
+        "isclass": inspect.isclass,
+        "isfunction": inspect.isfunction,
+    },
     "python.util.compat": {"collections_abc": collections.abc},
     "python.ops.array_ops": {"constant": tf.constant},
     "python.ops.variables": {
@@ -202,6 +230,8 @@ HELPERS: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "python.ops.rnn_cell_impl": {"_WEIGHTS_VARIABLE_NAME": "kernel", "_BIAS_VARIABLE_NAME": "bias"},
     "python.ops.resource_variable_ops": {"ResourceVariable": functools.partial(tf.Variable, use_resource=True)},
+    "python.keras.utils.losses_utils": {"ReductionV2": _Reduction},
+    "python.ops.losses.loss_reduction": {"ReductionV2": _Reduction},
     "python.ops.gradient_checker_v2": {
         "compute_gradient": gradient_checks.compute_gradient,
         "max_error": gradient_checks.max_error,
@@ -215,6 +245,10 @@ PUBLIC_COUNTERPARTS: Final[Mapping[str, str]] = {
     "python.framework.errors_impl": "errors",
     "python.framework.tensor_util": "",
     "python.framework.test_util": "test",
+    "python.keras": "keras",
+    "python.keras.backend": "keras.backend",
+    "python.keras.losses": "keras.losses",
+    "python.keras.metrics": "keras.metrics",
     "python.ops.gradient_checker": "test",
     "python.platform.gfile": "gfile",
     "python.platform.googletest": "test",

@@ -12,8 +12,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -25,6 +27,18 @@ from tests.tensorflow_tests.private_names import placeholder
 #: what test files import instead of `tensorflow`, once their text is changed so
 PREFIX: Final = "public_tensorflow"
 _MISSING: Final = object()
+#: modules of the checkout that are themselves helpers of tests, written on the interface: they are loaded as they are
+_LOADED: Final = frozenset({"python.keras.keras_parameterized", "python.keras.testing_utils"})
+
+
+class RewritingLoader(importlib.machinery.SourceFileLoader):
+    """Loads a file with `tensorflow.python` replaced by the modules that lead to the public interface."""
+
+    def get_data(self, path: str) -> bytes:
+        return re.sub(rb"\btensorflow\.python\b", f"{PREFIX}.python".encode(), super().get_data(path))
+
+    def path_stats(self, path: object) -> dict[str, float]:
+        raise OSError("bytecode is neither read nor written")
 
 
 class LedModule(ModuleType):
@@ -46,9 +60,10 @@ class LedModule(ModuleType):
 class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules below `public_tensorflow`."""
 
-    def __init__(self, tensorflow: ModuleType, table: Table) -> None:
+    def __init__(self, tensorflow: ModuleType, table: Table, checkout: Path | None = None) -> None:
         self._tensorflow = tensorflow
         self._table = table
+        self._checkout = checkout
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -59,6 +74,9 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if inside and inside not in self._table and not (_is_of_messages(inside) and _is_served(inside)):
             return None
+        if inside in _LOADED and self._checkout is not None:
+            file = str(self._checkout / f"{inside.replace('.', '/')}.py")
+            return importlib.util.spec_from_loader(fullname, RewritingLoader(fullname, file))
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -123,11 +141,12 @@ def _by_position(function: Callable[..., object]) -> Callable[..., object]:
     return call
 
 
-def install(tensorflow: ModuleType, table: Table) -> None:
+def install(tensorflow: ModuleType, table: Table, checkout: Path | None = None) -> None:
     """Serves the modules in this process.
 
     Args:
         tensorflow: the public interface.
         table: which public names the checkout exports.
+        checkout: its folder `tensorflow`, of which a few helpers of tests are loaded.
     """
-    sys.meta_path.insert(0, LedModules(tensorflow, table))
+    sys.meta_path.insert(0, LedModules(tensorflow, table, checkout))

@@ -8,11 +8,8 @@ imported. Tests are run in the order of the file.
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
-import re
 import sys
 import traceback
 import types
@@ -28,16 +25,6 @@ from tests.tensorflow_tests.exported_names import cached_table
 #: the module that the file's classes say they are of, which their names in the outcomes leave out
 _MODULE: Final = "__main__"
 _LONGEST_REASON: Final = 600
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a test file with `tensorflow.python` replaced by the modules that lead to the public interface."""
-
-    def get_data(self, path: str) -> bytes:
-        return re.sub(rb"\btensorflow\.python\b", f"{led_modules.PREFIX}.python".encode(), super().get_data(path))
-
-    def path_stats(self, path: object) -> dict[str, float]:
-        raise OSError("bytecode is neither read nor written")
 
 
 class _Outcomes(unittest.TestResult):
@@ -93,7 +80,7 @@ def reason_of(error: BaseException) -> str:
 
 def load(file: Path) -> types.ModuleType:
     """The test file as the main module, as files expect that make their tests when they are run."""
-    loader = _Loader(_MODULE, str(file))
+    loader = led_modules.RewritingLoader(_MODULE, str(file))
     spec = importlib.util.spec_from_loader(_MODULE, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -120,7 +107,7 @@ def prepare(tensorflow: Path, table: Path) -> None:
     old_names.restore()
     old_calls.restore()
     tensorflow_alias.install()
-    led_modules.install(importlib.import_module(tensorflow_alias.ROOT), cached_table(tensorflow, table))
+    led_modules.install(importlib.import_module(tensorflow_alias.ROOT), cached_table(tensorflow, table), tensorflow)
     registered_for_tests.register(tensorflow)
 
 

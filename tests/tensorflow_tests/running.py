@@ -24,6 +24,22 @@ GENUINE: Final = Path(__file__).parent / "genuine.json"
 _PROCESSES: Final = 8
 
 
+#: the count of a file of which genuine TensorFlow was not run: its tests that are run and not skipped count
+UNCOUNTED: Final = -1
+
+
+def keras_files(folder: Path) -> dict[str, int]:
+    """The test files of `tf.keras` below a folder, a checkout's or that of results, without counts."""
+    return dict.fromkeys(
+        (
+            str(path.relative_to(folder).with_suffix(".py"))
+            for path in sorted((folder / "keras").rglob("*_test.*"))
+            if path.suffix in (".py", ".json")
+        ),
+        UNCOUNTED,
+    )
+
+
 def genuine_counts() -> dict[str, int]:
     """How many tests of each file genuine TensorFlow 2.21 passes, its imports led to the public interface alike."""
     return dict(json.loads(GENUINE.read_text(encoding="utf-8")))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from tests.tensorflow_tests.running import FileResult
+from tests.tensorflow_tests.running import UNCOUNTED, FileResult
 
 #: what a message says of the reason why a test fails, the first that fits; the patterns are those of `re.search`
 REASONS: Final = (
@@ -42,11 +42,12 @@ def reason_of(_: str, message: str) -> str:
 def share(result: FileResult, genuine: int) -> tuple[int, int]:
     """How many tests pass, and of how many that genuine TensorFlow passes.
 
-    Where only some tests of a file ran, those that were not skipped stand for those that genuine TensorFlow passes.
+    Where only some tests of a file ran, or genuine TensorFlow was not run, those that were not skipped stand for those
+    that genuine TensorFlow passes.
     """
-    if result.partial:
+    if result.partial or genuine == UNCOUNTED:
         ran = result.count("ok", "fail", "error", "died", "time")
-        return result.passed, min(ran, max(genuine, result.passed))
+        return result.passed, ran if genuine == UNCOUNTED else min(ran, max(genuine, result.passed))
     return min(result.passed, genuine), genuine
 
 

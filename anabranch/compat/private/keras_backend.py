@@ -109,7 +109,12 @@ def clear_session() -> None:
 
 
 def _initialize(session: tf.Session) -> None:
-    """Initializes the variables that Keras has not seen yet, unless they have a value."""
+    """Initializes the tables and variables that Keras has not seen yet; variables only where they have no value."""
+    tables = [op for op in tf.get_collection(tf.GraphKeys.TABLE_INITIALIZERS) if not hasattr(op, "_keras_initialized")]
+    if tables:
+        session.run(tables)
+    for op in tables:
+        op._keras_initialized = True
     unseen: list[Any] = [v for v in tf.global_variables() if not getattr(v, "_keras_initialized", False)]
     if not unseen:
         return

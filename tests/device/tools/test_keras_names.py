@@ -1,4 +1,4 @@
-"""Names of `tf.keras` that the package Keras keeps in other modules, in a process where such a package is."""
+"""Names of `tf.keras` that the package Keras 2.2, which is served as it is, keeps in other modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_they_are_there_and_the_package_is_left_alone(tmp_path: Path) -> None:
         "keras/backend.py": "def dot(x, y): return x + y",
         "keras/layers/__init__.py": "from keras.layers import wrappers\nclass Dense: pass",
         "keras/layers/wrappers.py": "class Wrapper: pass",
-        "keras-2.3.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: keras\nVersion: 2.3.1\n",
+        "keras-2.2.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: keras\nVersion: 2.2.5\n",
         "program.py": _PROGRAM,
     }
     for name, text in modules.items():

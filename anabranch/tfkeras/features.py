@@ -1,0 +1,71 @@
+"""Feature columns as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anabranch as tf
+from anabranch.core.values import PassedOn
+from anabranch.tfkeras import shapes
+from anabranch.tfkeras.layer import KerasLayer
+
+
+class DenseFeatures(KerasLayer):
+    """A dense tensor of features, a dictionary of tensors, by feature columns.
+
+    Args:
+        feature_columns: dense columns of `tf.feature_column`.
+    """
+
+    def __init__(
+        self, feature_columns: PassedOn, trainable: bool = True, name: str | None = None, **kwargs: PassedOn
+    ) -> None:
+        super().__init__(name=name, trainable=trainable, **kwargs)
+        columns: Sequence[Any] = (
+            list(feature_columns) if isinstance(feature_columns, list | tuple) else [feature_columns]
+        )
+        for column in columns:
+            if not hasattr(column, "variable_shape"):
+                raise ValueError(
+                    f"Items of feature_columns must be a DenseColumn. You can wrap a categorical column with an "
+                    f"embedding_column or indicator_column. Given: {column}"
+                )
+        self._feature_columns = columns
+        self._variables_of: dict[Any, Any] = {}
+        self.supports_masking = True
+
+    @property
+    def _is_feature_layer(self) -> bool:
+        return True
+
+    def call(self, features: PassedOn, cols_to_output_tensors: PassedOn = None) -> Any:
+        if not isinstance(features, dict):
+            raise ValueError(f"We expected a dictionary here. Instead we got: {features}")
+        made: dict[Any, Any] = {}
+        outputs: dict[Any, Any] = {}
+        with tf.variable_scope(self.name, reuse=tf.AUTO_REUSE, auxiliary_name_scope=False):
+            result = tf.feature_column.input_layer(
+                dict(features),
+                self._feature_columns,
+                trainable=self.trainable,
+                cols_to_vars=made,
+                cols_to_output_tensors=outputs,
+            )
+        for variables in made.values():
+            for variable in tf.nest.flatten(variables):
+                self._own(variable)
+        if cols_to_output_tensors is not None:
+            cols_to_output_tensors.update(outputs)
+        return result
+
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        return None
+
+    def _width(self) -> int:
+        return sum(int(column.variable_shape.num_elements() or 0) for column in self._feature_columns)
+
+    def compute_output_shape(self, input_shape: PassedOn) -> Any:
+        first = next(iter(input_shape.values())) if isinstance(input_shape, dict) else input_shape
+        answer = tf.TensorShape([tf.TensorShape(first).as_list()[0], self._width()])
+        return answer if shapes.of_tensorflow(first) else shapes.as_tuples(answer)

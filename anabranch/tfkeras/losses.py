@@ -1,0 +1,138 @@
+"""`tf.keras.losses`: the package's, for labels and predictions of any dtype, and with the reduction "auto"."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import anabranch as tf
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.tfkeras import package, rebasing
+
+_module = package.module("losses")
+_utils = package.module("utils.losses_utils")
+_backend = package.module("backend")
+_PackageLoss: Any = _module.Loss
+
+
+class LossReduction:
+    """How the losses of a batch become one."""
+
+    AUTO = "auto"
+    NONE = "none"
+    SUM = "sum"
+    SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        return (cls.AUTO, cls.NONE, cls.SUM, cls.SUM_OVER_BATCH_SIZE)
+
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """Raises ValueError unless it is one of them."""
+        if key not in cls.all():
+            raise ValueError(f"Invalid Reduction Key {key}.")
+
+
+def _tensors(y_true: PassedOn, y_pred: PassedOn, *, classes: bool) -> tuple[Any, Any]:
+    """Labels and predictions of one floating dtype; labels that are classes keep theirs."""
+    if isinstance(y_pred, tf.SparseTensor):
+        return y_true, y_pred
+    y_pred = tf.convert_to_tensor(y_pred)
+    if not y_pred.dtype.is_floating:
+        y_pred = tf.cast(y_pred, _backend.floatx())
+    if isinstance(y_true, tf.SparseTensor):
+        return y_true, y_pred
+    y_true = tf.convert_to_tensor(y_true)
+    return (y_true if classes else tf.cast(y_true, y_pred.dtype)), y_pred
+
+
+@rebasing.serves(_PackageLoss)
+class Loss(_PackageLoss):
+    """A loss of labels and predictions; a subclass defines `call(y_true, y_pred)`, a loss for each example.
+
+    Args:
+        reduction: "auto" is the sum over the batch's size.
+    """
+
+    def __init__(self, reduction: str = LossReduction.AUTO, name: str | None = None) -> None:
+        LossReduction.validate(reduction)
+        super().__init__(reduction=reduction, name=name)
+
+    def __call__(self, y_true: TensorLike, y_pred: TensorLike, sample_weight: PassedOn = None) -> Any:
+        function = getattr(self, "fn", None)
+        if function is not None:
+            sparse = function is _module.sparse_categorical_crossentropy
+            if inspect.isfunction(function) and function.__module__ == _module.__name__:
+                y_true, y_pred = _tensors(y_true, y_pred, classes=sparse)
+        with tf.name_scope((self.name or type(self).__name__).strip("<>")):
+            losses = tf.convert_to_tensor(self.call(y_true, y_pred))
+            if sample_weight is not None:
+                sample_weight = tf.cast(tf.convert_to_tensor(sample_weight), losses.dtype)
+            reduction = LossReduction.SUM_OVER_BATCH_SIZE if self.reduction == LossReduction.AUTO else self.reduction
+            return _utils.compute_weighted_loss(losses, sample_weight, reduction=reduction)
+
+
+_LossFunctionWrapper: Any = rebasing.rebased(_module.LossFunctionWrapper)
+
+
+@rebasing.serves(_module.LossFunctionWrapper)
+class LossFunctionWrapper(_LossFunctionWrapper):
+    """A loss by a function of labels and predictions."""
+
+    def __init__(
+        self, fn: Callable[..., Any], reduction: str = LossReduction.AUTO, name: str | None = None, **kwargs: PassedOn
+    ) -> None:
+        Loss.__init__(self, reduction, name)
+        self.fn = fn
+        self._fn_kwargs = kwargs
+
+
+def _cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Any:
+    y_true, y_pred = _tensors(y_true, y_pred, classes=False)
+    return tf.reduce_sum(tf.nn.l2_normalize(y_true, axis=axis) * tf.nn.l2_normalize(y_pred, axis=axis), axis=axis)
+
+
+class CosineSimilarity(LossFunctionWrapper):
+    """The cosine of the angle between labels and predictions."""
+
+    def __init__(self, axis: int = -1, reduction: str = LossReduction.AUTO, name: str = "cosine_similarity") -> None:
+        super().__init__(_cosine_similarity, reduction=reduction, name=name, axis=axis)
+
+
+def _casting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the package, for labels and predictions of any dtype."""
+    sparse = function is _module.sparse_categorical_crossentropy
+
+    @functools.wraps(function)
+    def call(y_true: TensorLike, y_pred: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        return function(*_tensors(y_true, y_pred, classes=sparse), *args, **kwargs)
+
+    return call
+
+
+def _is_function_of_losses(value: PassedOn) -> bool:
+    if not inspect.isfunction(value) or value.__module__ != _module.__name__:
+        return False
+    return list(inspect.signature(value).parameters)[:2] == ["y_true", "y_pred"]
+
+
+def _served() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in vars(_module).items():
+        if inspect.isclass(value) and issubclass(value, _PackageLoss):
+            found[name] = rebasing.served(value)
+        elif _is_function_of_losses(value):
+            found[name] = _casting(value)
+    return found
+
+
+NAMES: dict[str, Any] = _served() | {
+    "CosineSimilarity": CosineSimilarity,
+    "Reduction": LossReduction,
+    "cosine": _cosine_similarity,
+    "cosine_proximity": _cosine_similarity,
+    "cosine_similarity": _cosine_similarity,
+}

@@ -1,0 +1,493 @@
+"""`tf.keras.Model` and `tf.keras.Sequential`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import anabranch as tf
+from anabranch.core.values import PassedOn
+from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes
+from anabranch.tfkeras.inputs import Input, InputLayer
+from anabranch.tfkeras.layer import KerasLayer
+from anabranch.tfkeras.metrics import named
+from anabranch.tfkeras.networks import KerasNetwork
+
+_training = package.module("engine.training")
+_sequential = package.module("engine.sequential")
+_utils = package.module("engine.training_utils")
+_backend = package.module("backend")
+_generic = package.module("utils.generic_utils")
+_Model: Any = rebasing.rebased(_training.Model)
+#: arguments of `compile` that say how a model runs, of which graphs have one way
+_WAYS_TO_RUN = ("run_eagerly", "experimental_run_tf_function", "distribute", "cloning")
+
+
+@rebasing.serves(_training.Model)
+class KerasModel(_Model):
+    """A network that is trained: functional, from inputs to outputs, or one whose class defines `call`."""
+
+    inputs: Any
+    outputs: Any
+    input_names: list[str]
+    _feed_inputs: list[Any]
+    _feed_input_names: list[str]
+    _feed_input_shapes: list[Any]
+    _per_output_metrics: Any
+    _per_output_weighted_metrics: Any
+
+    def compile(
+        self,
+        optimizer: PassedOn = "rmsprop",
+        loss: PassedOn = None,
+        metrics: PassedOn = None,
+        loss_weights: PassedOn = None,
+        sample_weight_mode: PassedOn = None,
+        weighted_metrics: PassedOn = None,
+        target_tensors: PassedOn = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        """Says how the model is trained. It is run in graphs, whatever is said of `run_eagerly`."""
+        for argument in _WAYS_TO_RUN:
+            kwargs.pop(argument, None)
+        if isinstance(optimizer, list | tuple):
+            optimizer = optimizer[0]
+        if target_tensors is not None and isinstance(target_tensors, tuple):
+            target_tensors = list(target_tensors)
+        super().compile(
+            optimizers.get(optimizer),
+            loss,
+            metrics,
+            loss_weights,
+            sample_weight_mode,
+            weighted_metrics,
+            target_tensors,
+            **kwargs,
+        )
+
+    def _cache_output_metric_attributes(self, metrics: PassedOn, weighted_metrics: PassedOn) -> None:
+        super()._cache_output_metric_attributes(metrics, weighted_metrics)
+        self._per_output_metrics = [named(one, metrics, weighted=False) for one in self._per_output_metrics]
+        self._per_output_weighted_metrics = [
+            named(one, weighted_metrics, weighted=True) for one in self._per_output_weighted_metrics
+        ]
+
+    @property
+    def run_eagerly(self) -> bool:
+        return False
+
+    @run_eagerly.setter
+    def run_eagerly(self, value: bool) -> None:
+        """Models run in graphs."""
+
+    # ------------------------------------------------------------------ inputs of a model whose class defines `call`
+    def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
+        self._load_awaited()
+        if not self._is_graph_network and not self.inputs and not isinstance(self, Sequential):
+            self._set_inputs(inputs, outputs)
+
+    def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
+        """Makes placeholders for arrays, and calls the model on them; tensors are its inputs themselves."""
+        if self.inputs:
+            raise ValueError("Model inputs are already set.")
+        self._feed_inputs, self._feed_input_names, self._feed_input_shapes = [], [], []
+        self.input_names = []
+        if isinstance(inputs, dict):
+            made: Any = {name: self._input(inputs[name], name) for name in inputs}
+        elif isinstance(inputs, list | tuple):
+            made = [self._input(x, f"input_{index + 1}") for index, x in enumerate(inputs)]
+        else:
+            made = self._input(inputs, "input_1")
+        if outputs is None:
+            training = _backend.learning_phase() if training is None else training
+            kwargs = {"training": training} if self._expects_training_arg else {}
+            with tf.name_scope(self._name_scope()), calls.entered(training):
+                self._maybe_build(made)
+                outputs = self._compute(made, kwargs)
+        self.inputs = tf.nest.flatten(made)
+        self.outputs = tf.nest.flatten(outputs)
+        self.output_names = [f"output_{index + 1}" for index in range(len(self.outputs))]
+        self.built = True
+        self._load_awaited()
+
+    def _load_awaited(self) -> None:
+        """Reads the weights that were to be read before there were variables."""
+        path = self.__dict__.pop("_weights_to_load", None)
+        if path is not None:
+            self.load_weights(path)
+
+    def _input(self, x: PassedOn, name: str) -> Any:
+        self.input_names.append(name)
+        if isinstance(x, tf.Tensor | tf.SparseTensor):
+            if isinstance(x, tf.Tensor) and x.op.type == "Placeholder":
+                self._fed(x, name)
+            return x
+        array = np.asarray(x)
+        if array.ndim == 1:
+            array = array[:, None]
+        kind = tf.as_dtype(_backend.floatx() if array.dtype.kind == "f" else array.dtype)
+        made = tf.placeholder(kind, [None, *array.shape[1:]], name=name)
+        self._fed(made, name)
+        return made
+
+    def _fed(self, placeholder: tf.Tensor, name: str) -> None:
+        self._feed_inputs.append(placeholder)
+        self._feed_input_names.append(name)
+        shape = placeholder.shape
+        self._feed_input_shapes.append(None if shape.ndims is None else tuple(shape.as_list()))
+
+    def _standardize_user_data(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        if isinstance(x, dict) and not self.inputs:
+            self._set_inputs({name: np.asarray(value) for name, value in x.items()})
+        if isinstance(x, dict) and len(x) == 1 and len(self._feed_input_names) == 1:
+            x = next(iter(x.values()))
+        if isinstance(y, list | tuple) and y and not hasattr(y[0], "shape") and not self._is_compiled:
+            y = np.asarray(y)
+        if self.inputs and not self._is_compiled and self.optimizer and y is not None:
+            self._compile_on_the_way(y)
+        x, y, weights = super()._standardize_user_data(x, y, *args, **kwargs)
+        if y and len(y) == len(
+            self._feed_targets
+        ):  # the package makes columns of vectors, of whatever rank outputs are
+            y = [_of_rank(one, target) for one, target in zip(y, self._feed_targets, strict=True)]
+        return x, y, weights
+
+    def _compile_on_the_way(self, y: PassedOn) -> None:
+        """Compiles a model whose outputs were not known when `compile` was called."""
+        targets = [v for v in tf.nest.flatten(y) if isinstance(v, tf.Tensor)]
+        self.compile(
+            optimizer=self.optimizer,
+            loss=self.loss,
+            metrics=self._compile_metrics,
+            weighted_metrics=self._compile_weighted_metrics,
+            loss_weights=self.loss_weights,
+            sample_weight_mode=self.sample_weight_mode,
+            target_tensors=targets or None,
+        )
+
+    # ------------------------------------------------------------------ training
+    def fit(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
+        kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            kwargs.pop("batch_size", None)
+            kwargs.pop("shuffle", None)
+            batches = feeding.Batches((x, y), kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
+            return self._fit_batches(iter(batches), batches.steps, kwargs)
+        if not feeding.is_data(x):
+            if feeding.is_data(kwargs.get("validation_data")):
+                return self._fit_arrays(x, y, **kwargs)
+            return super().fit(x, y, **_known(kwargs))
+        if y is not None:
+            raise ValueError(
+                "You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given."
+            )
+        if kwargs.pop("sample_weight", None) is not None or kwargs.pop("validation_split", 0.0):
+            raise ValueError("`sample_weight` and `validation_split` are not supported when input `x` is a dataset.")
+        if kwargs.pop("batch_size", None) is not None:
+            raise ValueError("The `batch_size` argument must not be specified when `x` is a dataset or an iterator.")
+        kwargs.pop("shuffle", None)
+        batches = feeding.Batches(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
+        return self._fit_batches(iter(batches), batches.steps, kwargs)
+
+    def _fit_batches(self, generator: PassedOn, steps: int, kwargs: dict[str, Any]) -> Any:
+        """Trains on a generator, with the remaining arguments of `fit`."""
+        validation = kwargs.pop("validation_data", None)
+        if feeding.is_data(validation):
+            held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps", anew=True)
+            kwargs["validation_steps"] = held.steps
+            validation = iter(held)
+        for name in ("max_queue_size", "workers", "use_multiprocessing"):
+            kwargs.pop(name, None)
+        try:
+            return self.fit_generator(
+                generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
+            )
+        except feeding.Exhausted:
+            tf.logging.warning(_RAN_OUT)
+            return self.history
+
+    def _fit_arrays(self, x: PassedOn, y: PassedOn, **kwargs: PassedOn) -> Any:
+        """Trains on arrays, with a data set to validate on."""
+        size = kwargs.pop("batch_size", None) or 32
+        inputs, targets = (tf.nest.map_structure(np.asarray, part) for part in (x, y))
+        count = len(tf.nest.flatten(inputs)[0])
+        whole = tf.data.Dataset.from_tensor_slices((inputs, targets))
+        if kwargs.pop("shuffle", True):
+            whole = whole.shuffle(count)
+        batches = feeding.Batches(whole.batch(size), None, "steps_per_epoch")
+        kwargs.pop("validation_split", None)
+        return self._fit_batches(iter(batches), batches.steps, kwargs)
+
+    def evaluate(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
+        kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            x, y = (x, y), None
+        elif not feeding.is_data(x):
+            return super().evaluate(x, y, **kwargs)
+        batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
+        with _no_end():
+            return self.evaluate_generator(
+                iter(batches),
+                batches.steps,
+                callbacks=kwargs.get("callbacks"),
+                workers=0,
+                verbose=kwargs.get("verbose", 1),
+            )
+
+    def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
+        kwargs |= dict(zip(_PREDICT_ARGUMENTS, args, strict=False))
+        if feeding.is_symbolic(x):
+            x = (x,)
+        elif not feeding.is_data(x):
+            return super().predict(x, **kwargs)
+        batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
+        inputs = (batch[0] for batch in batches)
+        with _no_end():
+            return self.predict_generator(inputs, batches.steps, workers=0, verbose=kwargs.get("verbose", 0))
+
+    def fit_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """Trains on what a generator gives, or a `Sequence`."""
+        return super().fit_generator(self._met(generator), *args, **kwargs)
+
+    def evaluate_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The losses and metrics on what a generator gives, or a `Sequence`."""
+        generator = self._met(generator)
+        self._losses_of_batches: Any = []
+        try:
+            outs = super().evaluate_generator(generator, *args, **kwargs)
+        finally:
+            losses = self.__dict__.pop("_losses_of_batches")
+        mean = float(np.mean(losses))  # the package gives that of the last batch
+        return [mean, *outs[1:]] if isinstance(outs, list) else mean
+
+    def predict_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        """The outputs for what a generator gives, or a `Sequence`."""
+        return super().predict_generator(self._met(generator), *args, **kwargs)
+
+    def _met(self, generator: PassedOn) -> Any:
+        """The generator, after a model whose inputs are not known has met its first batch."""
+        if self.inputs and (self._is_compiled or not self.optimizer):
+            return generator
+        if hasattr(generator, "__getitem__"):
+            first, rest = generator[0], generator
+        else:
+            first = next(generator)
+            rest = itertools.chain([first], generator)
+        x, y = (first[0], first[1]) if isinstance(first, tuple | list) and len(first) > 1 else (first, None)
+        x = x[0] if isinstance(x, tuple) and len(x) == 1 else x
+        self._standardize_user_data(x, y if self.optimizer else None)
+        return rest
+
+    def train_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        x, y = self._first(x, y)
+        return super().train_on_batch(x, y, *args, **kwargs)
+
+    def test_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        x, y = self._first(x, y)
+        outs = super().test_on_batch(x, y, *args, **kwargs)
+        if "_losses_of_batches" in self.__dict__:
+            self._losses_of_batches.append(outs[0] if isinstance(outs, list) else outs)
+        return outs
+
+    def predict_on_batch(self, x: PassedOn) -> Any:
+        x, _ = self._first(x, None)
+        return super().predict_on_batch(x)
+
+    def _first(self, x: PassedOn, y: PassedOn) -> tuple[Any, Any]:
+        """A batch: the first one of a data set."""
+        if not feeding.is_data(x):
+            return x, y
+        batch = next(iter(feeding.Batches(x, 1, "steps")))
+        return batch[0], batch[1] if len(batch) > 1 else None
+
+    # ------------------------------------------------------------------ files
+    save = saving.save
+    save_weights = saving.save_weights
+    load_weights = saving.load_weights
+
+
+def _of_rank(array: PassedOn, target: PassedOn) -> Any:
+    """Targets without their last dimension of one, where a model's outputs have one dimension less."""
+    rank = target.shape.ndims
+    is_column = isinstance(array, np.ndarray) and array.ndim - 1 == rank and array.shape[-1] == 1
+    return array[..., 0] if is_column else array
+
+
+_FIT_ARGUMENTS = (
+    *("batch_size", "epochs", "verbose", "callbacks", "validation_split", "validation_data", "shuffle"),
+    *("class_weight", "sample_weight", "initial_epoch", "steps_per_epoch", "validation_steps", "validation_freq"),
+)
+_EVALUATE_ARGUMENTS = ("batch_size", "verbose", "sample_weight", "steps", "callbacks")
+_PREDICT_ARGUMENTS = ("batch_size", "verbose", "steps", "callbacks")
+_RAN_OUT = "Your dataset iterator ran out of data; interrupting training."
+
+
+class _no_end:
+    """A block in which data that ends too early is an error that says so."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, feeding.Exhausted):
+            raise ValueError("the dataset has fewer batches than `steps`; give fewer steps, or repeat it") from None
+
+
+def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kwargs.items() if key != "nb_epoch"}
+
+
+_Sequential: Any = rebasing.rebased(_sequential.Sequential)
+
+
+@rebasing.serves(_sequential.Sequential)
+class Sequential(_Sequential):
+    """Layers one after another."""
+
+    inputs: Any
+    outputs: Any
+    _build_input_shape: Any
+
+    def __init__(self, layers: PassedOn = None, name: str | None = None) -> None:
+        KerasNetwork.__init__(self, name=name)
+        self._build_input_shape = None
+        for layer in layers if isinstance(layers, list | tuple) else [] if layers is None else [layers]:
+            self.add(layer)
+
+    def get_config(self) -> dict[str, Any]:
+        config = dict(_sequential.Sequential.get_config(self))
+        if self._is_graph_network and self.inputs and "batch_input_shape" not in config["layers"][0]["config"]:
+            config["build_input_shape"] = self.inputs[0].shape.as_list()
+        return config
+
+    @classmethod
+    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
+        made: Any = _Sequential.from_config.__func__(cls, config, custom_objects)
+        return made
+
+    def add(self, layer: PassedOn) -> None:
+        """Adds a layer, or an input to begin with.
+
+        Raises:
+            TypeError: it is no layer, or gives several tensors.
+            ValueError: it is the first one and has several inputs.
+        """
+        if hasattr(layer, "_keras_history") and isinstance(layer._keras_history[0], InputLayer):
+            layer = layer._keras_history[0]
+        if not isinstance(layer, KerasLayer.__mro__[1]) and not isinstance(layer, tf.layers.Layer):
+            raise TypeError(f"The added layer must be an instance of class Layer. Found: {layer}")
+        self.built = False
+        if not self._layers:
+            self._begin(layer)
+        elif self.outputs:
+            outputs = layer(self.outputs[0])
+            if isinstance(outputs, list | tuple):
+                raise TypeError(_ONE_OUTPUT)
+            self.outputs = [outputs]
+        if self.inputs:
+            self._layers.append(layer)
+            self.build()
+        else:
+            self._layers.append(layer)
+
+    def _begin(self, layer: PassedOn) -> None:
+        """Makes the input of a first layer that knows its shape."""
+        if isinstance(layer, InputLayer):
+            self.inputs = self.outputs = [layer._inbound_nodes[-1].output_tensors[0]]
+            return
+        first = layer
+        while isinstance(first, _training.Model) and first.layers:
+            first = first.layers[0] if not getattr(first, "_input_layers", None) else first._input_layers[0]
+        shape = getattr(first, "batch_input_shape", None)
+        if shape is None:
+            return
+        x = Input(batch_shape=shape, dtype=first.dtype, name=f"{layer.name}_input")
+        outputs = layer(x)
+        if isinstance(outputs, list | tuple):
+            raise ValueError(_ONE_OUTPUT)
+        self.inputs, self.outputs = [x], [outputs]
+        self._layers.append(x._keras_history[0])
+
+    def build(self, input_shape: PassedOn = None) -> None:
+        """Connects the layers, from a placeholder of that shape on where they are not yet."""
+        if self._is_graph_network and not self.inputs:
+            return
+        if input_shape is not None and not self.inputs:
+            shape = tuple(shapes.as_tuples(input_shape))
+            x = Input(batch_shape=shape, dtype=self._first_dtype(), name=f"{self.name}_input")
+            self.inputs = [x]
+            for layer in self._layers:
+                x = layer(x)
+            self.outputs = [x]
+            self._build_input_shape = shape
+        if self.inputs:
+            self._init_graph_network(self.inputs[0], self.outputs[0], name=self.name)
+            self.built = True
+
+    def _first_dtype(self) -> Any:
+        return self.layers[0].dtype if self.layers else None
+
+    def pop(self) -> None:
+        """Removes the last layer."""
+        if not self.layers:
+            raise TypeError("There are no layers in the model.")
+        self._layers.pop()
+        self.built = False
+        if not self.layers:
+            self.inputs = self.outputs = None
+            self._is_graph_network = False
+        elif self.outputs:
+            self.layers[-1]._outbound_nodes = []
+            self.outputs = [self.layers[-1].output]
+            self.build()
+
+    def _maybe_build(self, inputs: PassedOn) -> None:
+        """Layers that are not connected build as they are called."""
+
+    def call(self, inputs: PassedOn, training: PassedOn = None, mask: PassedOn = None) -> Any:
+        if self._is_graph_network:
+            return super().call(inputs, training=training, mask=mask)
+        for layer in self.layers:
+            inputs = layer(inputs) if training is None else layer(inputs, training=training)
+        return inputs
+
+    def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
+        self.built = True if not self._is_graph_network else self.built
+
+    def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
+        if isinstance(inputs, dict) or (isinstance(inputs, list | tuple) and len(inputs) > 1):
+            super()._set_inputs(inputs, outputs, training)
+            return
+        one = inputs[0] if isinstance(inputs, list | tuple) else inputs
+        if isinstance(one, tf.Tensor):
+            self.inputs = [Input(tensor=one)]
+            x = self.inputs[0]
+            for layer in self._layers:
+                x = layer(x)
+            self.outputs = [x]
+            self.build()
+            return
+        array = np.asarray(one)
+        self.build((None, *(array.shape[1:] or (1,))))
+
+    @property
+    def layers(self) -> list[Any]:
+        found = list(self.__dict__.get("_layers", []))
+        return found[1:] if found and isinstance(found[0], InputLayer) else found
+
+    @property
+    def input_shape(self) -> Any:
+        if self._is_graph_network:
+            return KerasLayer.input_shape.fget(self)
+        raise AttributeError("The layer has never been called and thus has no defined input shape.")
+
+
+_ONE_OUTPUT = (
+    "All layers in a Sequential model should have a single output tensor. For multi-output layers, use the functional "
+    "API."
+)

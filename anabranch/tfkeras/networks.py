@@ -1,0 +1,335 @@
+"""Layers that are made of layers: what models have beside their training."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+import anabranch as tf
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn
+from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
+from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
+
+_module = package.module("engine.network")
+_backend = package.module("backend")
+_Network: Any = rebasing.rebased(_module.Network)
+
+
+@rebasing.serves(_module.Network)
+class KerasNetwork(_Network):
+    """A model without its training: functional, from inputs to outputs, or one whose class defines `call`."""
+
+    built: Any
+
+    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        kwargs.pop("dynamic", None)
+        if "input" in kwargs:
+            kwargs["inputs"] = kwargs.pop("input")
+        if "output" in kwargs:
+            kwargs["outputs"] = kwargs.pop("output")
+        if len(args) >= 2 or "outputs" in kwargs:
+            self._init_graph_network(*args, **kwargs)
+        else:
+            self._init_subclassed_network(**kwargs)
+
+    def _base_init(self, name: str | None = None, trainable: bool = True, dtype: DTypeLike | None = None) -> None:
+        self.__dict__.setdefault("_callable_losses", [])
+        before = self.__dict__.get("_trainable", trainable)
+        self.__dict__["_trainable"], self.__dict__["_dynamic"] = before, False
+        kept = {key: self.__dict__.get(key, []) for key in ("_losses", "_updates", "_metrics")}
+        self._setting_up = True
+        super()._base_init(name=name or self.__dict__.get("_name") or unique_name(type(self)), dtype=dtype)
+        self.__dict__.update(kept)
+        self._setting_up = False
+        self.__dict__["_trainable"] = before
+        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
+
+    def _init_graph_network(
+        self, inputs: PassedOn, outputs: PassedOn, name: str | None = None, **kwargs: PassedOn
+    ) -> None:
+        inputs, outputs = (x[0] if isinstance(x, list) and len(x) == 1 else x for x in (inputs, outputs))
+        self._nested_inputs, self._nested_outputs = inputs, outputs
+        flat = tf.nest.flatten(inputs)
+        given = tf.nest.flatten(outputs)
+        for x in flat:
+            if not hasattr(x, "_keras_history"):
+                raise ValueError(
+                    f"Input tensors to a {type(self).__name__} must come from `tf.keras.Input`. Received: {x} (missing "
+                    "previous layer metadata); wrap it: `tf.keras.Input(tensor=x)`."
+                )
+        history.ensure(given, all_of_them=True)
+        given = [x if hasattr(x, "_keras_history") else _as_output(x) for x in given]
+        super()._init_graph_network(flat, given, name=name, **kwargs)
+
+    def _init_subclassed_network(self, name: str | None = None, **kwargs: PassedOn) -> None:
+        super()._init_subclassed_network(name=name, **kwargs)
+
+    # ------------------------------------------------------------------ parts: as any layer of the room has them
+    trainable = KerasLayer.trainable
+    metrics = KerasLayer.metrics
+
+    def __setattr__(self, name: str, value: PassedOn) -> None:
+        if (
+            isinstance(value, KerasLayer)
+            and "_is_graph_network" not in self.__dict__
+            and not hasattr(value, "update_state")
+        ):
+            raise RuntimeError(
+                "It looks like you are subclassing `Model` and you forgot to call `super(YourClass, self).__init__()`. "
+                "Always start with this line."
+            )
+        KerasLayer.__setattr__(self, name, value)
+
+    def _parts(self) -> list[Any]:
+        if self.__dict__.get("_setting_up"):
+            return []
+        return list(self.layers)
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers: those between inputs and outputs, or those that are attributes."""
+        if self.__dict__.get("_is_graph_network"):
+            return list(self._layers)
+        return [part for part in KerasLayer._parts(self) if not isinstance(part, package.module("metrics").Metric)]
+
+    @property
+    def weights(self) -> list[Any]:
+        """All variables, layer by layer."""
+        if scopes.is_trainable_first():
+            return [*self.trainable_weights, *self.non_trainable_weights]
+        inside = [variable for layer in self.layers for variable in layer.weights]
+        own = [*self._trainable_weights, *self._non_trainable_weights]
+        return list({id(variable): variable for variable in [*inside, *own]}.values())
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """Those of the layers, and then its own."""
+        own = self._trainable_weights if self.trainable else []
+        return once([*self._of_parts("trainable_weights"), *own]) if self.trainable else []
+
+    @trainable_weights.setter
+    def trainable_weights(self, weights: list[Any]) -> None:
+        self._trainable_weights = weights
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """Those of the layers, and then its own."""
+        if self.trainable:
+            return once([*self._of_parts("non_trainable_weights"), *self._non_trainable_weights])
+        return once([*self._of_parts("weights"), *self._trainable_weights, *self._non_trainable_weights])
+
+    @non_trainable_weights.setter
+    def non_trainable_weights(self, weights: list[Any]) -> None:
+        self._non_trainable_weights = weights
+
+    def get_weights(self) -> list[Any]:
+        return list(_backend.batch_get_value(self.weights))
+
+    def set_weights(self, weights: list[Any]) -> None:
+        mine = self.weights
+        if len(mine) != len(weights):
+            raise ValueError(
+                f'You called `set_weights(weights)` on layer "{self.name}" with a weight list of length '
+                f"{len(weights)}, but the layer was expecting {len(mine)} weights."
+            )
+        for variable, value in zip(mine, weights, strict=True):
+            if not variable.shape.is_compatible_with(np.shape(value)):
+                raise ValueError(
+                    f"Layer weight shape {variable.shape} not compatible with provided weight shape {np.shape(value)}"
+                )
+        _backend.batch_set_value(list(zip(mine, weights, strict=True)))
+
+    @property
+    def losses(self) -> list[Any]:
+        """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
+        return self._relevant(KerasLayer.losses.fget(self), "_unconditional_loss")  # type: ignore[attr-defined]
+
+    @property
+    def updates(self) -> list[Any]:
+        """The updates of the layers and its own, of a functional model likewise."""
+        return self._relevant(KerasLayer.updates.fget(self), "_unconditional_update")  # type: ignore[attr-defined]
+
+    def _relevant(self, found: list[Any], tag: str) -> list[Any]:
+        """What depends on tensors that the model was called on, or on none."""
+        if not self.inputs:
+            return list(found)
+        sources = [x for node in self._inbound_nodes for x in node.input_tensors] or list(self.inputs)
+        conditional = [x for x in found if not getattr(x, tag, True)]
+        kept = {id(x) for x in history.reached(conditional, sources)}
+        return [x for x in found if getattr(x, tag, True) or id(x) in kept]
+
+    def get_updates_for(self, inputs: PassedOn) -> list[Any]:
+        return depending(KerasLayer.updates.fget(self), inputs, "_unconditional_update")  # type: ignore[attr-defined]
+
+    def get_losses_for(self, inputs: PassedOn) -> list[Any]:
+        return depending(KerasLayer.losses.fget(self), inputs, "_unconditional_loss")  # type: ignore[attr-defined]
+
+    @property
+    def uses_learning_phase(self) -> bool:
+        """Whether steps are told the learning phase: always, once there are outputs."""
+        return bool(self.outputs)
+
+    @property
+    def state_updates(self) -> list[Any]:
+        return [update for layer in self.layers if layer.stateful for update in layer.updates]
+
+    @property
+    def input_spec(self) -> Any:
+        return None
+
+    @input_spec.setter
+    def input_spec(self, value: PassedOn) -> None:
+        self.__dict__["_input_spec"] = value
+
+    # ------------------------------------------------------------------ calling it
+    def build(self, input_shape: PassedOn = None) -> None:
+        """Makes the variables of a model whose class defines `call`, by calling it on placeholders.
+
+        Raises:
+            ValueError: no shape is given.
+        """
+        if self._is_graph_network or self.built:
+            self.built = True
+            return
+        if input_shape is None:
+            raise ValueError("Input shape must be defined when calling build on a model subclass network.")
+        given = shapes.as_tuples(input_shape)
+        made = [_placeholder(shape) for shape in given] if isinstance(given, list) else _placeholder(given)
+        kwargs = {"training": False} if self._expects_training_arg else {}
+        with calls.entered(False), tf.name_scope(self._name_scope()):
+            self.call(made, **kwargs)
+        self.built = True
+
+    def _maybe_build(self, inputs: PassedOn) -> None:
+        defined = next(one for one in type(self).__mro__ if "build" in vars(one))
+        if not self.built and not rebasing.is_foundation(defined):
+            self.build(tf.nest.map_structure(shapes.of, inputs))
+        self.built = True
+
+    def call(self, inputs: PassedOn, training: PassedOn = None, mask: PassedOn = None) -> Any:
+        """Applies the layers of a functional model to other inputs."""
+        if not self._is_graph_network:
+            raise NotImplementedError("When subclassing the `Model` class, you should implement a `call` method.")
+        flat = tf.nest.flatten(inputs)
+        if mask is not None:
+            for x, one in zip(flat, tf.nest.flatten(mask), strict=True):
+                x._keras_mask = one
+        flat = self._in_order(inputs) if isinstance(inputs, dict) else flat
+        if len(flat) != len(self.inputs):
+            raise ValueError(f"Model {self.name} has {len(self.inputs)} inputs, and was called on {len(flat)} tensors")
+        given = {id(x): y for x, y in zip(self.inputs, flat, strict=True)}
+        for depth in sorted(self._nodes_by_depth, reverse=True):
+            for node in self._nodes_by_depth[depth]:
+                self._apply(node, given, training)
+        outputs = [given[id(x)] for x in self.outputs]
+        if len(tf.nest.flatten(self._nested_outputs)) == len(outputs):
+            return tf.nest.pack_sequence_as(self._nested_outputs, outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _in_order(self, inputs: dict[str, Any]) -> list[Any]:
+        if isinstance(self._nested_inputs, dict):
+            return [inputs[key] for key in sorted(self._nested_inputs)]
+        return [inputs[name] for name in self.input_names]
+
+    def _apply(self, node: PassedOn, given: dict[int, Any], training: PassedOn) -> None:
+        """Calls the layer of a node on what stands for its inputs, and enters its outputs."""
+        layer = node.outbound_layer
+        if all(id(x) in given for x in node.output_tensors):
+            return
+        arguments = getattr(node, "kwargs", None) or node.arguments or {}
+        if not node.input_tensors or not node.inbound_layers:
+            for x in node.output_tensors:
+                given[id(x)] = x
+            return
+        structure = getattr(node, "structure", None)
+        if structure is None:
+            structure = node.input_tensors[0] if len(node.input_tensors) == 1 else list(node.input_tensors)
+
+        def stands_for(x: PassedOn) -> Any:
+            return given.get(id(x), x) if isinstance(x, tf.Tensor | tf.SparseTensor) else x
+
+        kwargs = tf.nest.map_structure(stands_for, copy.copy(arguments)) if arguments else {}
+        if "training" in kwargs or training is not None:
+            phase = _backend.learning_phase()
+            if kwargs.get("training") is phase or "training" not in kwargs:
+                kwargs["training"] = training
+        outputs = layer(_mapped(structure, stands_for), **_taken(layer, kwargs))
+        for x, y in zip(node.output_tensors, tf.nest.flatten(outputs), strict=True):
+            given[id(x)] = y
+
+    def run_internal_graph(self, inputs: PassedOn, masks: PassedOn = None) -> Any:
+        """The outputs for other inputs, their masks and their shapes, each a list or alone."""
+        outputs = self.call(inputs, mask=masks if masks and any(m is not None for m in masks) else None)
+        flat = tf.nest.flatten(outputs)
+        found = [getattr(x, "_keras_mask", None) for x in flat]
+        known = [shapes.as_tuples(shapes.of(x)) for x in flat]
+        return tuple(x[0] if len(x) == 1 else x for x in (flat, found, known))
+
+    def _mark(self, inputs: PassedOn, outputs: PassedOn, masks: PassedOn) -> None:
+        """The layers inside have set the outputs' masks."""
+
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        """The masks of the outputs."""
+        if not self._is_graph_network:
+            return None
+        flat = tf.nest.flatten(inputs)
+        own = all(x is y for x, y in zip(flat, self.inputs, strict=False))
+        outputs = self.outputs if own else tf.nest.flatten(self.call(inputs, mask=mask))
+        found = [getattr(x, "_keras_mask", None) for x in outputs]
+        return found[0] if len(found) == 1 else found
+
+    def compute_output_shape(self, input_shape: PassedOn) -> Any:
+        if self._is_graph_network and not any(not isinstance(x, tf.Tensor) for x in self.inputs):
+            listed = tf.nest.flatten(shapes.as_tensor_shapes(shapes.as_tuples(input_shape)))
+            made = [tf.placeholder(x.dtype, shape) for x, shape in zip(self.inputs, listed, strict=True)]
+            with calls.entered(False):
+                answer = tf.nest.map_structure(shapes.of, self.call(made))
+            return answer if shapes.of_tensorflow(input_shape) else shapes.as_tuples(answer)
+        return KerasLayer.compute_output_shape(self, input_shape)
+
+    # ------------------------------------------------------------------ configurations
+    def get_config(self) -> dict[str, Any]:
+        if not self._is_graph_network:
+            raise NotImplementedError
+        return configurations.config_of(self)
+
+    @classmethod
+    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
+        return configurations.network_of(cls, config, custom_objects)
+
+    def reset_states(self) -> None:
+        for layer in self.layers:
+            if hasattr(layer, "reset_states") and getattr(layer, "stateful", False):
+                layer.reset_states()
+
+    def summary(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        if not self.built:
+            raise ValueError(
+                "This model has not yet been built. Build the model first by calling `build()` or calling `fit()` "
+                "with some data, or specify an `input_shape` argument in the first layer(s) for automatic build."
+            )
+        with scopes.served_classes():
+            super().summary(*args, **kwargs)
+
+
+def _placeholder(shape: PassedOn) -> Any:
+    return tf.placeholder(_backend.floatx(), shape)
+
+
+def _as_output(tensor: PassedOn) -> Any:
+    """An output that comes from no layer, as one of a layer."""
+    outputs = tf.identity(tensor)
+    history.ensure([outputs], all_of_them=True)
+    return outputs
+
+
+def _mapped(structure: PassedOn, stands_for: PassedOn) -> Any:
+    return tf.nest.map_structure(stands_for, structure)
+
+
+def _taken(layer: PassedOn, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without those that are masks or phases of the first call alone."""
+    return {key: value for key, value in kwargs.items() if not (key == "training" and value is None)}

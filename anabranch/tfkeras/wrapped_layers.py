@@ -1,0 +1,198 @@
+"""Wrappers and other layers of the package that take more arguments in TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anabranch as tf
+from anabranch.core.values import PassedOn
+from anabranch.tfkeras import package, rebasing, scopes, shapes
+from anabranch.tfkeras.layer import KerasLayer
+
+_module = package.module("layers.wrappers")
+_local = package.module("layers.local")
+_embeddings = package.module("layers.embeddings")
+_layers = package.module("layers")
+_Wrapper: Any = rebasing.rebased(_module.Wrapper)
+_LocallyConnected1D: Any = rebasing.rebased(_local.LocallyConnected1D)
+_LocallyConnected2D: Any = rebasing.rebased(_local.LocallyConnected2D)
+
+
+@rebasing.serves(_module.Wrapper)
+class Wrapper(_Wrapper):
+    """A layer around another, whose variables, losses and updates are its own."""
+
+    def __init__(self, layer: PassedOn, **kwargs: PassedOn) -> None:
+        if not isinstance(layer, KerasLayer.__mro__[1] | tf.layers.Layer):
+            raise ValueError(
+                f"Please initialize `{type(self).__name__}` layer with a `Layer` instance. You passed: {layer}"
+            )
+        super().__init__(layer, **kwargs)
+
+    trainable = KerasLayer.trainable
+    trainable_weights = KerasLayer.trainable_weights
+    non_trainable_weights = KerasLayer.non_trainable_weights
+    updates = KerasLayer.updates
+    losses = KerasLayer.losses
+    get_updates_for = KerasLayer.get_updates_for
+    get_losses_for = KerasLayer.get_losses_for
+    get_weights = KerasLayer.get_weights
+    set_weights = KerasLayer.set_weights
+
+    @property
+    def activity_regularizer(self) -> Any:
+        return None
+
+    @activity_regularizer.setter
+    def activity_regularizer(self, value: PassedOn) -> None:
+        """The inner layer regularizes its own outputs."""
+
+
+_TimeDistributed: Any = rebasing.rebased(_module.TimeDistributed)
+_Bidirectional: Any = rebasing.rebased(_module.Bidirectional)
+
+
+@rebasing.serves(_module.TimeDistributed)
+class TimeDistributed(_TimeDistributed):
+    """A layer applied to every step of a sequence: to all of them at once, as one batch."""
+
+    def build(self, input_shape: PassedOn) -> None:
+        lengths = tf.TensorShape(input_shape).as_list()
+        if len(lengths) < 3:
+            raise ValueError(
+                "`TimeDistributed` Layer should be passed an `input_shape ` with at least 3 dimensions, "
+                f"received: {lengths}"
+            )
+        self.input_spec = _module.InputSpec(shape=(None, None, *lengths[2:]))
+        if not self.layer.built:
+            self.layer.build(tf.TensorShape([lengths[0], *lengths[2:]]))
+            self.layer.built = True
+        self.built = True
+
+    def compute_output_shape(self, input_shape: PassedOn) -> Any:
+        lengths = tf.TensorShape(input_shape).as_list()
+        inner = self.layer.compute_output_shape(tf.TensorShape([lengths[0], *lengths[2:]]))
+        inside = tf.TensorShape(inner).as_list()
+        answer = tf.TensorShape([inside[0], lengths[1], *inside[1:]])
+        return answer if shapes.of_tensorflow(input_shape) else shapes.as_tuples(answer)
+
+    def call(self, inputs: PassedOn, training: PassedOn = None, mask: PassedOn = None) -> Any:
+        lengths = inputs.shape.as_list()
+        dynamic = tf.shape(inputs)
+        steps = lengths[1] or dynamic[1]
+        merged = tf.reshape(inputs, tf.concat([[-1], dynamic[2:]], 0))
+        merged.set_shape([None, *lengths[2:]])
+        kwargs: dict[str, Any] = {"training": training} if training is not None else {}
+        if mask is not None and _accepts(self.layer, "mask"):
+            kwargs["mask"] = tf.reshape(mask, tf.concat([[-1], tf.shape(mask)[2:]], 0))
+        outputs = self.layer(merged, **kwargs)
+        rest = outputs.shape.as_list()[1:]
+        parts = [length if length is not None else tf.shape(outputs)[i + 1] for i, length in enumerate(rest)]
+        result = tf.reshape(outputs, tf.stack([-1 if lengths[1] or lengths[0] is None else lengths[0], steps, *parts]))
+        result.set_shape([lengths[0], lengths[1], *rest])
+        return result
+
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        lengths = inputs.shape.as_list()
+        if lengths[0] is not None:
+            return mask
+        shape = tf.shape(inputs)
+        merged = tf.reshape(inputs, tf.concat([[-1], shape[2:]], 0))
+        merged.set_shape([None, *lengths[2:]])
+        inner = None if mask is None else tf.reshape(mask, tf.concat([[-1], tf.shape(mask)[2:]], 0))
+        takes = self.layer.supports_masking or type(self.layer).compute_mask is not KerasLayer.compute_mask
+        found = self.layer.compute_mask(merged, inner) if takes else None
+        if found is not None:
+            return tf.reshape(found, tf.concat([[-1, lengths[1] or shape[1]], tf.shape(found)[1:]], 0))
+        if mask is None:
+            return None
+        return tf.reduce_any(mask, list(range(2, mask.shape.ndims))) if (mask.shape.ndims or 0) > 2 else mask
+
+    def _tell_shapes(self, inputs: PassedOn, outputs: PassedOn) -> None:
+        """`call` sets them."""
+
+
+def _accepts(layer: PassedOn, name: str) -> bool:
+    return bool(package.module("utils.generic_utils").has_arg(layer.call, name))
+
+
+@rebasing.serves(_module.Bidirectional)
+class Bidirectional(_Bidirectional):
+    """A recurrent layer, and another one that goes through time the other way.
+
+    Args:
+        backward_layer: the other one; default: one of the same configuration.
+    """
+
+    def __init__(
+        self,
+        layer: PassedOn,
+        merge_mode: PassedOn = "concat",
+        weights: PassedOn = None,
+        backward_layer: PassedOn = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        for one in (layer, *([] if backward_layer is None else [backward_layer])):
+            if not isinstance(one, KerasLayer.__mro__[1]):
+                raise ValueError(f"Please initialize `Bidirectional` layer with a `Layer` instance. You passed: {one}")
+        with scopes.served_classes():
+            super().__init__(layer, merge_mode, weights, **kwargs)
+        self._given_backward = backward_layer
+        if backward_layer is not None:
+            for attribute in ("stateful", "return_sequences", "return_state"):
+                if getattr(backward_layer, attribute) != getattr(layer, attribute):
+                    raise ValueError(
+                        "Forward layer and backward layer are expected to have the same value for attribute "
+                        f"{attribute}, got {getattr(layer, attribute)} and {getattr(backward_layer, attribute)}"
+                    )
+            if backward_layer.go_backwards == layer.go_backwards:
+                raise ValueError("Forward layer and backward layer should have different `go_backwards` value.")
+            self.backward_layer = backward_layer
+            backward_layer.name = f"backward_{backward_layer.name}"
+
+    def build(self, input_shape: PassedOn) -> None:
+        with tf.name_scope(self.forward_layer.name):
+            self.forward_layer.build(input_shape)
+        with tf.name_scope(self.backward_layer.name):
+            self.backward_layer.build(input_shape)
+        self.forward_layer.built = self.backward_layer.built = self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = super().get_config()
+        if self._given_backward is not None:
+            config["backward_layer"] = {
+                "class_name": type(self.backward_layer).__name__,
+                "config": self.backward_layer.get_config(),
+            }
+        return config
+
+    @classmethod
+    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
+        config = dict(config)
+        with scopes.served_classes():
+            if "backward_layer" in config:
+                config["backward_layer"] = _layers.deserialize(dict(config["backward_layer"]), custom_objects)
+                config["backward_layer"].name = config["backward_layer"].name.removeprefix("backward_")
+            layer = _layers.deserialize(dict(config.pop("layer")), custom_objects)
+            count = config.pop("num_constants", None)
+            made = cls(layer, **config)
+            made._num_constants = count
+            return made
+
+
+@rebasing.serves(_local.LocallyConnected1D)
+class LocallyConnected1D(_LocallyConnected1D):
+    """A convolution with other weights at each place; `implementation` is kept, of which there is one here."""
+
+    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        self.implementation = kwargs.pop("implementation", 1)
+        super().__init__(*args, **kwargs)
+
+
+@rebasing.serves(_local.LocallyConnected2D)
+class LocallyConnected2D(_LocallyConnected2D):
+    """The same over two dimensions."""
+
+    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        self.implementation = kwargs.pop("implementation", 1)
+        super().__init__(*args, **kwargs)

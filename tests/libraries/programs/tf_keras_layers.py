@@ -1,0 +1,199 @@
+"""Layers and models of `tf.keras` that a program writes itself and trains with `tf.train`, in plain graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+rng = np.random.RandomState(0)
+
+
+def run(loss: tf.Tensor, steps: list[tf.Operation], count: int) -> tuple[float, float]:
+    """The loss before and after so many rounds of steps."""
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        before = session.run(loss)
+        for _ in range(count):
+            session.run(steps)
+        return float(before), float(session.run(loss))
+
+
+# --------------------------------------------------------------------------- a transformer's encoder
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention by several heads."""
+
+    def __init__(self, width: int, heads: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.width, self.heads, self.depth = width, heads, width // heads
+        self.of_queries, self.of_keys, self.of_values = (keras.layers.Dense(width) for _ in range(3))
+        self.dense = keras.layers.Dense(width)
+
+    def split(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, time, width] as [batch, heads, time, depth]."""
+        return tf.transpose(tf.reshape(x, (tf.shape(x)[0], -1, self.heads, self.depth)), [0, 2, 1, 3])
+
+    def call(self, values: tf.Tensor, queries: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+        """What the queries find among the values."""
+        q, k, v = (
+            self.split(self.of_queries(queries)),
+            self.split(self.of_keys(values)),
+            self.split(self.of_values(values)),
+        )
+        scores = tf.matmul(q, k, transpose_b=True) / np.sqrt(self.depth)
+        if mask is not None:
+            scores += mask * -1e9
+        found = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), [0, 2, 1, 3])
+        return self.dense(tf.reshape(found, (tf.shape(found)[0], -1, self.width)))
+
+
+class EncoderLayer(keras.layers.Layer):
+    """Attention and a network for each place, each with a shortcut and normalized."""
+
+    def __init__(self, width: int, heads: int, rate: float = 0.1) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(width, heads)
+        self.network = keras.Sequential([keras.layers.Dense(32, activation="relu"), keras.layers.Dense(width)])
+        self.norms = [keras.layers.LayerNormalization(epsilon=1e-6) for _ in range(2)]
+        self.dropout = keras.layers.Dropout(rate)
+
+    def call(self, x: tf.Tensor, training: bool | None = None, mask: tf.Tensor | None = None) -> tf.Tensor:
+        """The encoded sequence."""
+        x = self.norms[0](x + self.dropout(self.attention(x, x, mask=mask), training=training))
+        return self.norms[1](x + self.dropout(self.network(x), training=training))
+
+
+class Encoder(keras.Model):
+    """Embedded words, encoded by layers, with a class for each sequence."""
+
+    def __init__(self, words: int, width: int, layers: int) -> None:
+        super().__init__(name="encoder")
+        self.embedding = keras.layers.Embedding(words, width)
+        self.encoders = [EncoderLayer(width, 2) for _ in range(layers)]
+        self.classes = keras.layers.Dense(2)
+
+    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """The classes' logits."""
+        mask = tf.cast(tf.equal(x, 0), tf.float32)[:, tf.newaxis, tf.newaxis, :]
+        x = self.embedding(x)
+        for encoder in self.encoders:
+            x = encoder(x, training=training, mask=mask)
+        return self.classes(tf.reduce_mean(x, axis=1))
+
+
+words = rng.randint(1, 8, size=(32, 6)).astype("int32")
+words[:, 4:] *= rng.randint(0, 2, size=(32, 2)).astype("int32")
+classes = (words[:, 0] > 4).astype("int64")
+with tf.Graph().as_default():
+    tf.set_random_seed(3)
+    encoder = Encoder(8, 8, 2)
+    logits = encoder(tf.constant(words), training=True)
+    loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(tf.constant(classes), logits, from_logits=True))
+    # an embedding, and for each of two layers 8 of attention, 4 of the network and 4 of the norms; 2 of the classes
+    assert len(encoder.trainable_variables) == 1 + 2 * 16 + 2, len(encoder.trainable_variables)
+    assert encoder.variables[0].name == "encoder/embedding/embeddings:0", encoder.variables[0].name
+    train = tf.train.AdamOptimizer(0.01).minimize(loss, var_list=encoder.trainable_variables)
+    before, after = run(loss, [train], 60)
+    print("transformer", before, after)
+    assert after < 0.45
+
+
+# --------------------------------------------------------------------------- two networks against each other
+def generator() -> keras.Model:
+    """From noise to images of 8 by 8."""
+    model = keras.Sequential()
+    model.add(keras.layers.Dense(4 * 4 * 8, use_bias=False, input_shape=(5,)))
+    model.add(keras.layers.BatchNormalization())
+    model.add(keras.layers.LeakyReLU())
+    model.add(keras.layers.Reshape((4, 4, 8)))
+    model.add(keras.layers.Conv2DTranspose(1, (5, 5), strides=(2, 2), padding="same", activation="tanh"))
+    assert model.output_shape == (None, 8, 8, 1)
+    return model
+
+
+def discriminator() -> keras.Model:
+    """From images to a logit."""
+    model = keras.Sequential()
+    model.add(keras.layers.Conv2D(8, (5, 5), strides=(2, 2), padding="same"))
+    model.add(keras.layers.LeakyReLU())
+    model.add(keras.layers.Dropout(0.3))
+    model.add(keras.layers.Flatten())
+    model.add(keras.layers.Dense(1))
+    return model
+
+
+with tf.Graph().as_default():
+    tf.set_random_seed(3)
+    images = tf.constant(np.tile(np.linspace(-1, 1, 8), (16, 8, 1))[..., None].astype("float32"))
+    make, judge = generator(), discriminator()
+    noise = tf.random_normal([16, 5])
+    made = make(noise, training=True)
+    real, fake = judge(images, training=True), judge(made, training=True)
+    entropy = keras.losses.BinaryCrossentropy(from_logits=True)
+    of_judge = entropy(tf.ones_like(real), real) + entropy(tf.zeros_like(fake), fake)
+    of_maker = entropy(tf.ones_like(fake), fake)
+    optimizers = keras.optimizers.Adam(1e-2), tf.train.AdamOptimizer(1e-2)
+    steps = [
+        optimizers[0].minimize(of_judge, var_list=judge.trainable_variables),
+        optimizers[1].minimize(of_maker, var_list=make.trainable_variables),
+        *make.get_updates_for(noise),
+    ]
+    assert len(make.updates) == len(make.get_updates_for(noise)) == 2
+    assert len(judge.trainable_variables) == 4
+    distance = tf.reduce_mean(tf.abs(tf.reduce_mean(made, 0) - images[0]))
+    before, after = run(distance, steps, 80)
+    print("adversarial networks", before, after)
+    assert after != before
+    assert after < 1.0  # the two learn against each other, for a few steps only
+
+
+# --------------------------------------------------------------------------- captions: attention over features
+class BahdanauAttention(keras.Model):
+    """Additive attention of a state to features."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.W1, self.W2, self.V = keras.layers.Dense(units), keras.layers.Dense(units), keras.layers.Dense(1)
+
+    def call(self, features: tf.Tensor, hidden: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The features' weighted sum, and the weights."""
+        score = self.V(tf.nn.tanh(self.W1(features) + self.W2(tf.expand_dims(hidden, 1))))
+        weights = tf.nn.softmax(score, axis=1)
+        return tf.reduce_sum(weights * features, axis=1), weights
+
+
+class Decoder(keras.Model):
+    """A word after another, by a GRU that looks at features."""
+
+    def __init__(self, width: int, units: int, words: int) -> None:
+        super().__init__()
+        self.units = units
+        self.embedding = keras.layers.Embedding(words, width)
+        self.gru = keras.layers.GRU(
+            units, return_sequences=True, return_state=True, recurrent_initializer="glorot_uniform"
+        )
+        self.fc = keras.layers.Dense(words)
+        self.attention = BahdanauAttention(units)
+
+    def call(self, x: tf.Tensor, features: tf.Tensor, hidden: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The logits of the next word, and the state."""
+        context, _ = self.attention(features, hidden)
+        x = tf.concat([tf.expand_dims(context, 1), self.embedding(x)], axis=-1)
+        output, state = self.gru(x, initial_state=hidden)
+        return self.fc(tf.reshape(output, (-1, output.shape[2]))), state
+
+
+captions = rng.randint(1, 6, size=(12, 4)).astype("int32")
+pictures = np.eye(6, dtype="float32")[captions]  # what is to be said
+with tf.Graph().as_default():
+    tf.set_random_seed(3)
+    decoder = Decoder(5, 10, 6)
+    features, hidden, loss = tf.constant(pictures), tf.zeros([12, 10]), 0.0
+    for place in range(1, 4):
+        logits, hidden = decoder(tf.constant(captions[:, place - 1 : place]), features, hidden)
+        loss += tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=captions[:, place], logits=logits))
+    assert len(decoder.trainable_variables) == 1 + 3 + 2 + 6
+    train = tf.train.AdamOptimizer(0.02).minimize(loss)
+    before, after = run(loss, [train], 60)
+    print("captions", before, after)
+    assert after < 0.6 * before
