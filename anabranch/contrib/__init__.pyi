@@ -26,6 +26,7 @@ from anabranch.contrib import (
     seq2seq as seq2seq,
     signal as signal,
     slim as slim,
+    sparsemax as sparsemax,
     staging as staging,
     stateless as stateless,
     summary as summary,

@@ -2,7 +2,12 @@ from anabranch.contrib.batching import (
     batch_and_drop_remainder as batch_and_drop_remainder,
     padded_batch_and_drop_remainder as padded_batch_and_drop_remainder,
 )
-from anabranch.frontend.data.datasets import Dataset as Dataset
+from anabranch.contrib.former_datasets import (
+    Dataset as Dataset,
+    FixedLengthRecordDataset as FixedLengthRecordDataset,
+    TextLineDataset as TextLineDataset,
+    TFRecordDataset as TFRecordDataset,
+)
 from anabranch.frontend.data.experimental import (
     AUTOTUNE as AUTOTUNE,
     Counter as Counter,
@@ -26,9 +31,4 @@ from anabranch.frontend.data.experimental import (
     unique as unique,
 )
 from anabranch.frontend.data.iterators import Iterator as Iterator
-from anabranch.frontend.data.readers import (
-    FixedLengthRecordDataset as FixedLengthRecordDataset,
-    TextLineDataset as TextLineDataset,
-    TFRecordDataset as TFRecordDataset,
-)
 from anabranch.train.iterator_saveables import make_saveable_from_iterator as make_saveable_from_iterator

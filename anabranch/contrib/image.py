@@ -1,4 +1,4 @@
-"""`tf.contrib.image`: projective transforms of images."""
+"""`tf.contrib.image`: projective transforms of images, and pictures whose pixels are moved."""
 
 from __future__ import annotations
 

@@ -8,3 +8,8 @@ from anabranch.contrib.image_transforms import (
     translate as translate,
     translations_to_projective_transforms as translations_to_projective_transforms,
 )
+from anabranch.contrib.image_warps import (
+    dense_image_warp as dense_image_warp,
+    interpolate_spline as interpolate_spline,
+    sparse_image_warp as sparse_image_warp,
+)

@@ -78,6 +78,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.rnn.python.ops.core_rnn": "tf.contrib.rnn",
     "contrib.rnn.python.ops.core_rnn_cell": "tf.contrib.rnn anabranch.compat.private.rnn_cells",
     "contrib.rnn.python.ops.core_rnn_cell_impl": "tf.contrib.rnn anabranch.compat.private.rnn_cells",
+    "contrib.rnn.python.ops.fused_rnn_cell": "tf.contrib.rnn",
     "contrib.rnn.python.ops.gru_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.lstm_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.rnn": "tf.contrib.rnn",

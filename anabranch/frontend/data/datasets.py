@@ -116,7 +116,7 @@ class Dataset:
         Raises:
             ValueError: they are no `Options`.
         """
-        return Dataset(self._variant_tensor, self._structure, self._options.merge(options))
+        return self._alike(self._variant_tensor, self._structure, self._options.merge(options))
 
     # ------------------------------------------------------------------ iterators
     def make_one_shot_iterator(self) -> Iterator:
@@ -412,7 +412,7 @@ class Dataset:
         variant, structure = padded_batch_variant(
             self._variant_tensor, self._structure, batch_size, padded_shapes, padding_values, drop_remainder
         )
-        return Dataset(variant, structure, self._options)
+        return self._alike(variant, structure, self._options)
 
     def window(
         self,
@@ -580,11 +580,15 @@ class Dataset:
         )
         return recorded._variant_tensor
 
+    def _alike(self, variant: Tensor, structure: Structure, options: Options) -> Dataset:
+        """What a method makes of this dataset; a family of datasets with methods of its own says another class."""
+        return Dataset(variant, structure, options)
+
     def _made(self, type_name: str, structure: Structure | None = None, **bound: Argument) -> Dataset:
         """The dataset of an operation on this one."""
         structure = self._structure if structure is None else structure
         variant = dataset_variant(type_name, structure, input_dataset=self._variant_tensor, **bound)
-        return Dataset(variant, structure, self._options)
+        return self._alike(variant, structure, self._options)
 
     def _with_function(self, type_name: str, body: ElementBody, structure: Structure, **bound: Argument) -> Dataset:
         """The same, for an operation with one function."""

@@ -1,0 +1,4 @@
+from anabranch.contrib.sparsemax_functions import (
+    sparsemax as sparsemax,
+    sparsemax_loss as sparsemax_loss,
+)
