@@ -95,21 +95,25 @@ def interpolate_spline(
     with tf.name_scope(name, "interpolate_spline", [train_points, train_values, query_points]):
         points, values = tf.convert_to_tensor(train_points), tf.convert_to_tensor(train_values)
         queries = tf.convert_to_tensor(query_points)
-        for tensor, what in ((points, "points (d)"), (values, "values (k)")):
-            if tensor.shape.ndims != 3 or tensor.shape.as_list()[2] is None:
-                raise ValueError(f"the last dimension of the {what} must be known, got {tensor.shape}: use tf.reshape")
-        size, count = tf.shape(points), points.shape.as_list()[2] + 1
+        size, count = tf.shape(points), _known_last(points, "points (d)") + 1
         basis = _radial(_squared_distances(points, points), order)
         if regularization_weight > 0:
             basis += regularization_weight * tf.eye(size[1], dtype=points.dtype)
         linear = _with_ones(points)
         above = tf.concat([basis, linear], 2)
         below = tf.concat([tf.matrix_transpose(linear), tf.zeros([size[0], count, count], points.dtype)], 2)
-        no_sums = tf.zeros([size[0], count, values.shape.as_list()[2]], points.dtype)
+        no_sums = tf.zeros([size[0], count, _known_last(values, "values (k)")], points.dtype)
         weights = tf.matrix_solve(tf.concat([above, below], 1), tf.concat([values, no_sums], 1))
         functions = tf.concat([_radial(_squared_distances(queries, points), order), _with_ones(queries)], 2)
         result: tf.Tensor = tf.matmul(functions, weights)
         return result
+
+
+def _known_last(tensor: tf.Tensor, what: str) -> int:
+    size = tensor.shape.as_list()[2] if tensor.shape.ndims == 3 else None
+    if size is None:
+        raise ValueError(f"the last dimension of the {what} must be known, got {tensor.shape}: use tf.reshape")
+    return size
 
 
 def _with_ones(points: tf.Tensor) -> tf.Tensor:
@@ -166,8 +170,8 @@ def sparse_image_warp(
         picture = tf.convert_to_tensor(image)
         source = tf.convert_to_tensor(source_control_point_locations)
         goal = tf.convert_to_tensor(dest_control_point_locations)
-        sizes = picture.shape.as_list()[:3] if picture.shape.ndims == 4 else [None]
-        if None in sizes:
+        sizes = [size for size in picture.shape.as_list()[:3] if size is not None] if picture.shape.ndims == 4 else []
+        if len(sizes) < 3:
             raise ValueError(f"batch, height and width of the picture must be known, got {picture.shape}: set_shape")
         batch, height, width = sizes
         ways = goal - source
@@ -175,7 +179,7 @@ def sparse_image_warp(
             edge = _on_the_edge(height, width, num_boundary_points)
             goal = tf.concat([goal, tf.constant(np.tile(edge, [batch, 1, 1]), goal.dtype)], 1)
             ways = tf.concat([ways, tf.zeros([batch, len(edge), 2], ways.dtype)], 1)
-        pixels = np.stack(np.mgrid[:height, :width], -1).reshape(1, -1, 2)
+        pixels = np.moveaxis(np.mgrid[:height, :width], 0, -1).reshape(1, -1, 2)
         queries = tf.constant(np.tile(pixels, [batch, 1, 1]), picture.dtype)
         flow = interpolate_spline(goal, ways, queries, interpolation_order, regularization_weight)
         flow = tf.reshape(flow, [batch, height, width, 2])

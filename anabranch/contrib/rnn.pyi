@@ -12,6 +12,26 @@ from anabranch.contrib.rnn_extras import (
     stack_bidirectional_rnn as stack_bidirectional_rnn,
     transpose_batch_time as transpose_batch_time,
 )
+from anabranch.contrib.rnn_fused import (
+    FusedRNNCell as FusedRNNCell,
+    FusedRNNCellAdaptor as FusedRNNCellAdaptor,
+    TimeReversedFusedRNN as TimeReversedFusedRNN,
+    best_effort_input_batch_size as best_effort_input_batch_size,
+)
+from anabranch.contrib.rnn_grids import (
+    BidirectionalGridLSTMCell as BidirectionalGridLSTMCell,
+    CoupledInputForgetGateLSTMCell as CoupledInputForgetGateLSTMCell,
+    GridLSTMCell as GridLSTMCell,
+    TimeFreqLSTMCell as TimeFreqLSTMCell,
+)
+from anabranch.contrib.rnn_independent import (
+    GLSTMCell as GLSTMCell,
+    IndRNNCell as IndRNNCell,
+    IndyGRUCell as IndyGRUCell,
+    IndyLSTMCell as IndyLSTMCell,
+    IntersectionRNNCell as IntersectionRNNCell,
+    SRUCell as SRUCell,
+)
 from anabranch.contrib.rnn_pictures import (
     Conv1DLSTMCell as Conv1DLSTMCell,
     Conv2DLSTMCell as Conv2DLSTMCell,
@@ -21,6 +41,7 @@ from anabranch.contrib.rnn_pictures import (
 )
 from anabranch.contrib.rnn_projections import (
     AttentionCellWrapper as AttentionCellWrapper,
+    CompiledWrapper as CompiledWrapper,
     EmbeddingWrapper as EmbeddingWrapper,
     HighwayWrapper as HighwayWrapper,
     InputProjectionWrapper as InputProjectionWrapper,

@@ -63,13 +63,7 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
     def _normalized(self, value: tf.Tensor, scope: str) -> Any:
         if not self._layer_norm:
             return value
-        with tf.variable_scope(scope):
-            size = [self._num_units]
-            gamma = tf.get_variable("gamma", size, value.dtype, tf.constant_initializer(self._gain))
-            beta = tf.get_variable("beta", size, value.dtype, tf.constant_initializer(self._shift))
-        mean, variance = tf.nn.moments(value, [-1], keep_dims=True)
-        epsilon = 1e-3 if value.dtype == tf.float16 else 1e-12
-        return tf.nn.batch_normalization(value, mean, variance, beta, gamma, epsilon)
+        return normalized(value, self._gain, self._shift, scope)
 
     def _kept(self, value: tf.Tensor) -> Any:
         if isinstance(self._keep_prob, float | int) and self._keep_prob >= 1:
@@ -86,6 +80,17 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         c = self._normalized(c, "state")
         h = self._activation(c) * tf.sigmoid(o)
         return h, tf.nn.rnn_cell.LSTMStateTuple(c, h)
+
+
+def normalized(value: tf.Tensor, gain: float, shift: float, scope: str) -> Any:
+    """Rows with mean 0 and variance 1, by "gamma" plus "beta" of a scope, which are `gain` and `shift` at first."""
+    with tf.variable_scope(scope):
+        size = value.shape[-1:]
+        gamma = tf.get_variable("gamma", size, value.dtype, tf.constant_initializer(gain))
+        beta = tf.get_variable("beta", size, value.dtype, tf.constant_initializer(shift))
+    mean, variance = tf.nn.moments(value, [-1], keep_dims=True)
+    epsilon = 1e-3 if value.dtype == tf.float16 else 1e-12
+    return tf.nn.batch_normalization(value, mean, variance, beta, gamma, epsilon)
 
 
 # ---------------------------------------------------------------------- stacks

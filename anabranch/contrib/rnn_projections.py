@@ -10,12 +10,13 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, ScopeLike, TensorLike
 
 
-def linear(args: Sequence[tf.Tensor] | tf.Tensor, output_size: int) -> Any:
+def linear(args: Sequence[tf.Tensor] | tf.Tensor, output_size: int, bias: bool = True) -> Any:
     """Matrices side by side, by the variable "kernel", plus the variable "bias", of the current scope.
 
     Args:
         args: float [batch, any], one or several, whose second dimensions are known.
         output_size: int.
+        bias: whether there is one.
 
     Returns:
         [batch, output_size].
@@ -27,8 +28,10 @@ def linear(args: Sequence[tf.Tensor] | tf.Tensor, output_size: int) -> Any:
     sizes = [_known_size(part) for part in parts]
     value = parts[0] if len(parts) == 1 else tf.concat(parts, 1)
     kernel = tf.get_variable("kernel", [sum(sizes), output_size], value.dtype)
-    bias = tf.get_variable("bias", [output_size], value.dtype, tf.zeros_initializer())
-    return tf.nn.bias_add(tf.matmul(value, kernel), bias)
+    product = tf.matmul(value, kernel)
+    if not bias:
+        return product
+    return tf.nn.bias_add(product, tf.get_variable("bias", [output_size], value.dtype, tf.zeros_initializer()))
 
 
 def _known_size(value: tf.Tensor) -> int:
@@ -239,6 +242,28 @@ class AttentionCellWrapper(_CellAround):
             compared = tf.tensordot(outputs, features[0, 0], 1) + tf.expand_dims(linear(query, self._vector_size), 1)
         weights = tf.nn.softmax(tf.reduce_sum(vector * tf.tanh(compared), 2))
         return tf.reduce_sum(tf.expand_dims(weights, 2) * outputs, 1)
+
+
+class CompiledWrapper(_CellAround):
+    """A cell that is compiled by XLA, as all are here.
+
+    Args:
+        cell: what is run.
+        compile_stateful: whether random numbers and the like are compiled with it: XLA's choice here.
+
+    Raises:
+        TypeError: `cell` is not a cell.
+    """
+
+    def __init__(self, cell: tf.nn.rnn_cell.RNNCell, compile_stateful: bool = False) -> None:
+        super().__init__(cell)
+        self._compile_stateful = compile_stateful
+
+    def __call__(
+        self, inputs: TensorLike, state: PassedOn, scope: ScopeLike | None = None
+    ) -> tuple[tf.Tensor, tf.nest.Structure]:
+        """What the cell gives."""
+        return self._cell(inputs, state, scope=scope)
 
 
 class HighwayWrapper(_CellAround):

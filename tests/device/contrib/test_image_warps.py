@@ -133,6 +133,8 @@ def test_what_cannot_be_warped() -> None:
         tf.contrib.image.dense_image_warp(tf.zeros([1, 4, 4, 1]), tf.zeros([4, 4, 2]))
     with pytest.raises(ValueError, match="must be known"):
         tf.contrib.image.sparse_image_warp(tf.placeholder(tf.float32, [None, 4, 4, 1]), [[[0.0, 0]]], [[[0.0, 0]]])
+    with pytest.raises(ValueError, match=r"values \(k\) must be known"):
+        tf.contrib.image.interpolate_spline([[[0.0]]], tf.placeholder(tf.float32), [[[0.0]]], 1)
     unknown = tf.placeholder(tf.float32, [None] * 4)
     result = tf.contrib.image.dense_image_warp(unknown, tf.zeros([1, 1, 4, 2]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="at least 2"):
