@@ -235,7 +235,9 @@ class GridLSTMCell(tf.nn.rnn_cell.RNNCell):
         self._feature_size, self._frequency_skip = feature_size, frequency_skip
         self._blocks, self._starts, self._ends = num_frequency_blocks, start_freqindex_list, end_freqindex_list
         self._coupled = couple_input_forget_gates
-        self._tuple_type = _tuple_type("GridLSTMStateTuple", ["state"], self._blocks) if state_is_tuple else None
+        self._tuple_type: PassedOn = None
+        if state_is_tuple:
+            self._tuple_type = _tuple_type("GridLSTMStateTuple", ["state"], self._blocks)
 
     @property
     def state_size(self) -> tf.nest.Structure:
@@ -411,4 +413,4 @@ def _tuple_type(name: str, prefixes: Sequence[str], blocks: Sequence[int]) -> An
         for part in range(count)
         for which in "cm"
     ]
-    return NamedTuple(name, [(field, Any) for field in fields])  # type: ignore[misc]
+    return NamedTuple(name, [(field, Any) for field in fields])

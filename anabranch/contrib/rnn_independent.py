@@ -247,8 +247,8 @@ class IntersectionRNNCell(_Units):
             return inputs
         if not self._num_in_proj:
             raise ValueError(
-                f"Must have input size == output size for Intersection RNN, got inputs of the shape {inputs.shape} for "
-                f"{self._num_units} units. To fix, num_in_proj should be set to num_units at cell init."
+                "Must have input size == output size for Intersection RNN. To fix, num_in_proj should be set to "
+                f"num_units at cell init. Got inputs of the shape {inputs.shape} for {self._num_units} units."
             )
         with tf.variable_scope("in_projection"):
             return linear(inputs, self._num_units)

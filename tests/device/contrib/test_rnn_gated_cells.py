@@ -333,6 +333,25 @@ def test_a_cell_that_is_compiled() -> None:
     np.testing.assert_allclose(got[:, 0], np.tanh(X[:, 0] @ v["kernel"][:4] + v["bias"]), rtol=1e-8)
 
 
+class Scaled(tf.contrib.rnn.LayerRNNCell):
+    """A cell of a program's own, with its variables in `build`."""
+
+    state_size = output_size = 4
+
+    def build(self, inputs_shape: Any) -> None:
+        self._scale = self.add_variable("scale", shape=[inputs_shape[1]])
+        self.built = True
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        output = inputs * self._scale + state
+        return output, output
+
+
+def test_a_cell_of_ones_own() -> None:
+    _, last, v = run(Scaled(name="mine"))
+    np.testing.assert_allclose(last, X.sum(1) * v["scale"], rtol=1e-8)
+
+
 def test_size_of_a_batch() -> None:
     unknown = tf.placeholder(tf.float32, [4, None, 2])
     assert tf.contrib.rnn.best_effort_input_batch_size([unknown, tf.zeros([4, 7, 1])]) == 7
