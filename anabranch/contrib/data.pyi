@@ -3,10 +3,10 @@ from anabranch.contrib.batching import (
     padded_batch_and_drop_remainder as padded_batch_and_drop_remainder,
 )
 from anabranch.contrib.former_datasets import (
-    Dataset as Dataset,
-    FixedLengthRecordDataset as FixedLengthRecordDataset,
-    TextLineDataset as TextLineDataset,
-    TFRecordDataset as TFRecordDataset,
+    FormerDataset,
+    FormerFixedLengthRecordDataset,
+    FormerTextLineDataset,
+    FormerTFRecordDataset,
 )
 from anabranch.frontend.data.experimental import (
     AUTOTUNE as AUTOTUNE,
@@ -32,3 +32,8 @@ from anabranch.frontend.data.experimental import (
 )
 from anabranch.frontend.data.iterators import Iterator as Iterator
 from anabranch.train.iterator_saveables import make_saveable_from_iterator as make_saveable_from_iterator
+
+Dataset = FormerDataset
+FixedLengthRecordDataset = FormerFixedLengthRecordDataset
+TextLineDataset = FormerTextLineDataset
+TFRecordDataset = FormerTFRecordDataset

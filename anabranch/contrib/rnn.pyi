@@ -66,3 +66,5 @@ from anabranch.frontend.nn.rnn_wrappers import (
     DropoutWrapper as DropoutWrapper,
     ResidualWrapper as ResidualWrapper,
 )
+
+LayerRNNCell = RNNCell
