@@ -62,22 +62,23 @@ class Straightened:
         numbers: of each node that is left, its number in the new graph.
         loops: number of a node in the new graph -> what it stands for. Its outputs are those of the loop, and one more
             for where a run of it stands while others have their turn.
+        exits: of each node that gave what leaves such a loop, its output in the new graph.
     """
 
     specs: list[NodeSpec]
     frames: list[FrameSpec]
     numbers: dict[int, int]
     loops: dict[int, LoopProgram]
-    _exits: dict[int, Output]
+    exits: dict[int, Output]
 
     def has(self, output: Output) -> bool:
         """Whether an output is one of a node that is left, or of a loop."""
-        return output[0] in self._exits or output[0] in self.numbers
+        return output[0] in self.exits or output[0] in self.numbers
 
     def output(self, output: Output) -> Output:
         """An output of a node that is left, or of a loop, in the new graph."""
         number, port = output
-        return self._exits[number] if number in self._exits else (self.numbers[number], port)
+        return self.exits[number] if number in self.exits else (self.numbers[number], port)
 
 
 def straighten(specs: Sequence[NodeSpec], frames: Sequence[FrameSpec], quick: Collection[int]) -> Straightened:
@@ -309,27 +310,26 @@ class _Replacing:
         self.result = Straightened(
             [], [replace(frames[p], parent=self._parent(frames[p])) for p in self._kept], {}, {}, {}
         )
-        places: list[int | LoopProgram] = []
-        for i in range(len(specs)):
+        # all numbers first: a loop that is left to the executor takes values of nodes that come later
+        order = [i for i in range(len(specs)) if i in last or i not in removed]
+        for number, i in enumerate(order):
             if i in last:
-                self._number_loop(len(places), programs[last[i]])
-                places.append(programs[last[i]])
-            elif i not in removed:
-                self.result.numbers[i] = len(places)
-                places.append(i)
-        for place in places:
-            if isinstance(place, LoopProgram):
-                position = next(p for p, program in programs.items() if program is place)
-                self.result.specs.append(self._loop(place, [specs[i] for i in enters[position]]))
+                self._number_loop(number, programs[last[i]])
             else:
-                self.result.specs.append(self._renumbered(specs[place]))
+                self.result.numbers[i] = number
+        for i in order:
+            if i in last:
+                spec = self._loop(programs[last[i]], [specs[number] for number in enters[last[i]]])
+            else:
+                spec = self._renumbered(specs[i])
+            self.result.specs.append(spec)
 
     def _parent(self, frame: FrameSpec) -> int:
         return -1 if frame.parent < 0 else self._positions[frame.parent]
 
     def _number_loop(self, number: int, program: LoopProgram) -> None:
         self.result.loops[number] = program
-        self.result._exits.update((i, (number, port)) for port, i in enumerate(program.exits))
+        self.result.exits.update((i, (number, port)) for port, i in enumerate(program.exits))
 
     def _loop(self, program: LoopProgram, enters: list[NodeSpec]) -> NodeSpec:
         taken = [*(source for source, _ in program.entering), *program.awaited]

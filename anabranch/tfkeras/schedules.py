@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import anabranch as tf
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.values import TensorLike
 
 
 class LearningRateSchedule:
@@ -24,208 +25,151 @@ class LearningRateSchedule:
 
 
 class _Decay(LearningRateSchedule):
-    """One of `tf.train`'s functions; what it is called with is its configuration."""
-
-    def __init__(self, **config: PassedOn) -> None:
-        self._config = config
-        self.__dict__.update(config)
+    """One of `tf.train`'s functions; what it is called with, its fields, is its configuration."""
 
     def get_config(self) -> dict[str, Any]:
-        return dict(self._config)
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
+@dataclass(eq=False, repr=False)
 class ExponentialDecay(_Decay):
     """initial · rate^(step / steps), the quotient without its fraction for `staircase`."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            decay_steps=decay_steps,
-            decay_rate=decay_rate,
-            staircase=staircase,
-            name=name,
-        )
+    initial_learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool = False
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
         return tf.train.exponential_decay(
-            c["initial_learning_rate"], step, c["decay_steps"], c["decay_rate"], c["staircase"]
+            self.initial_learning_rate, step, self.decay_steps, self.decay_rate, self.staircase
         )
 
 
+@dataclass(eq=False, repr=False)
 class InverseTimeDecay(_Decay):
     """initial / (1 + rate · step / steps), the quotient without its fraction for `staircase`."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            decay_steps=decay_steps,
-            decay_rate=decay_rate,
-            staircase=staircase,
-            name=name,
-        )
+    initial_learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool = False
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
         return tf.train.inverse_time_decay(
-            c["initial_learning_rate"], step, c["decay_steps"], c["decay_rate"], c["staircase"]
+            self.initial_learning_rate, step, self.decay_steps, self.decay_rate, self.staircase
         )
 
 
+@dataclass(eq=False, repr=False)
 class PiecewiseConstantDecay(_Decay):
     """values[i] up to step boundaries[i], and the last value afterwards."""
 
-    def __init__(self, boundaries: Sequence[float], values: Sequence[float], name: str | None = None) -> None:
-        if len(boundaries) != len(values) - 1:
+    boundaries: Sequence[float]
+    values: Sequence[float]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.boundaries) != len(self.values) - 1:
             raise ValueError("The length of boundaries should be 1 less than the length of values")
-        super().__init__(boundaries=list(boundaries), values=list(values), name=name)
+        self.boundaries, self.values = list(self.boundaries), list(self.values)
 
     def __call__(self, step: TensorLike) -> Any:
         step = tf.convert_to_tensor(step)
-        bounds = [tf.cast(tf.convert_to_tensor(b), step.dtype.base_dtype) for b in self._config["boundaries"]]
-        return tf.train.piecewise_constant(step, bounds, self._config["values"])
+        bounds = [tf.cast(tf.convert_to_tensor(b), step.dtype.base_dtype) for b in self.boundaries]
+        return tf.train.piecewise_constant(step, bounds, self.values)
 
 
+@dataclass(eq=False, repr=False)
 class PolynomialDecay(_Decay):
     """From the initial to the end rate within the steps, along a power; with `cycle` again and again."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        end_learning_rate: float = 0.0001,
-        power: float = 1.0,
-        cycle: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            decay_steps=decay_steps,
-            end_learning_rate=end_learning_rate,
-            power=power,
-            cycle=cycle,
-            name=name,
-        )
+    initial_learning_rate: float
+    decay_steps: int
+    end_learning_rate: float = 0.0001
+    power: float = 1.0
+    cycle: bool = False
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
         return tf.train.polynomial_decay(
-            c["initial_learning_rate"], step, c["decay_steps"], c["end_learning_rate"], c["power"], c["cycle"]
+            self.initial_learning_rate, step, self.decay_steps, self.end_learning_rate, self.power, self.cycle
         )
 
 
+@dataclass(eq=False, repr=False)
 class CosineDecay(_Decay):
     """From the initial rate to `alpha` of it along half a cosine."""
 
-    def __init__(
-        self, initial_learning_rate: float, decay_steps: int, alpha: float = 0.0, name: str | None = None
-    ) -> None:
-        super().__init__(initial_learning_rate=initial_learning_rate, decay_steps=decay_steps, alpha=alpha, name=name)
+    initial_learning_rate: float
+    decay_steps: int
+    alpha: float = 0.0
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
-        return tf.train.cosine_decay(c["initial_learning_rate"], step, c["decay_steps"], c["alpha"])
+        return tf.train.cosine_decay(self.initial_learning_rate, step, self.decay_steps, self.alpha)
 
 
+@dataclass(eq=False, repr=False)
 class CosineDecayRestarts(_Decay):
     """The same, begun again with longer periods and smaller rates."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        first_decay_steps: int,
-        t_mul: float = 2.0,
-        m_mul: float = 1.0,
-        alpha: float = 0.0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            first_decay_steps=first_decay_steps,
-            t_mul=t_mul,
-            m_mul=m_mul,
-            alpha=alpha,
-            name=name,
-        )
+    initial_learning_rate: float
+    first_decay_steps: int
+    t_mul: float = 2.0
+    m_mul: float = 1.0
+    alpha: float = 0.0
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
         return tf.train.cosine_decay_restarts(
-            c["initial_learning_rate"], step, c["first_decay_steps"], c["t_mul"], c["m_mul"], c["alpha"]
+            self.initial_learning_rate, step, self.first_decay_steps, self.t_mul, self.m_mul, self.alpha
         )
 
 
+@dataclass(eq=False, repr=False)
 class LinearCosineDecay(_Decay):
     """(alpha + a line down to 0) · cosine + beta, of the initial rate."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        num_periods: float = 0.5,
-        alpha: float = 0.0,
-        beta: float = 0.001,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            decay_steps=decay_steps,
-            num_periods=num_periods,
-            alpha=alpha,
-            beta=beta,
-            name=name,
-        )
+    initial_learning_rate: float
+    decay_steps: int
+    num_periods: float = 0.5
+    alpha: float = 0.0
+    beta: float = 0.001
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = self._config
         return tf.train.linear_cosine_decay(
-            c["initial_learning_rate"], step, c["decay_steps"], c["num_periods"], c["alpha"], c["beta"]
+            self.initial_learning_rate, step, self.decay_steps, self.num_periods, self.alpha, self.beta
         )
 
 
+@dataclass(eq=False, repr=False)
 class NoisyLinearCosineDecay(_Decay):
     """The same with normal noise, whose variance decays."""
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        initial_variance: float = 1.0,
-        variance_decay: float = 0.55,
-        num_periods: float = 0.5,
-        alpha: float = 0.0,
-        beta: float = 0.001,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            initial_learning_rate=initial_learning_rate,
-            decay_steps=decay_steps,
-            initial_variance=initial_variance,
-            variance_decay=variance_decay,
-            num_periods=num_periods,
-            alpha=alpha,
-            beta=beta,
-            name=name,
-        )
+    initial_learning_rate: float
+    decay_steps: int
+    initial_variance: float = 1.0
+    variance_decay: float = 0.55
+    num_periods: float = 0.5
+    alpha: float = 0.0
+    beta: float = 0.001
+    name: str | None = None
 
     def __call__(self, step: TensorLike) -> Any:
-        c = dict(self._config)
-        del c["name"]
-        return tf.train.noisy_linear_cosine_decay(c.pop("initial_learning_rate"), step, **c)
+        return tf.train.noisy_linear_cosine_decay(
+            self.initial_learning_rate,
+            step,
+            self.decay_steps,
+            self.initial_variance,
+            self.variance_decay,
+            self.num_periods,
+            self.alpha,
+            self.beta,
+        )
 
 
 SCHEDULES: dict[str, type[LearningRateSchedule]] = {

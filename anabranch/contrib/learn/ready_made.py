@@ -11,6 +11,7 @@ import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn
 from anabranch.contrib.feature_columns import THE_FEATURE
 from anabranch.contrib.learn.estimators import LearnsFromArrays, Predictions, stacked
+from anabranch.contrib.opt_inner import OptimizerWithInner
 
 _MEAN: Final = tf.losses.Reduction.MEAN
 
@@ -78,31 +79,19 @@ class _Regressor(_ReadyMade):
         return self._said("predictions", x, input_fn, batch_size, as_iterable)
 
 
-class _Clipped(tf.train.Optimizer):
+class _Clipped(OptimizerWithInner):
     """An optimizer whose gradients have a norm, of all together, of at most a number."""
 
     def __init__(self, optimizer: tf.train.Optimizer, norm: float) -> None:
-        super().__init__(use_locking=False, name="Clipped")
-        self._optimizer, self._norm = optimizer, norm
-
-    def compute_gradients(self, *values: PassedOn, **options: PassedOn) -> Any:
-        return self._optimizer.compute_gradients(*values, **options)
+        super().__init__(optimizer, use_locking=False, name="Clipped")
+        self._norm = norm
 
     def apply_gradients(
         self, grads_and_vars: GradientsAndVariables, global_step: PassedOn = None, name: str | None = None
     ) -> Any:
         gradients, variables = zip(*grads_and_vars, strict=True)
         clipped, _ = tf.clip_by_global_norm(gradients, self._norm)
-        return self._optimizer.apply_gradients(zip(clipped, variables, strict=True), global_step, name)
-
-    def get_slot(self, var: PassedOn, name: str) -> Any:
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        return self._optimizer.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        return self._optimizer.variables()
+        return self._opt.apply_gradients(zip(clipped, variables, strict=True), global_step, name)
 
 
 def _clipped(optimizer: PassedOn, norm: float | None) -> Any:
