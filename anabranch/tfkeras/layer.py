@@ -282,6 +282,10 @@ class KerasLayer(_PackageLayer):
 
     @property
     def losses(self) -> list[Any]:
+        return self._all_losses()
+
+    def _all_losses(self) -> list[Any]:
+        """Its own losses, and those of its parts."""
         own = list(self._losses)
         for index, loss in enumerate(self._callable_losses):
             made = self.__dict__.setdefault("_made_losses", {}).setdefault(tf.get_default_graph(), {})
@@ -311,6 +315,10 @@ class KerasLayer(_PackageLayer):
 
     @property
     def updates(self) -> list[Any]:
+        return self._all_updates()
+
+    def _all_updates(self) -> list[Any]:
+        """Its own updates, and those of its parts; none where it is not trained and keeps no state."""
         if not self.trainable and not self.stateful:
             return []
         return once([*self._updates, *self._of_parts("updates")])

@@ -145,12 +145,12 @@ class KerasNetwork(_Network):
     @property
     def losses(self) -> list[Any]:
         """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
-        return self._relevant(KerasLayer.losses.fget(self), "_unconditional_loss")  # type: ignore[attr-defined]
+        return self._relevant(self._all_losses(), "_unconditional_loss")
 
     @property
     def updates(self) -> list[Any]:
         """The updates of the layers and its own, of a functional model likewise."""
-        return self._relevant(KerasLayer.updates.fget(self), "_unconditional_update")  # type: ignore[attr-defined]
+        return self._relevant(self._all_updates(), "_unconditional_update")
 
     def _relevant(self, found: list[Any], tag: str) -> list[Any]:
         """What depends on tensors that the model was called on, or on none."""
@@ -162,10 +162,10 @@ class KerasNetwork(_Network):
         return [x for x in found if getattr(x, tag, True) or id(x) in kept]
 
     def get_updates_for(self, inputs: PassedOn) -> list[Any]:
-        return depending(KerasLayer.updates.fget(self), inputs, "_unconditional_update")  # type: ignore[attr-defined]
+        return depending(self._all_updates(), inputs, "_unconditional_update")
 
     def get_losses_for(self, inputs: PassedOn) -> list[Any]:
-        return depending(KerasLayer.losses.fget(self), inputs, "_unconditional_loss")  # type: ignore[attr-defined]
+        return depending(self._all_losses(), inputs, "_unconditional_loss")
 
     @property
     def uses_learning_phase(self) -> bool:

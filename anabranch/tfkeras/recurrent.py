@@ -141,18 +141,9 @@ class StackedRNNCells(_StackedRNNCells):
             inputs, new[id(cell)] = _apply(cell, inputs, given[id(cell)], kwargs)
         return inputs, tuple(_packed(cell.state_size, new[id(cell)]) for cell in order)
 
-    @property
-    def trainable_weights(self) -> Any:
-        return KerasLayer.trainable_weights.fget(self)  # type: ignore[attr-defined]
-
-    @property
-    def non_trainable_weights(self) -> Any:
-        return KerasLayer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
-
-    @property
-    def losses(self) -> Any:
-        return KerasLayer.losses.fget(self)  # type: ignore[attr-defined]
-
+    trainable_weights = KerasLayer.trainable_weights
+    non_trainable_weights = KerasLayer.non_trainable_weights
+    losses = KerasLayer.losses
     get_losses_for = KerasLayer.get_losses_for
     get_weights = KerasLayer.get_weights
     set_weights = KerasLayer.set_weights
@@ -358,18 +349,9 @@ class RNN(_RNN):
         return config | {"time_major": True} if self.time_major else config
 
     # what the cell has is the layer's, and no more
-    @property
-    def trainable_weights(self) -> Any:
-        return KerasLayer.trainable_weights.fget(self)  # type: ignore[attr-defined]
-
-    @property
-    def non_trainable_weights(self) -> Any:
-        return KerasLayer.non_trainable_weights.fget(self)  # type: ignore[attr-defined]
-
-    @property
-    def losses(self) -> Any:
-        return KerasLayer.losses.fget(self)  # type: ignore[attr-defined]
-
+    trainable_weights = KerasLayer.trainable_weights
+    non_trainable_weights = KerasLayer.non_trainable_weights
+    losses = KerasLayer.losses
     get_losses_for = KerasLayer.get_losses_for
 
 
