@@ -33,6 +33,7 @@ from anabranch.runtime.bound_partition import bound_partitions
 from anabranch.runtime.partial_runs import PartialRuns
 from anabranch.runtime.protocols import Step
 from anabranch.runtime.step_stats import StepRecord, wants_trace
+from anabranch.xla.jax_settings import return_freed_memory
 
 _Key = TypeVar("_Key")
 
@@ -124,6 +125,7 @@ class BaseSession:
             for step in list(table.values()):
                 step.release()
             table.clear()
+        return_freed_memory()
 
     def _stay_lost(self) -> None:
         """From now on every step of a task fails that another process has taken over, and not only the first."""

@@ -164,9 +164,9 @@ def layouts(console: Console, rounds: int) -> None:
 
 
 def networks(console: Console, rounds: int) -> None:
-    """Training steps and inference of six networks for images, each with its first step."""
+    """Training steps (float32, mixed precision) and inference of six networks for images, each with its first step."""
     systems = ("anabranch", "jax", "tensorflow", "torch")
-    for kind in ("training", "inference"):
+    for kind in ("training", "bfloat16", "inference"):
         for name in NETWORKS:
             results = measure("networks", systems, rounds, console, name, kind)
             print_table(f"{name}, {kind}", results, systems, "s", 1, console)

@@ -17,6 +17,7 @@ _CONVOLUTIONS: Final = (
 )
 _PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _POOLING: Final = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2")
+_NORMALIZATIONS: Final = tuple(f"FusedBatchNorm{way}{version}" for way in ("", "Grad") for version in ("", "V2", "V3"))
 _BYTE_CONVOLUTIONS: Final = (
     *("QuantizedConv2D", "QuantizedConv2DPerChannel", "QuantizedConv2DAndRelu", "QuantizedConv2DAndRequantize"),
     *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DWithBias", "QuantizedConv2DWithBiasAndRelu"),
@@ -33,6 +34,7 @@ MODULES: Final = {
     "anabranch.kernels.convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,

@@ -112,7 +112,7 @@ def _make(text: str) -> native_calls.Prepared:
     else:
         primitive = library.product(*described)
     given = {onednn.SOURCE: one, onednn.WEIGHTS: other}
-    computation = Computation(library, primitive, given, (onednn.DESTINATION, result))
+    computation = Computation(library, primitive, given, {onednn.DESTINATION: result})
     return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in (one, other, result)))
 
 

@@ -16,13 +16,15 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
 
 from anabranch.core.arrays import Array, HostArray
 from anabranch.errors import InternalError
+from anabranch.kernels import onednn
+from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
 from anabranch.kernels.onednn import NativeError
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
@@ -148,29 +150,33 @@ class _Extension(ctypes.Structure):
     )
 
 
-class NativeComputation(Protocol):
-    """What a call runs, such as an `onednn.Computation`. It may be run by any thread."""
-
-    @property
-    def scratch_bytes(self) -> int:
-        """How much memory it needs besides its arrays."""
-
-    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
-        """Reads the arrays at all addresses but the last, and writes the last."""
-
-
 class Prepared(NamedTuple):
-    """A computation, and how many elements each of its arrays has: what it reads, in order, and its result."""
+    """A computation, such as an `onednn.Computation`, and what it reads and writes. Any thread may run it.
 
-    computation: NativeComputation
+    Attributes:
+        sizes: how many elements each of its arrays has: what it reads, in order, and its results.
+        results: how many of them are results.
+    """
+
+    computation: RunnableComputation
     sizes: tuple[int, ...]
+    results: int = 1
 
 
 #: makes the computation of a text
 Maker = Callable[[str], Prepared]
 
+
+class _KeptCall(NamedTuple):
+    """What is kept of a text: what was made of it, and what runs."""
+
+    prepared: Prepared
+    running: RunnableComputation
+
+
 _makers: Final[dict[str, Maker]] = {}
-_prepared: Final[dict[bytes, Prepared]] = {}
+_calls: Final[dict[bytes, _KeptCall]] = {}
+_crowding: Final = Crowding()
 _lock: Final = threading.Lock()
 
 
@@ -179,13 +185,13 @@ def register_maker(kind: str, maker: Maker) -> None:
     _makers[kind] = maker
 
 
-def prepared(text: str) -> NativeComputation:
+def prepared(text: str) -> RunnableComputation:
     """The computation of a text, made once.
 
     Raises:
         NativeError: the library cannot compute it, or only slowly.
     """
-    return _find(text.encode()).computation
+    return _find(text.encode()).prepared.computation
 
 
 def can_prepare(text: str) -> bool:
@@ -197,26 +203,29 @@ def can_prepare(text: str) -> bool:
     return True
 
 
-def _find(text: bytes) -> Prepared:
-    prepared = _prepared.get(text)
-    if prepared is None:
+def _find(text: bytes) -> _KeptCall:
+    call = _calls.get(text)
+    if call is None:
         kind, _, rest = text.decode().partition(" ")
-        prepared = _makers[kind](rest)
+        make = functools.partial(_makers[kind], rest)
+        prepared = make()
+        narrow = functools.partial(onednn.on_one_thread, lambda: make().computation)
+        call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, _crowding))
         with _lock:
-            while len(_prepared) >= _MAX_COMPUTATIONS:
-                del _prepared[next(iter(_prepared))]
-            _prepared[text] = prepared
-    return prepared
+            while len(_calls) >= _MAX_COMPUTATIONS:
+                del _calls[next(iter(_calls))]
+            _calls[text] = call
+    return call
 
 
 def forget() -> None:
     """Forgets all computations; those that are needed are made anew."""
     with _lock:
-        _prepared.clear()
+        _calls.clear()
 
 
 def call(node: str, text: str, inputs: Sequence[Array], shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
-    """A call of a computation, in a program that is being traced; of NumPy's arrays, what it gives.
+    """A call of a computation with one result, in a program that is being traced; of NumPy's arrays, what it gives.
 
     Args:
         node: the operation that it computes, for errors.
@@ -227,31 +236,37 @@ def call(node: str, text: str, inputs: Sequence[Array], shape: tuple[int, ...], 
     Raises:
         InternalError: the library failed, where the arrays are NumPy's.
     """
+    (result,) = call_several(node, text, inputs, [(shape, dtype)])
+    return result
+
+
+def call_several(
+    node: str, text: str, inputs: Sequence[Array], results: Sequence[tuple[tuple[int, ...], np.typing.DTypeLike]]
+) -> list[Any]:
+    """Like `call`, of a computation with several results; `results`: shape and dtype of each."""
     if all(isinstance(value, np.ndarray) for value in inputs):
-        return _computed(node, text, inputs, shape, dtype)
+        return _computed(node, text, inputs, [np.empty(shape, dtype) for shape, dtype in results])
     register()
     struct = jax.ShapeDtypeStruct
-    results = (struct(shape, dtype), struct((prepared(text).scratch_bytes,), np.uint8))  # type: ignore[no-untyped-call]
+    given = [*results, ((prepared(text).scratch_bytes,), np.uint8)]
+    described = tuple(struct(shape, dtype) for shape, dtype in given)  # type: ignore[no-untyped-call]
     # arrays stand row by row, whatever order XLA would like: the call says so, as `ffi_call` does by default
-    result, _ = jax.ffi.ffi_call(TARGET, results)(*inputs, **{_ATTRIBUTE: f"{node}\n{text}"})
-    return result
+    *found, _ = jax.ffi.ffi_call(TARGET, described)(*inputs, **{_ATTRIBUTE: f"{node}\n{text}"})
+    return found
 
 
-def _computed(
-    node: str, text: str, inputs: Sequence[HostArray], shape: tuple[int, ...], dtype: np.typing.DTypeLike
-) -> HostArray:
-    given = [np.ascontiguousarray(value) for value in inputs]
-    result = np.empty(shape, dtype)
+def _computed(node: str, text: str, inputs: Sequence[HostArray], results: list[HostArray]) -> list[HostArray]:
+    arrays = [*(np.ascontiguousarray(value) for value in inputs), *results]
     try:
-        computation, sizes = _find(text.encode())
-        arrays = [*given, result]
+        prepared, running = _find(text.encode())
+        sizes = prepared.sizes
         if [array.size for array in arrays] != list(sizes):
             raise NativeError(f"arrays have {[array.size for array in arrays]} elements, and {sizes} were prepared for")
-        scratch = np.empty(computation.scratch_bytes, np.uint8)
-        computation.run([array.ctypes.data for array in arrays], scratch.ctypes.data, scratch.size)
+        scratch = np.empty(running.scratch_bytes, np.uint8)
+        running.run([array.ctypes.data for array in arrays], scratch.ctypes.data, scratch.size)
     except NativeError as error:
         raise InternalError(None, None, f"{_FAILURE}'{node}': {error}") from error
-    return result
+    return results
 
 
 def call_cost(products: int) -> float:
@@ -299,17 +314,19 @@ def _attribute(attributes: _Attributes) -> bytes:
     return ctypes.string_at(text.data, text.size)
 
 
-def _run(frame: _Frame, prepared: Prepared) -> None:
+def _run(frame: _Frame, call: _KeptCall) -> None:
+    prepared = call.prepared
     arguments, results = frame.arguments, frame.results
-    if arguments.size + 1 != len(prepared.sizes) or results.size != 2:
+    count = prepared.results
+    if arguments.size + count != len(prepared.sizes) or results.size != count + 1:
         raise NativeError(f"a call with {arguments.size} inputs and {results.size} results; another was prepared")
-    places = [arguments.values[at] for at in range(arguments.size)]
-    buffers = [_Buffer.from_address(place) for place in (*places, results.values[0])]
+    places = [arguments.values[at] for at in range(arguments.size)] + [results.values[at] for at in range(count)]
+    buffers = [_Buffer.from_address(place) for place in places]
     for buffer, size in zip(buffers, prepared.sizes, strict=True):
         if _elements(buffer) != size:
             raise NativeError(f"an array has {_elements(buffer)} elements where {size} were prepared for")
-    scratch = _Buffer.from_address(results.values[1])
-    prepared.computation.run([buffer.data for buffer in buffers], scratch.data or 0, _elements(scratch))
+    scratch = _Buffer.from_address(results.values[count])
+    call.running.run([buffer.data for buffer in buffers], scratch.data or 0, _elements(scratch))
 
 
 def _elements(buffer: _Buffer) -> int:

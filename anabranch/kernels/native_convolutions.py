@@ -173,17 +173,17 @@ def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation
     forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, None, y, *window)
     if one.direction == _FORWARD:
         primitive = library.convolution("convolution_forward", *forward)
-        given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, (onednn.DESTINATION, output)
+        given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, {onednn.DESTINATION: output}
     elif one.direction == _TO_INPUT:
         primitive = library.convolution("convolution_backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, *window)
         given = {onednn.WEIGHTS: filter, onednn.DESTINATION_GRADIENT: output}
-        result = (onednn.SOURCE_GRADIENT, data)
+        result = {onednn.SOURCE_GRADIENT: data}
     else:
         kind = "convolution_backward_weights"
         primitive = library.convolution(kind, onednn.CONVOLUTION_DIRECT, x, w, None, y, *window)
         given = {onednn.SOURCE: data, onednn.DESTINATION_GRADIENT: output}
-        result = (onednn.WEIGHTS_GRADIENT, filter)
-    return Computation(library, primitive, given, result), [*given.values(), result[1]]
+        result = {onednn.WEIGHTS_GRADIENT: filter}
+    return Computation(library, primitive, given, result), [*given.values(), *result.values()]
 
 
 native_calls.register_maker(_KIND, _make)
@@ -204,9 +204,10 @@ def _usable(convolution: Convolution) -> bool:
 
 # ---------------------------------------------------------------------- what they cost
 #: shares of the time of XLA's own convolution (AVX2 and AVX-512): forward, to the data, to the filter
-_SHARES: Final = (0.65, 0.7, 0.5)
-#: the same in bfloat16 (AVX512-BF16): XLA multiplies in float32, and converts
+_SHARES: Final = (0.65, 0.7, 0.3)
+#: the same in bfloat16 (AVX512-BF16, and AMX): XLA multiplies in float32, and converts
 _BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)
+_TILE_SHARES: Final = (0.12, 0.12, 0.06)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03
 _GROUPED_FACTOR: Final = 0.3
@@ -217,12 +218,20 @@ _CHANNELS_FIRST_SHARE: Final = 0.3
 _FEW_CHANNELS: Final = 8
 
 
+def _shares(one: Convolution) -> tuple[float, ...]:
+    if one.type != onednn.BFLOAT16:
+        return _SHARES
+    library = onednn.library()
+    return _TILE_SHARES if library is not None and library.has_tiles else _BFLOAT16_SHARES
+
+
 def _cost(one: Convolution, geometry: Geometry) -> float:
-    share = (_BFLOAT16_SHARES if one.type == onednn.BFLOAT16 else _SHARES)[one.direction]
+    shares = _shares(one)
+    share = shares[one.direction]
     few = geometry.channels < _FEW_CHANNELS
     if few and one.type == onednn.FLOAT32 and one.direction == _TO_INPUT:
         share = 1.0
-    if few and one.type == onednn.BFLOAT16 and one.direction == _TO_FILTER and max(one.strides) > 1:
+    if few and shares is _BFLOAT16_SHARES and one.direction == _TO_FILTER and max(one.strides) > 1:
         share = 0.2 if one.blocked else 1.0
     if geometry.depthwise:
         return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)

@@ -116,11 +116,11 @@ def _make(text: str) -> native_calls.Prepared:
     forward = library.pooling(*arguments)
     sizes = [math.prod(array.lengths) for array in (data, output)]
     if values["what"] == _AVERAGE:
-        computation = Computation(library, forward, {onednn.SOURCE: data}, (onednn.DESTINATION, output))
+        computation = Computation(library, forward, {onednn.SOURCE: data}, {onednn.DESTINATION: output})
         return native_calls.Prepared(computation, tuple(sizes))
     backward = library.pooling(*arguments, hint=forward)
     if values["what"] == _AVERAGE_GRADIENT:
-        given, result = {onednn.DESTINATION_GRADIENT: output}, (onednn.SOURCE_GRADIENT, data)
+        given, result = {onednn.DESTINATION_GRADIENT: output}, {onednn.SOURCE_GRADIENT: data}
         return native_calls.Prepared(Computation(library, backward, given, result), tuple(reversed(sizes)))
     return native_calls.Prepared(_maximum_gradient(library, forward, backward, *described), (*sizes, sizes[0]))
 

@@ -28,8 +28,8 @@ _MATRIX: Final = ("transpose_a", "transpose_b")
 _BATCH: Final = ("adj_x", "adj_y")
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
 OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
-#: what share of XLA's time a product takes
-_SHARE: Final = 0.45
+#: what share of XLA's time a product takes (AVX512-BF16, and AMX)
+_SHARE, _TILE_SHARE = 0.45, 0.15
 #: axes before the matrices that the library takes
 _MOST_BATCH_AXES: Final = 8
 
@@ -102,7 +102,7 @@ def _make(text: str) -> native_calls.Prepared:
     one, other, result = arrays
     primitive = library.product(*(library.described(array) for array in arrays))
     given = {onednn.SOURCE: one, onednn.WEIGHTS: other}
-    computation = Computation(library, primitive, given, (onednn.DESTINATION, result))
+    computation = Computation(library, primitive, given, {onednn.DESTINATION: result})
     return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
 
 
@@ -136,7 +136,9 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
     def estimate(case: KernelCase) -> float:
         product = described(case.attrs, [given.shape for given in case.inputs])
         assert product is not None  # `takes` has said so
-        return _SHARE + native_calls.call_cost(product.products)
+        library = onednn.library()
+        share = _TILE_SHARE if library is not None and library.has_tiles else _SHARE
+        return share + native_calls.call_cost(product.products)
 
     def kernel(x: Array, y: Array, *, ctx: OperationContext) -> Any:
         product = described(ctx.op.attrs, (x.shape, y.shape))

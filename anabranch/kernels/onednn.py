@@ -9,6 +9,7 @@ The C interface is that of oneDNN 3 (`dnnl.h`, `dnnl_types.h`); other major vers
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -16,11 +17,13 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+
+from anabranch.kernels.crowding import RunnableComputation
 
 #: the package that brings the library, and what its file is called
 DISTRIBUTION: Final = "onednn-cpu-gomp"
@@ -36,11 +39,15 @@ INT32, INT8, UINT8 = 4, 5, 6
 #: NumPy's names of those of floats
 TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
 FORWARD_TRAINING: Final = 64
+_BACKWARD: Final = 128
+#: normalization scales and shifts
+_SCALES_AND_SHIFTS: Final = 6
 CONVOLUTION_DIRECT: Final = 1
 #: kinds of pooling; averages do not count the padding
 MAXIMUM, AVERAGE = 0x1FF, 0x3FF
 SOURCE, DESTINATION, WEIGHTS, WORKSPACE = 1, 17, 33, 64
 SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
+MEAN, VARIANCE, SCALE, SHIFT, SCALE_GRADIENT, SHIFT_GRADIENT = 49, 50, 51, 52, 255, 256
 _SCRATCHPAD: Final = 80
 _CPU, _DEFAULT_STREAM, _FORMAT_ANY, _SCRATCHPAD_OF_USER = 1, 1, 1, 1
 _IMPLEMENTATION_QUERY, _ARGUMENT_QUERY, _SCRATCHPAD_QUERY = 8, 255, 136
@@ -119,6 +126,13 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_pooling_backward_primitive_desc_create": (
         *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER),
         *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER, _POINTER),
+    ),
+    "dnnl_batch_normalization_forward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, ctypes.c_float, ctypes.c_uint, _POINTER),
+    ),
+    "dnnl_batch_normalization_backward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER),
+        *(ctypes.c_float, ctypes.c_uint, _POINTER, _POINTER),
     ),
     "dnnl_reorder_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_desc_query": (_POINTER, ctypes.c_int, ctypes.c_int, _POINTER),
@@ -214,9 +228,24 @@ class Library:
         self._attributes = self.made("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
 
+    @contextlib.contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Primitives that the calling thread makes and runs in it use this thread alone."""
+        before = self._dll.omp_get_max_threads()
+        self._dll.omp_set_num_threads(1)
+        try:
+            yield
+        finally:
+            self._dll.omp_set_num_threads(before)
+
     def computes(self, dtype: np.typing.DTypeLike) -> bool:
         """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
         return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether the processor multiplies tiles of matrices (AMX), several times as fast as vectors in bfloat16."""
+        return self.instruction_set == "AMX"
 
     @property
     def adds_bytes(self) -> bool:
@@ -272,6 +301,15 @@ class Library:
         if hint is None:
             return self.primitive("pooling_forward", FORWARD_TRAINING, *arguments, self._attributes.value)
         return self.primitive("pooling_backward", *arguments, hint.value, self._attributes.value)
+
+    def normalization(self, data: Handle, epsilon: float, hint: Handle | None = None) -> Handle:
+        """Like `primitive`, for batches, with scales and offsets; `hint`: the normalization whose gradient it is."""
+        kind, flags, attributes = "batch_normalization", _SCALES_AND_SHIFTS, self._attributes.value
+        if hint is None:
+            arrays = (data.value,) * 2
+            return self.primitive(f"{kind}_forward", FORWARD_TRAINING, *arrays, epsilon, flags, attributes)
+        arrays = (data.value,) * 3
+        return self.primitive(f"{kind}_backward", _BACKWARD, *arrays, epsilon, flags, hint.value, attributes)
 
     def product(self, *arrays: Handle) -> Handle:
         """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""
@@ -411,23 +449,51 @@ class Stages:
         return stages
 
 
+class _Narrow:
+    """A computation whose primitives were made for one thread, and which runs on one."""
+
+    def __init__(self, library: Library, computation: RunnableComputation) -> None:
+        self._library, self._computation = library, computation
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._computation.scratch_bytes
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        with self._library.one_thread():
+            self._computation.run(addresses, scratch, scratch_bytes)
+
+
+def on_one_thread(make: Callable[[], RunnableComputation]) -> RunnableComputation:
+    """Has a computation of the library made that runs on one thread alone.
+
+    Raises:
+        NativeError: there is no library.
+    """
+    found = library()
+    if found is None:
+        raise NativeError(f"oneDNN is not there: {library_state().missing}")
+    with found.one_thread():
+        return _Narrow(found, make())
+
+
 class Computation(Stages):
     """A primitive, and copies from and to the layouts of the caller where the primitive wants others.
 
     Args:
         primitive: its description.
         given: arguments that are read -> their arrays; `run` takes them in this order.
-        result: the argument that is written, and its array.
+        results: arguments that are written -> their arrays; they follow.
 
     Raises:
         NativeError: the library has no quick way to change a layout.
     """
 
     def __init__(
-        self, library: Library, primitive: Handle, given: Mapping[int, Strided], result: tuple[int, Strided]
+        self, library: Library, primitive: Handle, given: Mapping[int, Strided], results: Mapping[int, Strided]
     ) -> None:
         self.implementation = library.implementation(primitive)
-        arrays = [*given.items(), result]
+        arrays = [*given.items(), *results.items()]
         outer = [library.described(array) for _, array in arrays]
         inner: list[int] = []
         before, after = [], []

@@ -37,6 +37,7 @@ from anabranch.ops.half_precision import HalfPrecision, half_precision_of
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.untied import untied
 
 #: the attribute that says in which dtype an operation computes
 _TYPE: Final = "T"
@@ -76,6 +77,7 @@ def convert_to_half(step: StepGraph, half: DType) -> tuple[StepGraph, list[TypeC
     Returns:
         The step, and what was chosen for each operation that works on float32, in step order.
     """
+    step = untied(step)
     colours = _Colours(step, half)
     choices = colours.choices()
     converted = _with_converted_bodies(_Converting(step, half, colours.converted).result(), half, choices)

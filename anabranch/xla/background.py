@@ -27,7 +27,8 @@ class BackgroundCompiler:
         with self._lock:
             self._queue.append((future, work))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="anabranch-compiler")
+                # whoever asks may be a daemon: then a new thread is one, too, unless it is told not to be
+                self._thread = threading.Thread(target=self._run, name="anabranch-compiler", daemon=False)
                 self._thread.start()
         return future
 

@@ -41,10 +41,13 @@ _REPEATABLE: Final = {
     "TF_CUDNN_DETERMINISTIC": ("1", "true"),
     "TF_CUDNN_USE_AUTOTUNE": ("0", "false"),
 }
-#: estimates within this factor of the least leave it open which kernel is best
+#: two estimates within this factor of each other leave it open which kernel is quicker
 OPEN_FACTOR: Final = 1.25
-#: and rough estimates within this one
+#: and a rough one and another within this one
 ROUGH_FACTOR: Final = 4.0
+#: what each may hence be wrong by
+_DOUBT: Final = math.sqrt(OPEN_FACTOR)
+_ROUGH_DOUBT: Final = ROUGH_FACTOR / _DOUBT
 #: what was measured to take less than this share of the favourite's time is better
 _BETTER_SHARE: Final = 0.9
 #: when a process has spent so much on measurements that nobody asked for, it begins no other (s)
@@ -202,10 +205,14 @@ class KernelChooser:
 
 
 def _rivals(offered: Sequence[KernelCandidate]) -> list[KernelCandidate]:
-    """Those that may be the quickest: whose estimates are close to the least one that is not rough."""
-    rough = {one.name for one in offered if one.kernel is not None and one.kernel.rough}
-    least = min(one.cost for one in offered if one.name not in rough)  # the operation's own is always there
-    return [one for one in offered if one.cost <= least * (ROUGH_FACTOR if one.name in rough else OPEN_FACTOR)]
+    """Those that may be the quickest: the least that they may cost is no more than any other costs at most."""
+    most = min(one.cost * _doubt(one) for one in offered)
+    return [one for one in offered if one.cost / _doubt(one) <= most]
+
+
+def _doubt(one: KernelCandidate) -> float:
+    """What an estimate may be wrong by, as a factor."""
+    return _ROUGH_DOUBT if one.kernel is not None and one.kernel.rough else _DOUBT
 
 
 def _by_estimate(

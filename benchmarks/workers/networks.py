@@ -1,6 +1,8 @@
 """Worker: steps of the networks of `benchmarks/networks.py` (s): a training step (gradient descent), or inference.
 
-    networks.py SYSTEM NETWORK [inference]
+    networks.py SYSTEM NETWORK [training|bfloat16|inference]
+
+``bfloat16`` is training in mixed precision: variables and their updates are float32.
 
 Prints the first step (after the variables have their values), the longest of the two after it, the least time of later
 ones, and the least processor time. anabranch's later ones come when its program, which is compiled in the background,
@@ -105,8 +107,8 @@ class GraphBuilder:
         return self.tf.nn.relu(x) if relu else x
 
 
-def graph_step(tf: Any, network: Network, training: bool, half: str | None = None) -> Step:
-    """`half`: the dtype of mixed precision, in training."""
+def graph_step(tf: Any, network: Network, training: bool, half: str | None = None, config: Any = None) -> Step:
+    """`half`: the dtype of mixed precision, in training; `config`: the session's."""
     images, labels = examples(network)
     x, y = tf.placeholder(tf.float32, images.shape), tf.placeholder(tf.int32, labels.shape)
     fetched = logits = network.build(GraphBuilder(tf), x)
@@ -116,9 +118,17 @@ def graph_step(tf: Any, network: Network, training: bool, half: str | None = Non
         if half is not None:
             optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, dtype=half)
         fetched = [loss, optimizer.minimize(loss)]
-    session = tf.Session()
+    session = tf.Session(config=config)
     session.run(tf.global_variables_initializer())
     return lambda: session.run(fetched, {x: images, y: labels})
+
+
+def rewritten_by_onednn(tf: Any) -> Any:
+    """TensorFlow's own way to mixed precision on a processor: its rewriter of graphs."""
+    config = tf.ConfigProto()
+    # 1: ON
+    config.graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16 = 1
+    return config
 
 
 # ---------------------------------------------------------------------- PyTorch
@@ -338,23 +348,25 @@ def jax_step(network: Network, training: bool, half: str | None = None) -> Step:
     return train if training else lambda: np.asarray(infer(state, images))
 
 
-def step_of(system: str, network: Network, training: bool) -> Step:
+def step_of(system: str, network: Network, kind: str) -> Step:
+    training, half = kind != "inference", "bfloat16" if kind == "bfloat16" else None
     if system == "torch":
-        return torch_step(network, training)
+        return torch_step(network, training, half=half)
     if system == "jax":
-        return jax_step(network, training)
+        return jax_step(network, training, half)
     if system == "anabranch":
         import anabranch as tf
-    else:
-        import tensorflow.compat.v1 as tf
 
-        tf.disable_eager_execution()
-    return graph_step(tf, network, training)
+        return graph_step(tf, network, training, half)
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_eager_execution()
+    return graph_step(tf, network, training, config=None if half is None else rewritten_by_onednn(tf))
 
 
 def main(system: str, name: str, kind: str = "training") -> None:
     network = NETWORKS[name]
-    step = step_of(system, network, kind == "training")
+    step = step_of(system, network, kind)
     walls: list[float] = []
     busy: list[float] = []
     began = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -70,7 +71,7 @@ def _fused_forward(
         own_variance = squares / np.asarray(max(1, per.count), x.dtype)
         if not per.count:  # an empty batch has neither, as TensorFlow says
             own_mean, own_variance = own_mean * np.nan, own_variance * np.nan
-        running = _running(own_mean, own_variance, running, per.count, attrs["exponential_avg_factor"])
+        running = running_averages(own_mean, own_variance, running, per.count, attrs)
     else:
         own_mean, own_variance = running
         centred = None if in_blocks else x - per.spread(own_mean)
@@ -171,8 +172,14 @@ def _backward_on_host(
     return to_x.reshape(x.shape), to_scale, to_offset
 
 
-def _running(mean: Array, variance: Array, old: tuple[Any, Any], count: int, factor: float) -> tuple[Any, Any]:
-    """Running averages take the unbiased variance; factor 1 forgets what was."""
+def running_averages(
+    mean: Array, variance: Array, old: tuple[Any, Any], count: int, attrs: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Running averages of a batch's mean and variance, [channels] each, over `count` numbers a channel.
+
+    They take the unbiased variance; factor 1 forgets what was.
+    """
+    factor: float = attrs["exponential_avg_factor"]
     unbiased = variance * np.asarray(count / max(1, count - 1), variance.dtype)
     if factor == 1:
         return mean, unbiased

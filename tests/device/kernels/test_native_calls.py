@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from anabranch.kernels import native_calls
+from anabranch.kernels import native_calls, native_convolutions, onednn
 from anabranch.kernels.native_calls import Prepared, failed_operation
+from anabranch.ops.nn.conv import Geometry
 
 
 class Difference:
@@ -66,3 +67,18 @@ def test_a_failure_names_the_operation_and_ends_nothing() -> None:
 def test_other_arrays_than_were_prepared_for_are_refused() -> None:
     with pytest.raises(Exception, match="4 elements where 6"):
         jax.block_until_ready(jax.jit(lambda x: difference(x, x))(np.ones((2, 2), np.float32)))
+
+
+def test_on_one_thread_a_computation_gives_the_same(native: None) -> None:
+    """And the thread that asked for it uses all cores again afterwards."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 9, 9, 16), (3, 3, 16, 32)))
+    attrs = {"strides": [1, 1, 1, 1], "padding": b"SAME", "dilations": [1, 1, 1, 1], "data_format": b"NHWC"}
+    geometry = Geometry({**attrs, "explicit_paddings": []}, x.shape, list(w.shape), False)
+    text = native_convolutions.Convolution.of(geometry, 0, False).text
+    wide = native_calls.call("layer", text, (x, w), (2, 9, 9, 32), np.float32)
+    narrow = onednn.on_one_thread(lambda: native_convolutions._make(text.partition(" ")[2]).computation)
+    found = np.empty_like(wide)
+    scratch = np.empty(narrow.scratch_bytes, np.uint8)
+    narrow.run([array.ctypes.data for array in (x, w, found)], scratch.ctypes.data, scratch.size)
+    np.testing.assert_allclose(found, wide, rtol=1e-5, atol=1e-5)

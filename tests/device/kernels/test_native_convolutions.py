@@ -96,7 +96,8 @@ def test_bfloat16_is_offered_where_the_processor_multiplies_it(native: None, mon
     library = onednn.library()
     assert library is not None
     need_bfloat16()
-    assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "bfloat16") == [NATIVE] * 3
+    # (with AMX there is one layout for both: then the two kernels are one)
+    assert all("onednn" in names for names in offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "bfloat16"))
     monkeypatch.setattr(library, "instruction_set", "AVX512")
     assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "bfloat16") == [set()] * 3
     assert offered(0, (2, 9, 9, 8), (3, 3, 8, 16), PLAIN, "float32") == [NATIVE] * 3

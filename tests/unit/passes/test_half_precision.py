@@ -144,3 +144,26 @@ def test_control_edges_and_the_graph_that_was_given_stay() -> None:
     assert nodes["product"].control_inputs == (nodes["before"],)
     assert nodes["last"].control_inputs == (nodes["product"],)
     assert [(op.name, [t.dtype.name for t in op.outputs]) for op in before.operations] == kinds
+
+
+# ---------------------------------------------------------------------- gradients that are tied together
+def test_gradients_of_one_operation_are_converted_one_by_one() -> None:
+    """One goes to another product, in half precision; the other is fetched, and was float32 all along."""
+    x = placeholder("x")
+    product = raw.MatMul(x, x)
+    to_data, to_vector = raw.IdentityN([raw.Tanh(product), raw.Exp(x)], name="tie")
+    step, kinds = converted([raw.MatMul(to_data, x), to_vector], [x])
+    assert kinds["tie/output_0"] == "bfloat16"
+    assert kinds["tie/output_1"] == "float32"
+    assert kinds["Tanh"] == "bfloat16"
+    assert not any(op.type == "IdentityN" for op in step.operations)
+
+
+def test_a_tie_that_something_waits_for_stays() -> None:
+    x = placeholder("x")
+    product = raw.MatMul(x, x)
+    tie = raw.IdentityN([product, raw.Exp(x)], name="tie")
+    with get_default_graph().control_dependencies([tie[0].op]):
+        later = raw.Tanh(x, name="later")
+    step, _ = converted([raw.MatMul(tie[0], x), later], [x])
+    assert [op.name for op in step.operations if op.type == "IdentityN"] == ["tie"]

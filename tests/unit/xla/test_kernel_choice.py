@@ -124,6 +124,19 @@ def test_rough_estimates_are_measured(
     assert chosen(choice)[0] == ("library" if measured else "form")
 
 
+def test_a_rough_estimate_that_leaves_no_doubt_is_not_measured(estimates: Any) -> None:
+    """Time for measurements is kept for what is open."""
+    machine = Machine({"own": 1.0, "library": 0.1})
+    estimates()
+    register_kernel("Softplus", "library", device_type="CPU", cost=0.1, rough=True)(lambda features: features)
+    try:
+        choice = machine.chooser("auto").choose(case(), None, machine.measure)
+    finally:
+        unregister_kernel("Softplus", "library", "CPU")
+    assert not machine.measured
+    assert chosen(choice) == ("library", "the estimates are clear")
+
+
 def test_estimates_alone_or_everything_measured_if_asked(estimates: Any) -> None:
     estimates(near=0.9, far=0.1)
     machine = Machine({"own": 1.0, "near": 2.0, "far": 3.0}, effort=100.0)

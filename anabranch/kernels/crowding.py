@@ -1,0 +1,93 @@
+"""Computations of a library on cores that others use as well.
+
+Threads of a library may wait for each other by spinning. That is quick while each has a core; where they share one, a
+thread spins until the system takes the core from it, and a call takes ten times as long as it computes, or more. So a
+computation that was seen to suffer from that runs on one thread, which waits for nobody, while the cores are crowded.
+
+Contract: a result never depends on which of the two forms ran, but in its last places.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+#: a call that takes so many times the least time known, and so much more (s), waited for a core
+_FACTOR, _SLACK_SECONDS = 4.0, 2e-3
+#: how long the cores count as crowded afterwards (s)
+_PAUSE_SECONDS: Final = 1.0
+
+
+class RunnableComputation(Protocol):
+    """What runs on arrays at addresses, in memory to work in."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """How much memory it needs besides its arrays."""
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        """Computes."""
+
+
+class Crowding:
+    """Whether the cores were found crowded a short time ago. Any thread may ask and tell.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = -math.inf
+
+    @property
+    def is_known(self) -> bool:
+        return self._clock() < self._until
+
+    def found(self) -> None:
+        """Somebody had to wait for a core."""
+        self._until = self._clock() + _PAUSE_SECONDS
+
+
+class SparingComputation:
+    """A computation in two forms: on all cores, and, where it suffers from crowded ones, on one.
+
+    Args:
+        wide: on all cores.
+        narrow: makes the form that runs on one; called when it is first needed.
+        crowding: what all such computations of a process find out about their cores.
+    """
+
+    def __init__(
+        self,
+        wide: RunnableComputation,
+        narrow: Callable[[], RunnableComputation],
+        crowding: Crowding,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._wide, self._make_narrow, self._crowding, self._clock = wide, narrow, crowding, clock
+        self._narrow: RunnableComputation | None = None
+        self._least = math.inf
+        #: whether it was ever seen to wait
+        self._suffers = False
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._wide.scratch_bytes
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        """Computes; raises what the computation raises."""
+        if self._suffers and self._crowding.is_known:
+            if self._narrow is None:
+                self._narrow = self._make_narrow()
+            self._narrow.run(addresses, scratch, scratch_bytes)
+            return
+        start = self._clock()
+        self._wide.run(addresses, scratch, scratch_bytes)
+        took = self._clock() - start
+        if took > _FACTOR * self._least + _SLACK_SECONDS:
+            self._suffers = True
+            self._crowding.found()
+        self._least = min(self._least, took)
