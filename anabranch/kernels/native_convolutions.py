@@ -35,6 +35,8 @@ from anabranch.ops.nn.conv import Geometry
 _KIND: Final = "convolution"
 #: windows with strides that have fewer positions along an axis are not trusted in bfloat16
 _FEW_POSITIONS: Final = 8
+#: channels that fill a tile of AMX, in bfloat16, and half of it
+_TILE, _HALF_TILE = 32, 16
 #: forward, to the input, to the filter
 _FORWARD, _TO_INPUT, _TO_FILTER = range(3)
 
@@ -97,6 +99,8 @@ class Convolution:
         * Where a filter of one tap has strides, "jit_1x1:avx2" to the filter is wrong for few channels that lie last.
         * In bfloat16 "jit_bf16" to the filter leaves out parts of the sum, or adds what lay in its scratch memory: for
           volumes, for windows with dilations, and for those with strides that have few positions along the last axis.
+        * With AMX "brgconv" is wrong for more than a few channels where the window has a stride along the last axis and
+          channels do not fill tiles, and now and then where strides are more than 2, or there are dilations, too.
         """
         if any(math.prod(lengths) > onednn.MOST_ELEMENTS for lengths, _ in (self.data, self.filter, self.output)):
             return False
@@ -104,6 +108,10 @@ class Convolution:
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
             return False
+        if self.direction == _FORWARD and self.type == onednn.BFLOAT16 and max(self.strides) > 1 and _has_tiles():
+            channels = self.data[0][1]
+            fills = self.strides[-1] == 1 or channels % _TILE == 0
+            return channels <= _HALF_TILE or (fills and max(self.strides) <= 2 and not any(self.dilations))
         if self.direction != _TO_FILTER:
             return True
         if self.type == onednn.BFLOAT16:
@@ -221,8 +229,12 @@ _FEW_CHANNELS: Final = 8
 def _shares(one: Convolution) -> tuple[float, ...]:
     if one.type != onednn.BFLOAT16:
         return _SHARES
+    return _TILE_SHARES if _has_tiles() else _BFLOAT16_SHARES
+
+
+def _has_tiles() -> bool:
     library = onednn.library()
-    return _TILE_SHARES if library is not None and library.has_tiles else _BFLOAT16_SHARES
+    return library is not None and library.has_tiles
 
 
 def _cost(one: Convolution, geometry: Geometry) -> float:

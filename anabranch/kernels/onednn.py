@@ -304,12 +304,11 @@ class Library:
 
     def normalization(self, data: Handle, epsilon: float, hint: Handle | None = None) -> Handle:
         """Like `primitive`, for batches, with scales and offsets; `hint`: the normalization whose gradient it is."""
-        kind, flags, attributes = "batch_normalization", _SCALES_AND_SHIFTS, self._attributes.value
+        kind, array, last = "batch_normalization", data.value, (epsilon, _SCALES_AND_SHIFTS)
         if hint is None:
-            arrays = (data.value,) * 2
-            return self.primitive(f"{kind}_forward", FORWARD_TRAINING, *arrays, epsilon, flags, attributes)
-        arrays = (data.value,) * 3
-        return self.primitive(f"{kind}_backward", _BACKWARD, *arrays, epsilon, flags, hint.value, attributes)
+            return self.primitive(f"{kind}_forward", FORWARD_TRAINING, array, array, *last, self._attributes.value)
+        given = (_BACKWARD, array, array, array, *last, hint.value)
+        return self.primitive(f"{kind}_backward", *given, self._attributes.value)
 
     def product(self, *arrays: Handle) -> Handle:
         """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""

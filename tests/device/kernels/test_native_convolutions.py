@@ -15,7 +15,8 @@ from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
 from anabranch.core.kernels import candidates
-from anabranch.kernels import native_calls, onednn
+from anabranch.kernels import native_calls, native_convolutions, onednn
+from anabranch.ops.nn.conv import Geometry
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import DEPTHWISE, TOLERANCES, case_of, check_agreement, operations
@@ -179,3 +180,32 @@ def test_no_signal_reaches_the_library(native: None, monkeypatch: pytest.MonkeyP
             session.run(fetch, fed)
     assert threads
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize(
+    ("channels", "strides", "dilations", "trusted"),
+    [
+        (48, (1, 1), (1, 1), True),
+        (48, (1, 2), (1, 1), False),
+        (48, (2, 1), (1, 1), True),
+        (64, (2, 2), (1, 1), True),
+        (64, (3, 1), (1, 1), False),
+        (64, (2, 1), (2, 1), False),
+        (3, (4, 4), (1, 1), True),
+    ],
+)
+def test_convolutions_that_tiles_compute_wrongly_are_not_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+    channels: int,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    trusted: bool,
+) -> None:
+    """In bfloat16, with AMX, the convolution itself: what random ones showed."""
+    attrs = {"strides": [1, *strides, 1], "dilations": [1, *dilations, 1], "padding": b"SAME", "data_format": b"NHWC"}
+    geometry = Geometry({**attrs, "explicit_paddings": []}, (2, 12, 12, channels), [3, 3, channels, 32], False)
+    monkeypatch.setattr(native_convolutions, "_has_tiles", lambda: True)
+    assert native_convolutions.Convolution.of(geometry, 0, False, onednn.BFLOAT16).trusted is trusted
+    assert native_convolutions.Convolution.of(geometry, 0, False, onednn.FLOAT32).trusted
+    monkeypatch.setattr(native_convolutions, "_has_tiles", lambda: False)
+    assert native_convolutions.Convolution.of(geometry, 0, False, onednn.BFLOAT16).trusted
