@@ -176,6 +176,7 @@ class RNN(_RNN):
 
     state_spec: Any
     input_spec: Any
+    _states: Any
 
     def __init__(
         self,
@@ -189,6 +190,9 @@ class RNN(_RNN):
     ) -> None:
         self.time_major = kwargs.pop("time_major", False)
         self.zero_output_for_mask = kwargs.pop("zero_output_for_mask", False)
+        length, width = kwargs.pop("input_length", None), kwargs.pop("input_dim", None)
+        if (length or width) and "input_shape" not in kwargs:
+            kwargs["input_shape"] = (length, width)
         if isinstance(cell, list | tuple):
             cell = StackedRNNCells(cell)
         super().__init__(cell, return_sequences, return_state, go_backwards, stateful, unroll, **kwargs)
@@ -303,7 +307,8 @@ class RNN(_RNN):
                 'non-Keras tensors (a "Keras tensor" is a tensor that was returned by a Keras layer, or by `Input`)'
             )
         if not all(of_layers):
-            return call(inputs, initial_state=states or None, constants=given or None, **kwargs)
+            told = {name: value for name, value in (("initial_state", states), ("constants", given)) if value}
+            return call(inputs, **told, **kwargs)
         own = self.input_spec or [tf.nest.map_structure(lambda _: None, inputs)]
         self.input_spec = [*own, *(_spec_of(x) for x in further)]
         outputs = call([inputs, *further], **kwargs)

@@ -100,6 +100,9 @@ class PeepholeLSTMCell(KerasLSTMCell):
     The output gate sees the new memory, the other two the old one. Arguments are those of `LSTMCell`.
     """
 
+    _dropout_mask: Any
+    _recurrent_dropout_mask: Any
+
     def build(self, input_shape: PassedOn) -> None:
         super().build(input_shape)
         for gate in ("input", "forget", "output"):
