@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.gan.namedtuples import ACGANModel, CycleGANModel, GANModel, InfoGANModel, StarGANModel
-from anabranch.core.values import PassedOn, TensorLike
 
 
 def converted(inputs: PassedOn) -> Any:

@@ -20,7 +20,7 @@ def _in_batches(data: tf.Tensor, function: Callable[..., Any], num_batches: int)
     return tf.concat(tf.unstack(outputs, num_batches), 0)
 
 
-def classifier_score(images: tf.Tensor, classifier_fn: Callable[..., Any], num_batches: int = 1) -> Any:
+def classifier_score(images: tf.Tensor, classifier_fn: Callable[..., Any], num_batches: int = 1) -> tf.Tensor:
     """`classifier_score_from_logits` of a classifier's logits.
 
     Args:
@@ -31,7 +31,7 @@ def classifier_score(images: tf.Tensor, classifier_fn: Callable[..., Any], num_b
     return classifier_score_from_logits(_in_batches(images, classifier_fn, num_batches))
 
 
-def classifier_score_from_logits(logits: tf.Tensor) -> Any:
+def classifier_score_from_logits(logits: tf.Tensor) -> tf.Tensor:
     """The exponential of the mean divergence of the classes of each example from those of all: higher is better.
 
     Args:
@@ -47,7 +47,7 @@ def classifier_score_from_logits(logits: tf.Tensor) -> Any:
 
 def frechet_classifier_distance(
     real_images: tf.Tensor, generated_images: tf.Tensor, classifier_fn: Callable[..., Any], num_batches: int = 1
-) -> Any:
+) -> tf.Tensor:
     """`frechet_classifier_distance_from_activations` of what a classifier gives for real and for generated data."""
     real, generated = (_in_batches(data, classifier_fn, num_batches) for data in (real_images, generated_images))
     return frechet_classifier_distance_from_activations(real, generated)
@@ -61,14 +61,14 @@ def _wide(*activations: tf.Tensor) -> list[tf.Tensor]:
 
 def mean_only_frechet_classifier_distance_from_activations(
     real_activations: tf.Tensor, generated_activations: tf.Tensor
-) -> Any:
+) -> tf.Tensor:
     """The square of the distance between the means of activations [examples, features]."""
     real, generated = _wide(real_activations, generated_activations)
     distance = tf.reduce_sum(tf.squared_difference(tf.reduce_mean(real, 0), tf.reduce_mean(generated, 0)))
     return tf.cast(distance, real_activations.dtype)
 
 
-def diagonal_frechet_distance(real_activations: tf.Tensor, generated_activations: tf.Tensor) -> Any:
+def diagonal_frechet_distance(real_activations: tf.Tensor, generated_activations: tf.Tensor) -> tf.Tensor:
     """The Frechet distance of two normal distributions of independent features."""
     real, generated = _wide(real_activations, generated_activations)
     mean, variance = tf.nn.moments(real, [0])
@@ -78,7 +78,9 @@ def diagonal_frechet_distance(real_activations: tf.Tensor, generated_activations
     return tf.cast(distance, real_activations.dtype)
 
 
-def frechet_classifier_distance_from_activations(real_activations: tf.Tensor, generated_activations: tf.Tensor) -> Any:
+def frechet_classifier_distance_from_activations(
+    real_activations: tf.Tensor, generated_activations: tf.Tensor
+) -> tf.Tensor:
     """The Frechet distance of two normal distributions, |m - w|² + Tr(C + D - 2 √(C·D)).
 
     Args:
@@ -95,7 +97,7 @@ def frechet_classifier_distance_from_activations(real_activations: tf.Tensor, ge
     return tf.cast(distance, real_activations.dtype)
 
 
-def _moments(activations: tf.Tensor) -> tuple[Any, Any]:
+def _moments(activations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     mean = tf.reduce_mean(activations, 0)
     centered = activations - mean
     count = tf.cast(tf.shape(activations)[0], activations.dtype)
@@ -116,11 +118,12 @@ def kernel_classifier_distance(
     num_classifier_batches: int = 1,
     max_block_size: int = 1024,
     dtype: tf.DType | None = None,
-) -> Any:
+) -> tf.Tensor:
     """`kernel_classifier_distance_from_activations` of what a classifier gives."""
-    return kernel_classifier_distance_and_std(
+    distance, _ = kernel_classifier_distance_and_std(
         real_images, generated_images, classifier_fn, num_classifier_batches, max_block_size, dtype
-    )[0]
+    )
+    return distance
 
 
 def kernel_classifier_distance_and_std(
@@ -130,7 +133,7 @@ def kernel_classifier_distance_and_std(
     num_classifier_batches: int = 1,
     max_block_size: int = 1024,
     dtype: tf.DType | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[tf.Tensor, tf.Tensor]:
     """`kernel_classifier_distance_and_std_from_activations` of what a classifier gives."""
     real, generated = (
         _in_batches(data, classifier_fn, num_classifier_batches) for data in (real_images, generated_images)
@@ -143,11 +146,12 @@ def kernel_classifier_distance_from_activations(
     generated_activations: tf.Tensor,
     max_block_size: int = 1024,
     dtype: tf.DType | None = None,
-) -> Any:
+) -> tf.Tensor:
     """The first result of `kernel_classifier_distance_and_std_from_activations`."""
-    return kernel_classifier_distance_and_std_from_activations(
+    distance, _ = kernel_classifier_distance_and_std_from_activations(
         real_activations, generated_activations, max_block_size, dtype
-    )[0]
+    )
+    return distance
 
 
 def kernel_classifier_distance_and_std_from_activations(
@@ -155,7 +159,7 @@ def kernel_classifier_distance_and_std_from_activations(
     generated_activations: tf.Tensor,
     max_block_size: int = 1024,
     dtype: tf.DType | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The squared maximum mean discrepancy of activations under the kernel (x·y / features + 1)³, without bias.
 
     Args:

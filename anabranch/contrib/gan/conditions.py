@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.gan.namedtuples import GANModel
-from anabranch.core.values import PassedOn, TensorLike
 
 
 def clip_variables(
@@ -32,7 +32,7 @@ def clip_discriminator_weights(
     return clip_variables(optimizer, model.discriminator_variables, weight_clip)
 
 
-def condition_tensor(tensor: tf.Tensor, conditioning: tf.Tensor) -> Any:
+def condition_tensor(tensor: tf.Tensor, conditioning: tf.Tensor) -> tf.Tensor:
     """A batch, plus a linear function of a condition that is learned.
 
     Args:
@@ -56,7 +56,7 @@ def condition_tensor(tensor: tf.Tensor, conditioning: tf.Tensor) -> Any:
     return tensor + mapped
 
 
-def condition_tensor_from_onehot(tensor: tf.Tensor, one_hot_labels: tf.Tensor, embedding_size: int = 256) -> Any:
+def condition_tensor_from_onehot(tensor: tf.Tensor, one_hot_labels: tf.Tensor, embedding_size: int = 256) -> tf.Tensor:
     """The same, with embeddings of classes [batch, classes] as the condition.
 
     Raises:
@@ -73,7 +73,7 @@ def tensor_pool(
     pool_size: int = 50,
     pooling_probability: TensorLike = 0.5,
     name: str = "tensor_pool",
-) -> Any:
+) -> PassedOn:
     """Values, or in place of them earlier ones that were put into a pool.
 
     Until the pool is full, new values go into it and are given. Then one is taken out at random, the new one put in,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.gan import building, picture_summaries, steps
 from anabranch.contrib.gan.namedtuples import GANLoss, GANModel, HooksFunction
-from anabranch.core.values import PassedOn
 
 
 class SummaryType(enum.IntEnum):

@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import anabranch as tf
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.gan import penalties, scalar_losses
 from anabranch.contrib.gan.namedtuples import CycleGANModel, GANLoss, GANModel, StarGANModel
-from anabranch.core.values import PassedOn, TensorLike
 
 _Loss = Callable[..., Any]
 
@@ -36,6 +37,7 @@ def _of_model(loss_fn: Callable[..., Any]) -> Callable[..., Any]:
         return loss_fn(**given)
 
     del vars(call)["__wrapped__"]  # whose arguments are others
+    call.__annotations__ = {"gan_model": "GANModel", "kwargs": "PassedOn", "return": "tf.Tensor"}
     call.__doc__ = f"`wargs.{loss_fn.__name__}` of the tensors of a model; keywords are the other arguments."
     return call
 
@@ -78,7 +80,9 @@ def combine_adversarial_loss(
     return gan_loss._replace(generator_loss=combined)
 
 
-def cycle_consistency_loss(cyclegan_model: CycleGANModel, scope: str | None = None, add_summaries: bool = False) -> Any:
+def cycle_consistency_loss(
+    cyclegan_model: CycleGANModel, scope: str | None = None, add_summaries: bool = False
+) -> tf.Tensor:
     """`wargs.cycle_consistency_loss` of the tensors of a model.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from anabranch.train.session_run_hook import SessionRunHook
+from anabranch.api.train import SessionRunHook
 
 
 class GANModel(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anabranch as tf
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.contrib.arguments import PassedOn, TensorLike
 
 _LOSSES = tf.GraphKeys.LOSSES
 _BY_NONZERO = tf.losses.Reduction.SUM_BY_NONZERO_WEIGHTS
@@ -26,7 +26,7 @@ def wasserstein_gradient_penalty(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """How far the norm of the discriminator's gradient is from a target, squared, between real and generated data.
 
     Args:
@@ -77,7 +77,7 @@ def mutual_information_penalty(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """How unlikely the discriminator's distributions hold what data were made from: minus the mean of log p.
 
     Args:
@@ -119,7 +119,7 @@ def combine_adversarial_loss(
     scalar_summaries: bool = True,
     gradient_summaries: bool = True,
     scope: str | None = None,
-) -> Any:
+) -> tf.Tensor:
     """A loss and an adversarial one together, with a factor, or so that their gradients have a ratio.
 
     Args:
@@ -178,7 +178,7 @@ def cycle_consistency_loss(
     reconstructed_data_y: TensorLike,
     scope: str | None = None,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The mean of the absolute differences between data and what they became there and back, of both kinds."""
     given = [data_x, reconstructed_data_x, data_y, reconstructed_data_y]
     with tf.name_scope(scope, "cycle_consistency_loss", given):

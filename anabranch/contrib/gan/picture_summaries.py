@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.gan.namedtuples import CycleGANModel, GANModel
-from anabranch.core.values import PassedOn
 
 
 def image_grid(
     input_tensor: tf.Tensor, grid_shape: Sequence[int], image_shape: Sequence[int] = (32, 32), num_channels: int = 3
-) -> Any:
+) -> tf.Tensor:
     """Pictures of a batch in a grid, as one picture.
 
     Args:
@@ -38,7 +37,7 @@ def image_grid(
     return tf.reshape(tf.transpose(places, [0, 2, 1, 3, 4]), [1, rows * height, columns * width, num_channels])
 
 
-def image_reshaper(images: PassedOn, num_cols: int | None = None) -> Any:
+def image_reshaper(images: PassedOn, num_cols: int | None = None) -> tf.Tensor:
     """Pictures in nearly as many rows as columns, black ones in the places that are left.
 
     Args:

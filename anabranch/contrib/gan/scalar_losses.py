@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import anabranch as tf
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.contrib.arguments import PassedOn, TensorLike
 
 _LOSSES = tf.GraphKeys.LOSSES
 _BY_NONZERO = tf.losses.Reduction.SUM_BY_NONZERO_WEIGHTS
@@ -22,7 +22,7 @@ def _summaries(wanted: bool, **scalars: PassedOn) -> None:
             tf.summary.scalar(name, value)
 
 
-def _collected(loss: PassedOn, collection: str | None) -> Any:
+def _collected(loss: tf.Tensor, collection: str | None) -> tf.Tensor:
     if collection:
         tf.losses.add_loss(loss, collection)
     return loss
@@ -46,7 +46,7 @@ def wasserstein_generator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The generator's loss of the Wasserstein distance: -D(G(z))."""
     with tf.name_scope(scope, "generator_wasserstein_loss", [discriminator_gen_outputs, weights]) as name:
         (outputs,) = _floats(discriminator_gen_outputs)
@@ -64,7 +64,7 @@ def wasserstein_discriminator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The discriminator's loss of the Wasserstein distance: D(G(z)) - D(x)."""
     given = [discriminator_real_outputs, discriminator_gen_outputs, real_weights, generated_weights]
     with tf.name_scope(scope, "discriminator_wasserstein_loss", given) as name:
@@ -92,7 +92,7 @@ def acgan_discriminator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The discriminator's loss of classes: cross entropies of real data, with smoothed labels, and of generated."""
     given = [discriminator_real_classification_logits, discriminator_gen_classification_logits, one_hot_labels]
     with tf.name_scope(scope, "acgan_discriminator_loss", given) as name:
@@ -131,7 +131,7 @@ def acgan_generator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The generator's loss of classes: the cross entropy of what it made."""
     given = [discriminator_gen_classification_logits, one_hot_labels]
     with tf.name_scope(scope, "acgan_generator_loss", given) as name:
@@ -157,7 +157,7 @@ def minimax_discriminator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """-log sigmoid(D(x)) - log(1 - sigmoid(D(G(z)))), with labels of real data smoothed."""
     given = [discriminator_real_outputs, discriminator_gen_outputs, real_weights, generated_weights, label_smoothing]
     with tf.name_scope(scope, "discriminator_minimax_loss", given) as name:
@@ -196,7 +196,7 @@ def minimax_generator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The negative of the discriminator's loss, in which an output of 1 stands for real data."""
     with tf.name_scope(scope, "generator_minimax_loss") as name:
         loss = -minimax_discriminator_loss(
@@ -223,7 +223,7 @@ def modified_discriminator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """The same as `minimax_discriminator_loss`; the generator's loss is the modified one."""
     return minimax_discriminator_loss(
         discriminator_real_outputs,
@@ -246,7 +246,7 @@ def modified_generator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """-log sigmoid(D(G(z))), whose gradient does not vanish at the beginning."""
     with tf.name_scope(scope, "generator_modified_loss", [discriminator_gen_outputs]) as name:
         loss = tf.losses.sigmoid_cross_entropy(
@@ -270,7 +270,7 @@ def least_squares_generator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """Half the square of what is between the output for generated data and that for real data."""
     with tf.name_scope(scope, "lsq_generator_loss", [discriminator_gen_outputs, real_label]) as name:
         (outputs,) = _floats(discriminator_gen_outputs)
@@ -291,7 +291,7 @@ def least_squares_discriminator_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _BY_NONZERO,
     add_summaries: bool = False,
-) -> Any:
+) -> tf.Tensor:
     """Half the squares of what is between outputs and the labels of real and of generated data."""
     with tf.name_scope(scope, "lsq_discriminator_loss", [discriminator_gen_outputs, real_label]) as name:
         real, generated = _both(discriminator_real_outputs, discriminator_gen_outputs)

@@ -58,7 +58,7 @@ def sliced_wasserstein_distance(
     return scores
 
 
-def _filtered(images: Any, gain: float) -> Any:
+def _filtered(images: tf.Tensor, gain: float) -> Any:
     kernel = (np.outer(_BINOMIAL, _BINOMIAL) * gain)[:, :, None, None] * np.ones([1, 1, 3, 1], np.float32)
     padded = tf.pad(images, [[0, 0], [2, 2], [2, 2], [0, 0]], "REFLECT")
     return tf.nn.depthwise_conv2d(padded, kernel.astype(np.float32), [1, 1, 1, 1], "VALID")
@@ -93,13 +93,13 @@ def _patches(images: tf.Tensor, count: int, size: int) -> Any:
     return tf.reshape((patches - mean) / tf.sqrt(variance), [total, size * size * 3])
 
 
-def _distance(a: Any, b: Any) -> Any:
+def _distance(a: tf.Tensor, b: tf.Tensor) -> Any:
     """The mean difference of two samples in one dimension, for each column, and of all columns."""
     first, second = (tf.sort(tf.transpose(one), direction="DESCENDING") for one in (a, b))
     return tf.reduce_mean(tf.abs(first - second))
 
 
-def _projected(a: Any, b: Any, count: int, dimensions: int) -> Any:
+def _projected(a: tf.Tensor, b: tf.Tensor, count: int, dimensions: int) -> Any:
     distances = []
     for _ in range(count):
         directions = tf.random_normal([tf.shape(a)[1], dimensions])
@@ -108,6 +108,6 @@ def _projected(a: Any, b: Any, count: int, dimensions: int) -> Any:
     return tf.reduce_mean(tf.stack(distances))
 
 
-def _along_singular_vectors(a: Any, b: Any) -> Any:
+def _along_singular_vectors(a: tf.Tensor, b: tf.Tensor) -> Any:
     values, vectors, _ = tf.svd(tf.concat([a, b], 0))
     return _distance(*tf.split(vectors * values, 2, 0))

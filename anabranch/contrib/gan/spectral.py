@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
-from anabranch.core.values import PassedOn
+from anabranch.contrib.arguments import PassedOn
 
 _VECTOR = "spectral_norm_u"
 _WEIGHTS = re.compile(r"(.*/)?(depthwise_|pointwise_)?(weights|kernel)")
 _DTYPES = (tf.float16, tf.float32, tf.float64)
 
 
-def compute_spectral_norm(w_tensor: PassedOn, power_iteration_rounds: int = 1, name: str | None = None) -> Any:
+def compute_spectral_norm(w_tensor: PassedOn, power_iteration_rounds: int = 1, name: str | None = None) -> tf.Tensor:
     """The largest singular value of weights, as far as rounds of the power method have found it.
 
     The singular vector is a variable, so that each step goes on where the last one ended.
@@ -40,7 +40,7 @@ def compute_spectral_norm(w_tensor: PassedOn, power_iteration_rounds: int = 1, n
         return norm[0][0]
 
 
-def spectral_normalize(w: PassedOn, power_iteration_rounds: int = 1, name: str | None = None) -> Any:
+def spectral_normalize(w: PassedOn, power_iteration_rounds: int = 1, name: str | None = None) -> tf.Tensor:
     """Weights by their spectral norm."""
     with tf.variable_scope(name, "spectral_normalize"):
         return tf.reshape(w / compute_spectral_norm(w, power_iteration_rounds), w.get_shape())

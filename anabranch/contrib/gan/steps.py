@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import anabranch as tf
+from anabranch.api.train import SessionRunContext, SessionRunHook
+from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.gan.namedtuples import CycleGANModel, GANTrainOps, GANTrainSteps, HooksFunction
-from anabranch.core.values import PassedOn
-from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook
 
 _ONE_EACH = GANTrainSteps(1, 1)
 
@@ -194,7 +196,7 @@ def gan_train(
     save_checkpoint_secs: int | None = 600,
     save_summaries_steps: int | None = 100,
     config: tf.ConfigProto | None = None,
-) -> Any:
+) -> np.integer[Any] | None:
     """Trains until a hook stops it; returns the last global step.
 
     Args:
@@ -211,7 +213,7 @@ def gan_train(
     if logdir is None and is_chief and (save_summaries_steps or save_checkpoint_secs):
         raise ValueError("logdir cannot be None when save_summaries_steps or save_checkpoint_secs is not None")
     own = (get_hooks_fn or get_sequential_train_hooks())(train_ops)
-    last = None
+    last: np.integer[Any] | None = None
     with tf.train.MonitoredTrainingSession(
         master=master,
         is_chief=is_chief,

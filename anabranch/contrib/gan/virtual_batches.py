@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anabranch as tf
-from anabranch.core.values import PassedOn
+from anabranch.contrib.arguments import PassedOn
 
 
 class VBN:
@@ -75,12 +75,12 @@ class VBN:
                     trainable=trainable,
                 )
 
-    def reference_batch_normalization(self) -> Any:
+    def reference_batch_normalization(self) -> tf.Tensor:
         """The reference batch, normalized by its own statistics."""
         with tf.name_scope(self._scope_name):
             return self._normalized(self._reference, self._mean, self._square)
 
-    def __call__(self, inputs: tf.Tensor) -> Any:
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """A batch, normalized.
 
         Raises:
@@ -98,7 +98,7 @@ class VBN:
                 self._weight * square + (1.0 - self._weight) * self._square,
             )
 
-    def _normalized(self, inputs: tf.Tensor, mean: PassedOn, square: PassedOn) -> Any:
+    def _normalized(self, inputs: tf.Tensor, mean: PassedOn, square: PassedOn) -> tf.Tensor:
         beta, gamma = (
             None if one is None else tf.reshape(one, self._of_parameters) for one in (self._beta, self._gamma)
         )

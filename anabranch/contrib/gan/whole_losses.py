@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.gan import model_losses, penalties, scalar_losses
 from anabranch.contrib.gan.namedtuples import (
     ACGANModel,
@@ -16,7 +17,6 @@ from anabranch.contrib.gan.namedtuples import (
     InfoGANModel,
     StarGANModel,
 )
-from anabranch.core.values import PassedOn, TensorLike
 
 _LossFn = Callable[..., Any]
 _STARGAN_GENERATOR_LOSS = model_losses.stargan_generator_loss_wrapper(scalar_losses.wasserstein_generator_loss)
