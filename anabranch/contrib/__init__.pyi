@@ -8,6 +8,7 @@ from anabranch.contrib import (
     factorization as factorization,
     feature_column as feature_column,
     framework as framework,
+    gan as gan,
     graph_editor as graph_editor,
     image as image,
     layers as layers,

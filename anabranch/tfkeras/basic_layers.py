@@ -79,7 +79,9 @@ class KerasDense(_Dense):
         super().build(shape)
 
     def call(self, inputs: PassedOn) -> Any:
-        inputs = tf.cast(tf.convert_to_tensor(inputs), self.kernel.dtype.base_dtype) if _is_number(inputs) else inputs
+        kind = self.kernel.dtype.base_dtype
+        if tf.as_dtype(inputs.dtype).base_dtype != kind:
+            inputs = tf.cast(inputs, kind)
         if isinstance(inputs, tf.SparseTensor):
             outputs = tf.sparse_tensor_dense_matmul(inputs, self.kernel)
         elif (inputs.shape.ndims or 0) > 2:
@@ -90,10 +92,6 @@ class KerasDense(_Dense):
         if self.use_bias:
             outputs = tf.nn.bias_add(outputs, self.bias)
         return outputs if self.activation is None else self.activation(outputs)
-
-
-def _is_number(inputs: PassedOn) -> bool:
-    return not isinstance(inputs, tf.SparseTensor) and not tf.as_dtype(inputs.dtype).is_floating
 
 
 @rebasing.serves(_activations.ReLU)

@@ -7,6 +7,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
+from anabranch.feature_column.sequences import sequence_input_layer
 from anabranch.tfkeras import shapes
 from anabranch.tfkeras.layer import KerasLayer
 
@@ -69,3 +70,47 @@ class DenseFeatures(KerasLayer):
         first = next(iter(input_shape.values())) if isinstance(input_shape, dict) else input_shape
         answer = tf.TensorShape([tf.TensorShape(first).as_list()[0], self._width()])
         return answer if shapes.of_tensorflow(first) else shapes.as_tuples(answer)
+
+
+class SequenceFeatures(KerasLayer):
+    """The input of a recurrent network from features, a dictionary of tensors, by columns of sequences.
+
+    Its outputs are float32 [batch, steps, elements], and the number of steps of each example, int64 [batch].
+
+    Args:
+        feature_columns: `sequence_numeric_column`s, and embeddings and indicators of other columns of sequences.
+
+    Raises:
+        ValueError: a column is no dense one.
+    """
+
+    def __init__(
+        self, feature_columns: PassedOn, trainable: bool = True, name: str | None = None, **kwargs: PassedOn
+    ) -> None:
+        super().__init__(name=name, trainable=trainable, **kwargs)
+        columns = list(feature_columns) if isinstance(feature_columns, list | tuple) else [feature_columns]
+        for column in columns:
+            if not hasattr(column, "variable_shape"):
+                raise ValueError(f"Items of feature_columns must be a SequenceDenseColumn. Given: {column}")
+        self._feature_columns = columns
+
+    @property
+    def _is_feature_layer(self) -> bool:
+        return True
+
+    def call(self, features: PassedOn) -> Any:
+        if not isinstance(features, dict):
+            raise ValueError(f"We expected a dictionary here. Instead we got: {features}")
+        before = {id(variable) for variable in tf.global_variables()}
+        with tf.variable_scope(self.name, reuse=tf.AUTO_REUSE, auxiliary_name_scope=False):
+            result = sequence_input_layer(features, self._feature_columns, self.trainable)
+        for variable in tf.global_variables():
+            if id(variable) not in before:
+                self._own(variable)
+        return result
+
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        return None
+
+
+SequenceFeatures.__module__ = "tensorflow.keras.experimental"

@@ -68,7 +68,6 @@ class InputLayer(_InputLayer):
             shape = input_tensor.get_shape()
             batch_shape = None if shape.ndims is None else tuple(shape.as_list())
         self.batch_input_shape = batch_shape
-        self._batch_input_shape = batch_shape
         input_tensor._keras_shape = batch_shape
         input_tensor._uses_learning_phase = False
         input_tensor._keras_history = (self, 0, 0)

@@ -113,6 +113,15 @@ class KerasLayer(_PackageLayer):
             part.trainable = trainable
 
     @property
+    def _batch_input_shape(self) -> Any:
+        """`batch_input_shape`, by the name that TensorFlow has for it."""
+        return getattr(self, "batch_input_shape", None)
+
+    @_batch_input_shape.setter
+    def _batch_input_shape(self, shape: PassedOn) -> None:
+        self.batch_input_shape = shape
+
+    @property
     def inbound_nodes(self) -> list[Any]:
         return list(self._inbound_nodes)
 

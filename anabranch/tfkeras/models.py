@@ -9,7 +9,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes
+from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes, standardizing
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import KerasLayer
 from anabranch.tfkeras.metrics import named
@@ -21,6 +21,8 @@ _utils = package.module("engine.training_utils")
 _backend = package.module("backend")
 _generic = package.module("utils.generic_utils")
 _Model: Any = rebasing.rebased(_training.Model)
+#: arguments of `_standardize_user_data` behind inputs and targets
+_STANDARDIZED = ("sample_weight", "class_weight", "check_array_lengths", "batch_size")
 #: arguments of `compile` that say how a model runs, of which graphs have one way
 _WAYS_TO_RUN = ("run_eagerly", "experimental_run_tf_function", "distribute", "cloning")
 
@@ -37,6 +39,8 @@ class KerasModel(_Model):
     _feed_input_shapes: list[Any]
     _per_output_metrics: Any
     _per_output_weighted_metrics: Any
+    #: whether batches are those of a data set, which losses take as they are
+    _targets_are_tensors = False
 
     def compile(
         self,
@@ -145,9 +149,23 @@ class KerasModel(_Model):
             x = next(iter(x.values()))
         if isinstance(y, list | tuple) and y and not hasattr(y[0], "shape") and not self._is_compiled:
             y = np.asarray(y)
+        if not self.inputs and not self.built and _are_arrays(x) and (y is None or self.optimizer):
+            self._set_inputs(x)
         if self.inputs and not self._is_compiled and self.optimizer and y is not None:
             self._compile_on_the_way(y)
-        x, y, weights = super()._standardize_user_data(x, y, *args, **kwargs)
+        if self.inputs and (y is None or self._is_compiled):
+            given = dict(zip(_STANDARDIZED, args, strict=False)) | kwargs
+            x, y, weights = standardizing.standardized(
+                self,
+                x,
+                y,
+                given.get("sample_weight"),
+                given.get("class_weight"),
+                given.get("check_array_lengths", True),
+                given.get("batch_size"),
+            )
+        else:  # the package says what is missing, or makes the inputs
+            x, y, weights = super()._standardize_user_data(x, y, *args, **kwargs)
         if y and len(y) == len(
             self._feed_targets
         ):  # the package makes columns of vectors, of whatever rank outputs are
@@ -184,8 +202,12 @@ class KerasModel(_Model):
             raise ValueError(
                 "You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given."
             )
-        if kwargs.pop("sample_weight", None) is not None or kwargs.pop("validation_split", 0.0):
-            raise ValueError("`sample_weight` and `validation_split` are not supported when input `x` is a dataset.")
+        for argument in ("sample_weight", "validation_split"):
+            if (given := kwargs.pop(argument, None)) is not None and not (isinstance(given, float) and given == 0):
+                raise ValueError(
+                    f"`{argument}` argument is not supported when input `x` is a dataset or a dataset iterator: the "
+                    "data set has weights as third elements, and `take` and `skip` split it"
+                )
         if kwargs.pop("batch_size", None) is not None:
             raise ValueError("The `batch_size` argument must not be specified when `x` is a dataset or an iterator.")
         kwargs.pop("shuffle", None)
@@ -201,6 +223,7 @@ class KerasModel(_Model):
             validation = iter(held)
         for name in ("max_queue_size", "workers", "use_multiprocessing"):
             kwargs.pop(name, None)
+        self._targets_are_tensors = True
         try:
             return self.fit_generator(
                 generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
@@ -208,6 +231,8 @@ class KerasModel(_Model):
         except feeding.Exhausted:
             tf.logging.warning(_RAN_OUT)
             return self.history
+        finally:
+            self._targets_are_tensors = False
 
     def _fit_arrays(self, x: PassedOn, y: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains on arrays, with a data set to validate on."""
@@ -229,14 +254,18 @@ class KerasModel(_Model):
         elif not feeding.is_data(x):
             return super().evaluate(x, y, **kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
-        with _no_end():
-            return self.evaluate_generator(
-                iter(batches),
-                batches.steps,
-                callbacks=kwargs.get("callbacks"),
-                workers=0,
-                verbose=kwargs.get("verbose", 1),
-            )
+        self._targets_are_tensors = True
+        try:
+            with _no_end():
+                return self.evaluate_generator(
+                    iter(batches),
+                    batches.steps,
+                    callbacks=kwargs.get("callbacks"),
+                    workers=0,
+                    verbose=kwargs.get("verbose", 1),
+                )
+        finally:
+            self._targets_are_tensors = False
 
     def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
@@ -305,10 +334,23 @@ class KerasModel(_Model):
         batch = next(iter(feeding.Batches(x, 1, "steps")))
         return batch[0], batch[1] if len(batch) > 1 else None
 
+    def _make_train_function(self) -> None:
+        """Makes the step of training, and reads what a checkpoint has of the optimizer that is there only now."""
+        super()._make_train_function()
+        path = self.__dict__.pop("_optimizer_to_load", None)
+        if path is not None:
+            saving.load_optimizer(self, path)
+
     # ------------------------------------------------------------------ files
     save = saving.save
     save_weights = saving.save_weights
     load_weights = saving.load_weights
+
+
+def _are_arrays(x: PassedOn) -> bool:
+    """Whether inputs are an array or a list of arrays."""
+    listed = x if isinstance(x, list | tuple) else [x]
+    return bool(listed) and all(isinstance(one, np.ndarray) for one in listed)
 
 
 def _of_rank(array: PassedOn, target: PassedOn) -> Any:

@@ -16,6 +16,7 @@ from anabranch.tfkeras import (
     basic_layers,
     callbacks,
     cloning,
+    constraints,
     estimators,
     features,
     initializers,
@@ -29,6 +30,7 @@ from anabranch.tfkeras import (
     package,
     rebasing,
     recurrent,
+    recurrent_cells,
     saving,
     schedules,
     scopes,
@@ -88,6 +90,7 @@ _REGISTERED: Final = (basic_layers, recurrent, wrapped_layers)
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": models.Sequential},
     "keras.callbacks": callbacks.NAMES,
+    "keras.constraints": constraints.NAMES,
     "keras.losses": losses.NAMES,
     "keras.metrics": metrics.NAMES,
     "keras.models": {
@@ -106,6 +109,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "deserialize": _deserialize_layer,
         "AdditiveAttention": attention.AdditiveAttention,
         "Attention": attention.Attention,
+        "AbstractRNNCell": recurrent_cells.AbstractRNNCell,
         "DenseFeatures": features.DenseFeatures,
         "LayerNormalization": normalization.LayerNormalization,
         **{name: _merging(of) for name, of in _MERGING.items()},
@@ -139,6 +143,8 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras.estimator": {"model_to_estimator": estimators.model_to_estimator},
     "keras.experimental": {
         **{name: cls for name, cls in schedules.SCHEDULES.items() if "Cosine" in name},
+        "PeepholeLSTMCell": recurrent_cells.PeepholeLSTMCell,
+        "SequenceFeatures": features.SequenceFeatures,
         "export_saved_model": saving.export_saved_model,
         "load_from_saved_model": saving.load_from_saved_model,
         "terminate_keras_multiprocessing_pools": _end_pools,
@@ -153,6 +159,7 @@ def served_classes() -> dict[str, Any]:
     found |= {cls.__name__: cls for cls in (models.KerasModel, models.Sequential, inputs.InputLayer)}
     found |= {cls.__name__: cls for cls in (op_layers.TensorFlowOpLayer, op_layers.AddLoss, op_layers.AddMetric)}
     found |= initializers.NAMES
+    found |= {cls.__name__: cls for cls in (recurrent_cells.PeepholeLSTMCell, constraints.RadialConstraint)}
     found |= {
         "BatchNormalizationV1": normalization.KerasBatchNormalization,
         "BatchNormalizationV2": normalization.KerasBatchNormalization,

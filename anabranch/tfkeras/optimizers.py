@@ -368,6 +368,11 @@ class TrainOptimizer(_TFOptimizer):
         """The operations of a step; without variables it is counted only."""
         return list(super().get_updates(loss, params)) if params else [tf.assign_add(self.iterations, 1)]
 
+    @property
+    def weights(self) -> list[Any]:
+        """What the optimizer keeps for its variables."""
+        return list(self.optimizer.variables())
+
 
 def key_of(var: PassedOn) -> Any:
     """What slots of a variable are found by."""

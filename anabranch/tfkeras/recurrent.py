@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import anabranch as tf
+from anabranch.compat.private import keras_rnn
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import package, rebasing, shapes
+from anabranch.tfkeras import history, package, rebasing, shapes
 from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.recurrent")
@@ -19,6 +20,9 @@ _layers = package.module("layers")
 _PackageLayer: Any = package.module("engine.base_layer").Layer
 #: endings of attributes of cells that are objects
 _OBJECTS = ("_constraint", "_regularizer", "_initializer")
+_ConvRNN: Any = package.module("layers.convolutional_recurrent").ConvRNN2D
+#: layers of the package that go over sequences of vectors
+_OF_VECTORS = (_module.SimpleRNN, _module.GRU, _module.LSTM)
 _RNN: Any = rebasing.rebased(_module.RNN)
 _StackedRNNCells: Any = rebasing.rebased(_module.StackedRNNCells)
 
@@ -33,15 +37,19 @@ def _sizes(cell: PassedOn) -> list[list[int | None]]:
     return [tf.TensorShape(size).as_list() for size in _flat_sizes(cell.state_size)]
 
 
+def _is_structure(size: PassedOn) -> bool:
+    return isinstance(size, list | tuple) and not isinstance(size, tf.TensorShape)
+
+
 def _flat_sizes(size: PassedOn) -> list[Any]:
-    if isinstance(size, list | tuple) and not isinstance(size, tf.TensorShape):
+    if _is_structure(size):
         return [one for part in size for one in _flat_sizes(part)]
     return [size]
 
 
 def _packed(size: PassedOn, states: list[Any]) -> Any:
     """A flat list of states, which it empties, in the structure of a cell's sizes."""
-    if isinstance(size, list | tuple) and not isinstance(size, tf.TensorShape):
+    if _is_structure(size):
         parts = [_packed(part, states) for part in size]
         return type(size)(*parts) if hasattr(size, "_fields") else type(size)(parts)
     return states.pop(0)
@@ -52,6 +60,11 @@ def _output_size(cell: PassedOn) -> Any:
     return size if size is not None else _flat_sizes(cell.state_size)[0]
 
 
+def _with_sizes(begin: list[Any], size: PassedOn) -> Any:
+    """The shapes of tensors of those sizes behind the dimensions with which they begin, in the sizes' structure."""
+    return _packed(size, [tf.TensorShape([*begin, *tf.TensorShape(one).as_list()]) for one in _flat_sizes(size)])
+
+
 def _accepts(function: PassedOn, name: str) -> bool:
     return name in inspect.signature(function).parameters
 
@@ -59,7 +72,7 @@ def _accepts(function: PassedOn, name: str) -> bool:
 def _apply(cell: PassedOn, inputs: PassedOn, states: list[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """A step of a cell from a flat list of states to another."""
     given = _packed(cell.state_size, list(states))
-    multiple = isinstance(cell.state_size, list | tuple) and not isinstance(cell.state_size, tf.TensorShape)
+    multiple = _is_structure(cell.state_size)
     if _is_of_graphs(cell):
         output, new = cell.call(inputs, given)
     else:
@@ -122,12 +135,14 @@ class StackedRNNCells(_StackedRNNCells):
 
     def build(self, input_shape: PassedOn) -> None:
         shape = input_shape[0] if isinstance(input_shape, list) else input_shape
-        lengths = tf.TensorShape(shape).as_list()
+        given = shapes.as_one_or_structure(shape)
+        batch = tf.nest.flatten(given)[0].as_list()[0]
         for cell in self.cells:
             if isinstance(cell, _PackageLayer | tf.layers.Layer) and not cell.built:
-                cell.build(tf.TensorShape(lengths))
+                with tf.name_scope(cell.name):
+                    cell.build(given)
                 cell.built = True
-            lengths = [lengths[0], *tf.TensorShape(_output_size(cell)).as_list()]
+            given = _with_sizes([batch], _output_size(cell))
         self.built = True
 
     def call(self, inputs: PassedOn, states: PassedOn, constants: PassedOn = None, **kwargs: PassedOn) -> Any:
@@ -156,9 +171,12 @@ class RNN(_RNN):
     Args:
         cell: what has `call(inputs, states)` and `state_size`, or a list of such.
         time_major: whether inputs and outputs have the time before the batch.
+        zero_output_for_mask: whether outputs of steps that the mask leaves out are zeros, not those of the step before.
     """
 
     state_spec: Any
+    input_spec: Any
+    _states: Any
 
     def __init__(
         self,
@@ -171,10 +189,15 @@ class RNN(_RNN):
         **kwargs: PassedOn,
     ) -> None:
         self.time_major = kwargs.pop("time_major", False)
-        kwargs.pop("zero_output_for_mask", None)
+        self.zero_output_for_mask = kwargs.pop("zero_output_for_mask", False)
+        length, width = kwargs.pop("input_length", None), kwargs.pop("input_dim", None)
+        if (length or width) and "input_shape" not in kwargs:
+            kwargs["input_shape"] = (length, width)
         if isinstance(cell, list | tuple):
             cell = StackedRNNCells(cell)
         super().__init__(cell, return_sequences, return_state, go_backwards, stateful, unroll, **kwargs)
+        if not isinstance(self, (*_OF_VECTORS, _ConvRNN)):
+            self.input_spec = None  # inputs may be anything that the cell takes
 
     def _set_cell(self, cell: PassedOn) -> None:
         if rebasing.is_of_package(type(cell)):  # made by a layer of the package
@@ -188,37 +211,38 @@ class RNN(_RNN):
 
     @property
     def states(self) -> Any:
-        return [None] * len(_sizes(self.cell)) if self._states is None else self._states
+        """The cell's states, in a list of as many structures as the cell has states; None each before there are any."""
+        flat = [None] * len(_flat_sizes(self.cell.state_size)) if self._states is None else list(self._states)
+        return _as_list(_packed(self.cell.state_size, flat))
 
     @states.setter
     def states(self, states: PassedOn) -> None:
-        self._states = states
+        self._states = None if states is None else tf.nest.flatten(states)
 
     @property
     def _is_plain(self) -> bool:
-        """Whether sequences are of vectors: what derives from it for images has its own shapes."""
-        return not hasattr(self.cell, "kernel_size")
+        """Whether it is not one of the package's layers of images, which have their own shapes."""
+        return not isinstance(self, _ConvRNN)
 
     def build(self, input_shape: PassedOn) -> None:
         if not self._is_plain:
             super().build(input_shape)
             return
-        listed = input_shape if isinstance(input_shape, list) else [input_shape]
-        lengths = tf.TensorShape(listed[0]).as_list()
-        if self.time_major:
-            lengths[:2] = [lengths[1], lengths[0]]
-        kept = [None if self.time_major or not self.stateful else lengths[0], None, *lengths[2:]]
-        self.input_spec[0] = _module.InputSpec(shape=tuple(kept))
+        given = shapes.as_one_or_structure(input_shape[0] if isinstance(input_shape, list) else input_shape)
+        specs = tf.nest.map_structure(self._spec, given)
+        if self.input_spec is None:
+            self.input_spec = [specs]
+        else:
+            self.input_spec[0] = specs
         if isinstance(self.cell, _PackageLayer | tf.layers.Layer) and not self.cell.built:
             if getattr(self.cell, "_dtype", None) is None:
                 self.cell._dtype = self.dtype
-            step = tf.TensorShape([lengths[0], *lengths[2:]])
             own = not rebasing.is_foundation(type(self.cell))
             with tf.name_scope(self.cell.name) if own else contextlib.nullcontext():
-                self.cell.build(step)
+                self.cell.build(tf.nest.map_structure(self._of_step, given))
             self.cell.built = True
         sizes = _sizes(self.cell)
-        if self.state_spec is not None and [list(s.shape[1:]) for s in self.state_spec] != sizes:
+        if self.state_spec is not None and not _fit(self.state_spec, sizes):
             raise ValueError(
                 "An `initial_state` was passed that is not compatible with `cell.state_size`. Received "
                 f"`state_spec`={self.state_spec}; however `cell.state_size` is {self.cell.state_size}"
@@ -228,18 +252,80 @@ class RNN(_RNN):
             self.reset_states()
         self.built = True
 
+    def _spec(self, shape: tf.TensorShape) -> Any:
+        """What inputs of this shape have to be: only a layer that keeps states holds to their batch."""
+        lengths = shape.as_list()
+        batch, time = (1, 0) if self.time_major else (0, 1)
+        lengths[time] = None
+        if not self.stateful:
+            lengths[batch] = None
+        return _module.InputSpec(shape=tuple(lengths))
+
+    def _of_step(self, shape: tf.TensorShape) -> tf.TensorShape:
+        lengths = shape.as_list()
+        return tf.TensorShape([lengths[1 if self.time_major else 0], *lengths[2:]])
+
     def get_initial_state(self, inputs: PassedOn) -> Any:
+        """Zeros, or what the cell says it begins with: a list of as many structures as the cell has states."""
         if not self._is_plain:
             return super().get_initial_state(inputs)
-        batch = tf.shape(inputs)[1 if self.time_major else 0]
-        return _initial(self.cell, inputs, batch, inputs.dtype)
+        first = tf.nest.flatten(inputs)[0]
+        batch = tf.shape(first)[1 if self.time_major else 0]
+        return _as_list(_packed(self.cell.state_size, _initial(self.cell, first, batch, first.dtype)))
 
     def __call__(
         self, inputs: PassedOn, initial_state: PassedOn = None, constants: PassedOn = None, **kwargs: PassedOn
     ) -> Any:
+        """What the cell gives for a sequence.
+
+        Args:
+            inputs: a tensor, a tuple of such, or a list: of that, initial states and constants.
+            initial_state: tensors in the structure of the cell's states.
+            constants: what the cell gets in every step.
+
+        Raises:
+            ValueError: some of the states and constants are outputs of layers, others not.
+        """
         if initial_state is not None:
             initial_state = tf.nest.flatten(initial_state)
-        return super().__call__(inputs, initial_state=initial_state, constants=constants, **kwargs)
+        if not self._is_plain:
+            return super().__call__(inputs, initial_state=initial_state, constants=constants, **kwargs)
+        inputs, states, given = self._taken_apart(inputs, initial_state, constants)
+        further = [*states, *given]
+        call = super(_module.RNN, self).__call__
+        if not further:
+            return call(inputs, **kwargs)
+        if states:
+            self.state_spec = [_spec_of(x) for x in states]
+        if given:
+            self.constants_spec, self._num_constants = [_spec_of(x) for x in given], len(given)
+        history.ensure((inputs, further))
+        of_layers = [hasattr(x, "_keras_history") for x in further]
+        if any(of_layers) and not all(of_layers):
+            raise ValueError(
+                "The initial state or constants of an RNN layer cannot be specified with a mix of Keras tensors and "
+                'non-Keras tensors (a "Keras tensor" is a tensor that was returned by a Keras layer, or by `Input`)'
+            )
+        if not all(of_layers):
+            told = {name: value for name, value in (("initial_state", states), ("constants", given)) if value}
+            return call(inputs, **told, **kwargs)
+        own = self.input_spec or [tf.nest.map_structure(lambda _: None, inputs)]
+        self.input_spec = [*own, *(_spec_of(x) for x in further)]
+        outputs = call([inputs, *further], **kwargs)
+        self.input_spec = self.input_spec[: len(own)]
+        return outputs
+
+    def _taken_apart(
+        self, inputs: PassedOn, initial_state: PassedOn, constants: PassedOn
+    ) -> tuple[Any, list[Any], list[Any]]:
+        """The sequences, the initial states and the constants of a call."""
+        given = list(tf.nest.flatten(constants)) if constants is not None else []
+        states = list(tf.nest.flatten(initial_state)) if initial_state is not None else []
+        if isinstance(inputs, list):
+            first, *rest = inputs
+            count = 0 if given else self._num_constants or 0
+            return first, rest[: len(rest) - count] or states, rest[len(rest) - count :] or given
+        return inputs, states, given
 
     def call(
         self,
@@ -251,16 +337,9 @@ class RNN(_RNN):
     ) -> Any:
         if not self._is_plain:
             return super().call(inputs, mask, training, initial_state, constants)
-        if isinstance(inputs, list | tuple):
-            count = self._num_constants or 0
-            rest = list(inputs[1:])
-            constants = rest[len(rest) - count :] if count and constants is None else constants
-            initial_state = rest[: len(rest) - count] or initial_state
-            inputs = inputs[0]
-        mask = mask[0] if isinstance(mask, list | tuple) else mask
-        states = self._begun(inputs, initial_state)
+        inputs, states, given = self._taken_apart(inputs, initial_state, constants)
+        states = self._begun(inputs, states)
         kwargs = {"training": training} if _accepts(self.cell.call, "training") else {}
-        given = list(tf.nest.flatten(constants)) if constants is not None else []
         if given and not _accepts(self.cell.call, "constants"):
             raise ValueError("RNN cell does not support constants")
 
@@ -270,83 +349,114 @@ class RNN(_RNN):
                 own, kwargs["constants"] = own[: -len(given)], own[-len(given) :]
             return _apply(self.cell, at, own, kwargs)
 
-        inputs = _swapped(inputs) if self.time_major else inputs
-        last, outputs, new = _backend.rnn(
+        last, outputs, new = keras_rnn.rnn(
             step,
             inputs,
             states,
             constants=given or None,
             go_backwards=self.go_backwards,
-            mask=mask,
+            mask=tf.nest.flatten(mask)[0],
             unroll=self.unroll,
-            input_length=inputs.shape.as_list()[1],
+            time_major=self.time_major,
+            zero_output_for_mask=self.zero_output_for_mask,
         )
         if self.stateful:
-            self.add_update([tf.assign(old, one) for old, one in zip(self.states, new, strict=True)], inputs)
+            updates = [tf.assign(old, one) for old, one in zip(self._states, new, strict=True)]
+            self.add_update(updates, inputs)
         output = outputs if self.return_sequences else last
-        if self.return_sequences and self.time_major:
-            output = _swapped(output)
         if not self.return_state:
             return output
-        packed = _packed(self.cell.state_size, list(new))
-        return [output, *(packed if isinstance(packed, list | tuple) else [packed])]
+        return [*_as_list(output), *_as_list(_packed(self.cell.state_size, new))]
 
-    def _begun(self, inputs: PassedOn, initial_state: PassedOn) -> list[Any]:
-        if initial_state is not None:
-            states = list(tf.nest.flatten(initial_state))
+    def _begun(self, inputs: PassedOn, initial_state: list[Any]) -> list[Any]:
+        if initial_state:
+            states = initial_state
         elif self.stateful:
-            states = list(self.states)
+            states = list(self._states)
         else:
-            states = self.get_initial_state(inputs)
-        if len(states) != len(self.states):
-            raise ValueError(f"Layer has {len(self.states)} states but was passed {len(states)} initial states.")
-        steps = inputs.shape.as_list()[0 if self.time_major else 1]
+            states = tf.nest.flatten(self.get_initial_state(inputs))
+        count = len(_flat_sizes(self.cell.state_size))
+        if len(states) != count:
+            raise ValueError(f"Layer has {count} states but was passed {len(states)} initial states.")
+        steps = tf.nest.flatten(inputs)[0].shape.as_list()[0 if self.time_major else 1]
         if self.unroll and steps is None:
             raise ValueError("Cannot unroll a RNN if the time dimension is undefined; give the input's time a length.")
         return states
 
+    def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
+        if not self._is_plain:
+            return super().compute_mask(inputs, mask)
+        own = tf.nest.flatten(mask)[0] if self.return_sequences else None
+        outputs = [own for _ in _flat_sizes(_output_size(self.cell))]
+        if self.return_state:
+            return outputs + [None] * len(_flat_sizes(self.cell.state_size))
+        return outputs if len(outputs) > 1 else own
+
     def compute_output_shape(self, input_shape: PassedOn) -> Any:
         if not self._is_plain:
             return super().compute_output_shape(input_shape)
-        first = input_shape[0] if isinstance(input_shape, list) else input_shape
-        batch, time, *_ = tf.TensorShape(first).as_list()
+        first = shapes.as_one_or_structure(input_shape[0] if isinstance(input_shape, list) else input_shape)
+        batch, time, *_ = tf.nest.flatten(first)[0].as_list()
         if self.time_major:
             batch, time = time, batch
-        size = tf.TensorShape(_output_size(self.cell)).as_list()
         order = [time, batch] if self.time_major else [batch, time]
-        output = tf.TensorShape([*order, *size] if self.return_sequences else [batch, *size])
-        answer: Any = output
+        begin = order if self.return_sequences else [batch]
+        answer: Any = tf.nest.flatten(_with_sizes(begin, _output_size(self.cell)))
         if self.return_state:
-            answer = [output, *(tf.TensorShape([batch, *lengths]) for lengths in _sizes(self.cell))]
+            answer += tf.nest.flatten(_with_sizes([batch], self.cell.state_size))
+        answer = answer if len(answer) > 1 or self.return_state else answer[0]
         return answer if shapes.of_tensorflow(input_shape) else shapes.as_tuples(answer)
 
     def _tell_shapes(self, inputs: PassedOn, outputs: PassedOn) -> None:
         """The loop knows them."""
 
     def reset_states(self, states: PassedOn = None) -> None:
-        plain = all(len(size) == 1 for size in _sizes(self.cell))
-        if not self._is_plain or not self.stateful or (plain and self._states is not None and states is not None):
+        """Sets the states that are kept from batch to batch: to zeros, or to arrays in the structure of the states.
+
+        Raises:
+            AttributeError: the layer keeps none.
+            ValueError: the size of its batches is not known, or the arrays' number or shapes are others.
+        """
+        if not self._is_plain:
             super().reset_states(states)
             return
-        batch = self.input_spec[0].shape[0]
+        if not self.stateful:
+            raise AttributeError("Layer must be stateful.")
+        spec = tf.nest.flatten(self.input_spec[0])[0] if self.input_spec else None
+        lengths = getattr(spec, "shape", None) or (None, None)
+        batch = lengths[1 if self.time_major else 0]
         if not batch:
-            super().reset_states(states)  # which says so
-            return
+            raise ValueError(
+                "If a RNN is stateful, it needs to know its batch size: give the first layer of a Sequential model "
+                "`batch_input_shape`, or `Input` of a functional one `batch_shape`."
+            )
         if self._states is None:
             kind = self.dtype or _backend.floatx()
             made = [tf.zeros([batch, *size], kind) for size in _sizes(self.cell)]
             self._states = [tf.Variable(value, trainable=False, name="state") for value in made]
             for variable in self._states:
                 variable._keras_initialized = False
-        else:
-            values = [None] * len(self._states) if states is None else tf.nest.flatten(states)
-            for variable, value in zip(self._states, values, strict=True):
-                size = variable.shape.as_list()
-                _backend.set_value(variable, _array(value, size))
+            return
+        given = [None] * len(self._states) if states is None else tf.nest.flatten(states)
+        if len(given) != len(self._states):
+            raise ValueError(
+                f"Layer {self.name} expects {len(self._states)} states, but it received {len(given)} state values. "
+                f"Input received: {states}"
+            )
+        for index, (variable, value) in enumerate(zip(self._states, given, strict=True)):
+            size = tuple(variable.shape.as_list())
+            array = np.zeros(size) if value is None else value
+            if tuple(array.shape) != size:
+                raise ValueError(
+                    f"State {index} is incompatible with layer {self.name}: expected shape={size}, found shape="
+                    f"{array.shape}"
+                )
+            _backend.set_value(variable, array)
 
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()
-        return config | {"time_major": True} if self.time_major else config
+        given = {name: True for name in ("time_major", "zero_output_for_mask") if getattr(self, name)}
+        return config | given
 
     # what the cell has is the layer's, and no more
     trainable_weights = KerasLayer.trainable_weights
@@ -355,9 +465,19 @@ class RNN(_RNN):
     get_losses_for = KerasLayer.get_losses_for
 
 
-def _array(value: PassedOn, size: list[int]) -> Any:
-    return np.zeros(size) if value is None else value
+def _spec_of(tensor: PassedOn) -> Any:
+    shape = shapes.of(tensor)
+    return _module.InputSpec(shape=None if shape.ndims is None else tuple(shape.as_list()))
 
 
-def _swapped(x: PassedOn) -> Any:
-    return tf.transpose(x, [1, 0, *range(2, x.shape.ndims)])
+def _fit(specs: PassedOn, sizes: list[list[int | None]]) -> bool:
+    """Whether initial states are of a cell's sizes."""
+    flat = tf.nest.flatten(specs)
+    return len(flat) == len(sizes) and all(
+        spec.shape is None or tf.TensorShape(list(spec.shape[1:])).is_compatible_with(size)
+        for spec, size in zip(flat, sizes, strict=True)
+    )
+
+
+def _as_list(structure: PassedOn) -> list[Any]:
+    return list(structure) if isinstance(structure, list | tuple) else [structure]

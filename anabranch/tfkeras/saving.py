@@ -139,7 +139,21 @@ def load_weights(
     status = _LoadStatus(sorted(set(mine) - there), sorted(n for n in there - set(mine) if n.endswith(_ENDING)))
     if common:
         tf.train.Saver(common, max_to_keep=0).restore(_backend.get_session(), path)
+    if any(_is_of_optimizer(name) for name in there - set(mine)):
+        self._optimizer_to_load = path  # once the step of training is made
     return status
+
+
+def _is_of_optimizer(name: str) -> bool:
+    return name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name
+
+
+def load_optimizer(model: PassedOn, path: str) -> None:
+    """Reads what a checkpoint has of a model's optimizer."""
+    there = {name for name, _ in tf.train.list_variables(path)}
+    mine = {name: variable for name, variable in _stored(model) if _is_of_optimizer(name) and name in there}
+    if mine:
+        tf.train.Saver(mine, max_to_keep=0).restore(_backend.get_session(), path)
 
 
 class _LoadStatus:
@@ -184,8 +198,27 @@ def _stored(model: PassedOn, prefix: str = "", seen: set[int] | None = None) -> 
         for stored, variable in _below(child, f"{prefix}{name}", seen):
             of_variables[id(variable)] = stored.removesuffix(_ENDING)
             yield stored, variable
-    if not prefix and isinstance(getattr(model, "optimizer", None), optimizers.KerasOptimizer):
+    optimizer = getattr(model, "optimizer", None)
+    if not prefix and isinstance(optimizer, optimizers.KerasOptimizer):
         yield from _of_optimizer(model, of_variables)
+    elif not prefix and _is_of_train(optimizer):
+        yield from _of_train(model, of_variables)
+
+
+def _of_train(model: PassedOn, of_variables: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """What one of `tf.train`'s optimizers keeps."""
+    optimizer = model.optimizer.optimizer
+    slots: set[int] = set()
+    for variable in model.weights:
+        stored = of_variables.get(id(variable))
+        for name in optimizer.get_slot_names() if stored else ():
+            slot = optimizer.get_slot(variable, name)
+            if slot is not None:
+                slots.add(id(slot))
+                yield f"{stored}/.OPTIMIZER_SLOT/optimizer/{name}{_ENDING}", slot
+    for variable in optimizer.variables():
+        if id(variable) not in slots:
+            yield f"optimizer/{variable.op.name.rpartition('/')[2]}{_ENDING}", variable
 
 
 def _of_optimizer(model: PassedOn, of_variables: dict[int, str]) -> Iterator[tuple[str, Any]]:

@@ -59,6 +59,16 @@ def as_tensor_shapes(shapes: PassedOn) -> Any:
     return shapes
 
 
+def as_one_or_structure(shape: PassedOn) -> Any:
+    """A shape, as lengths or a `TensorShape`, as a `TensorShape`; a structure of shapes with each of them so."""
+    if isinstance(shape, tf.TensorShape):
+        return shape
+    if all(_is_length(length) for length in shape):
+        return tf.TensorShape(list(shape))
+    parts = [as_one_or_structure(part) for part in shape]
+    return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
+
+
 def of_tensorflow(shapes: PassedOn) -> bool:
     """Whether shapes are given in TensorFlow's form."""
     if isinstance(shapes, list | tuple):

@@ -124,6 +124,8 @@ class Bidirectional(_Bidirectional):
         backward_layer: the other one; default: one of the same configuration.
     """
 
+    input_spec: Any
+
     def __init__(
         self,
         layer: PassedOn,
@@ -137,6 +139,7 @@ class Bidirectional(_Bidirectional):
                 raise ValueError(f"Please initialize `Bidirectional` layer with a `Layer` instance. You passed: {one}")
         with scopes.served_classes():
             super().__init__(layer, merge_mode, weights, **kwargs)
+        self.input_spec = self.input_spec or [None]  # to which those of states and constants are added
         self._given_backward = backward_layer
         if backward_layer is not None:
             for attribute in ("stateful", "return_sequences", "return_state"):

@@ -10,6 +10,11 @@ _DISTRIBUTIONS: Final = (
     *("laplace", "mixture", "multinomial", "mvn_diag", "mvn_tril", "normal", "poisson", "student_t", "uniform"),
 )
 
+#: modules of `contrib.gan.python.features.python`
+_GAN_FEATURES: Final = (
+    *("clip_weights", "conditioning_utils", "random_tensor_pool", "spectral_normalization", "virtual_batchnorm"),
+)
+
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.cudnn_rnn.python.layers.cudnn_rnn": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
     "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
@@ -26,6 +31,19 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops": "tf.contrib.framework tf_slim.ops",
     "contrib.framework.python.ops.arg_scope": "tf_slim.ops.arg_scope tf_slim.ops",
     "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
+    "contrib.gan.python": "tf.contrib.gan",
+    "contrib.gan.python.estimator.python.gan_estimator_impl": "tf.contrib.gan.estimator",
+    "contrib.gan.python.eval.python.classifier_metrics_impl": "tf.contrib.gan.eval",
+    "contrib.gan.python.eval.python.eval_utils_impl": "tf.contrib.gan.eval",
+    "contrib.gan.python.eval.python.sliced_wasserstein_impl": "tf.contrib.gan.eval",
+    "contrib.gan.python.eval.python.summaries_impl": "tf.contrib.gan.eval",
+    **{f"contrib.gan.python.features.python.{module}": "tf.contrib.gan.features" for module in _GAN_FEATURES},
+    **{f"contrib.gan.python.features.python.{module}_impl": "tf.contrib.gan.features" for module in _GAN_FEATURES},
+    "contrib.gan.python.losses.python.losses_impl": "tf.contrib.gan.losses.wargs",
+    "contrib.gan.python.losses.python.tuple_losses": "tf.contrib.gan.losses",
+    "contrib.gan.python.losses.python.tuple_losses_impl": "tf.contrib.gan.losses losses_impl=wargs",
+    "contrib.gan.python.namedtuples": "tf.contrib.gan.namedtuples",
+    "contrib.gan.python.train": "tf.contrib.gan",
     "contrib.layers.python.layers": "tf.contrib.layers",
     "contrib.learn.python.learn": "tf.contrib.learn",
     "contrib.learn.python.learn.estimators": "tf.contrib.learn",

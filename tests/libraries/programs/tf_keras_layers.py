@@ -197,3 +197,38 @@ with tf.Graph().as_default():
     before, after = run(loss, [train], 60)
     print("captions", before, after)
     assert after < 0.6 * before
+
+
+# --------------------------------------------------------------------------- a cell of two inputs and two states
+class Pairs(keras.layers.AbstractRNNCell):
+    """Sums vectors and matrices apart, and gives both."""
+
+    state_size = (2, tf.TensorShape([2, 3]))
+    output_size = (2, tf.TensorShape([2, 3]))
+
+    def call(self, inputs: tuple[tf.Tensor, tf.Tensor], states: tuple[tf.Tensor, tf.Tensor]) -> tuple[object, object]:
+        """The sums so far."""
+        sums = [one + state for one, state in zip(inputs, states, strict=True)]
+        return sums, sums
+
+
+with tf.Graph().as_default(), tf.Session() as session:
+    vectors, matrices = keras.Input((4, 2)), keras.Input((4, 2, 3))
+    first, second, state, _ = keras.layers.RNN(Pairs(), return_sequences=True, return_state=True)((vectors, matrices))
+    assert (first.shape.as_list(), second.shape.as_list()) == ([None, 4, 2], [None, 4, 2, 3])
+    given = {vectors: rng.normal(size=(3, 4, 2)), matrices: rng.normal(size=(3, 4, 2, 3))}
+    sums = session.run([first, second, state], given)
+    np.testing.assert_allclose(sums[0], given[vectors].cumsum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sums[1], given[matrices].cumsum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sums[2], given[vectors].sum(1), rtol=1e-5, atol=1e-6)
+
+    masked = keras.layers.Masking()(vectors)
+    zeros = keras.layers.RNN(keras.layers.SimpleRNNCell(3), return_sequences=True, zero_output_for_mask=True)(masked)
+    session.run(tf.global_variables_initializer())
+    holed = given[vectors] * (np.arange(4) != 2)[None, :, None]
+    found = session.run(zeros, {vectors: holed})
+    assert not found[:, 2].any()
+    assert found[:, 3].all()
+
+    kernel = keras.constraints.RadialConstraint()(tf.constant(rng.normal(size=(5, 5, 1, 1))))
+    assert len(np.unique(session.run(kernel))) == 3
