@@ -232,3 +232,48 @@ with tf.Graph().as_default(), tf.Session() as session:
 
     kernel = keras.constraints.RadialConstraint()(tf.constant(rng.normal(size=(5, 5, 1, 1))))
     assert len(np.unique(session.run(kernel))) == 3
+
+
+# --------------------------------------------------------------------------- sequences of features; weights of steps
+with tf.Graph().as_default(), tf.Session() as session:
+    of_words = tf.feature_column.sequence_categorical_column_with_identity("words", 5)
+    columns = [tf.feature_column.embedding_column(of_words, 3), tf.feature_column.sequence_numeric_column("heights")]
+    layer = keras.experimental.SequenceFeatures(columns)
+    places = [[0, 0], [0, 1], [1, 0]]
+    examples = {
+        "words": tf.SparseTensor(places, [2, 4, 1], [2, 3]),
+        "heights": tf.SparseTensor(places, [0.5, 1.5, 2.5], [2, 3]),
+    }
+    sequences, lengths = layer(examples)
+    again, _ = layer(examples)
+    (embeddings,) = layer.trainable_variables
+    session.run(tf.global_variables_initializer())
+    found, same, counts, table = session.run([sequences, again, lengths, embeddings])
+    assert found.shape == (2, 3, 4), found.shape
+    np.testing.assert_array_equal(counts, [2, 1])
+    np.testing.assert_array_equal(same, found)  # the layer has its variables once
+    np.testing.assert_allclose(found[0, :2, 0], [0.5, 1.5])
+    np.testing.assert_allclose(found[0, :2, 1:], table[[2, 4]])
+    np.testing.assert_allclose(found[1, 0, 1:], table[1])
+    assert not found[1, 1:].any()
+
+
+class Unchanged(keras.Model):
+    """Each step as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.steps = keras.layers.TimeDistributed(dense)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """The steps."""
+        return self.steps(x)
+
+
+with tf.Graph().as_default():
+    model = Unchanged()
+    model.compile(tf.train.GradientDescentOptimizer(0.0), "mse", sample_weight_mode="temporal")
+    x = np.array([[[1.0], [2.0], [3.0]]], np.float32)
+    loss = model.train_on_batch(x, np.zeros_like(x), sample_weight=np.array([[1.0, 0.0, 2.0]]))
+    assert abs(loss - (1 * 1 + 0 * 4 + 2 * 9) / 3) < 1e-6, loss
