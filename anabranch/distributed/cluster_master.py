@@ -217,7 +217,11 @@ class ClusterMaster:
     def find(self, name: str, address: str, left: Collection[int]) -> tuple[str, int]:
         """See `session_tasks.MasterOfTasks`: where other tasks of the session know it, or else where it was."""
         problem: OpError | None = None
-        for candidate in (*self._told_addresses(name, address), address):
+        candidates = self._told_addresses(name, address)
+        # who is where the task was is shut out: to look there, while the new one starts, would be in vain
+        if not candidates or not self._network.has_left(name, address):
+            candidates.append(address)
+        for candidate in candidates:
             try:
                 return candidate, self._incarnation_at(name, candidate, left)
             # refused: by who has heard that it is elsewhere, or because the one that is there is shut out

@@ -72,6 +72,10 @@ class EndpointNetwork:
         """What went between this process and each other that it knows."""
         return self.endpoint.traffic()
 
+    def has_left(self, name: str, address: str) -> bool:
+        """See `distributed.network.TaskNetwork`."""
+        return self.endpoint.has_left(name, address)
+
 
 class HandlerOfTask:
     """Hands what an endpoint receives to a task. See `distributed.place.MessageHandler`."""

@@ -34,6 +34,9 @@ class TaskNetwork(Protocol):
     def traffic(self) -> Sequence[LinkTraffic]:
         """What went between this process and each other that it knows."""
 
+    def has_left(self, name: str, address: str) -> bool:
+        """Whether this process knows that a task has moved from an address: nobody there is heard as that task."""
+
 
 class Timing(Protocol):
     """The time, and what happens at some."""

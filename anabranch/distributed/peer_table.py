@@ -120,6 +120,11 @@ class PeerTable(abc.ABC):
             if peer.name == name and _key(before) in (_key(peer.address), _key(peer.announced)):
                 peer.take(lambda link, _: link.fence(f"{name} is at {now} now"))
 
+    def has_left(self, name: str, address: str) -> bool:
+        """Whether a task has moved from an address: a process that says there that it is that task is shut out."""
+        with self._lock:
+            return (name, _key(address)) in self._left
+
     def _where_instead(self, hello: Hello) -> str | None:
         """Where the task is that a process says it is, if that has moved."""
         with self._lock:

@@ -74,6 +74,10 @@ class LocalCluster:
         """See `distributed.network.TaskNetwork`: nothing leaves the process."""
         return ()
 
+    def has_left(self, name: str, address: str) -> bool:
+        """See `distributed.network.TaskNetwork`: no task moves."""
+        return False
+
     def task_at(self, address: str) -> Task:
         """The task that answers there.
 

@@ -460,6 +460,10 @@ class SimulatedTasks:
         """See `distributed.network.TaskNetwork`."""
         return self.place.traffic()
 
+    def has_left(self, name: str, address: str) -> bool:
+        """See `distributed.network.TaskNetwork`."""
+        return self.place.has_left(name, address)
+
 
 class TaskCaller(PeerConnection):
     """The way to a task: who calls it lets time pass until it answers."""

@@ -39,7 +39,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.gan.python.eval.python.summaries_impl": "tf.contrib.gan.eval",
     **{f"contrib.gan.python.features.python.{module}": "tf.contrib.gan.features" for module in _GAN_FEATURES},
     **{f"contrib.gan.python.features.python.{module}_impl": "tf.contrib.gan.features" for module in _GAN_FEATURES},
-    "contrib.gan.python.losses.python.losses_impl": "tf.contrib.gan.losses.wargs",
+    "contrib.gan.python.losses.python.losses_impl": "anabranch.contrib.gan.wargs",
     "contrib.gan.python.losses.python.tuple_losses": "tf.contrib.gan.losses",
     "contrib.gan.python.losses.python.tuple_losses_impl": "tf.contrib.gan.losses losses_impl=wargs",
     "contrib.gan.python.namedtuples": "tf.contrib.gan.namedtuples",

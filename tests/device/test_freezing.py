@@ -54,7 +54,8 @@ def unchanged(x: tf.Tensor) -> tf.Tensor:
 def frozen(make: Network, add_shapes: bool = False) -> tuple[GraphDef, Any]:
     """The frozen graph, and what the graph computed before it was frozen."""
     with tf.Graph().as_default() as graph, tf.Session() as session:
-        tf.set_random_seed(3)
+        # no result is near zero: a sum that cancels would differ in more than its last places
+        tf.set_random_seed(5)
         x = tf.placeholder(tf.float32, [None, 5, 3], name="x")
         y = tf.identity(make(x), name="y")
         session.run(tf.global_variables_initializer())
@@ -76,7 +77,7 @@ def test_functions_take_values_for_variables(make: Network, add_shapes: bool) ->
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(GraphDef.FromString(definition.SerializeToString()), name="")
         with tf.Session(graph=graph) as session:
-            np.testing.assert_allclose(session.run("y:0", {"x:0": X}), wanted, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(session.run("y:0", {"x:0": X}), wanted, rtol=1e-5)
 
 
 def test_what_is_left_alone_is_kept_beside_the_copy() -> None:
@@ -98,7 +99,7 @@ def test_what_is_left_alone_is_kept_beside_the_copy() -> None:
         assign = tf.raw_ops.AssignVariableOp(resource=handle, value=kept)
         with tf.Session(graph=graph) as session:
             session.run(assign)
-            np.testing.assert_allclose(session.run("y:0", {"x:0": X}), wanted, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(session.run("y:0", {"x:0": X}), wanted, rtol=1e-5)
 
 
 def test_a_variable_that_a_loop_changes_is_named() -> None:

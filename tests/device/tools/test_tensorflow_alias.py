@@ -110,7 +110,7 @@ def test_every_row_of_the_table_names_modules_that_exist() -> None:
             if word.startswith("anabranch."):
                 assert importlib.import_module(word), path
             elif word.startswith("tf."):
-                assert word.count(".") <= 4, path
+                assert word.count(".") <= 3, path
 
 
 def test_renamed_names_exist() -> None:
