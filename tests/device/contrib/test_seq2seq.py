@@ -185,6 +185,7 @@ def test_a_sampling_decoder_draws_from_the_distribution() -> None:
 
 
 def test_functions_make_helpers() -> None:
+    tf.set_random_seed(1)  # weights at random made a result near zero now and then, a sum that cancels
     cell = tf.nn.rnn_cell.BasicRNNCell(2)
 
     def following(time: Any, outputs: Any, state: Any, sample_ids: Any) -> Any:
