@@ -12,6 +12,7 @@ import ast
 import functools
 import graphlib
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,12 @@ HOMES = {
 
 #: Neither the package nor a test may need what anabranch stands in for.
 PEERS = frozenset({"tensorflow", "tensorflow_core", "tf_slim", "keras", "tf_keras", "torch"})
+
+#: What stands beside the package.
+AT_THE_ROOT = frozenset(
+    {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "anabranch", "benchmarks"}
+    | {"docs", "examples", "pyproject.toml", "requirements", "tests"}
+)
 
 #: Folders of `tests` with scripts that other interpreters or `anabranch run` execute, which pytest never imports.
 SCRIPT_FOLDERS = ("oracles", "programs")
@@ -445,6 +452,13 @@ def test_the_documents_list_the_rooms_in_order() -> None:
     columns = [row[0] for row in rows if len(row) == 2] + [row[-1] for row in rows]
     assert columns == [room for room in ROOMS if room in columns]
     assert set(columns) == {source.room for source in sources().values()} - {"__init__", "__main__"}
+
+
+def test_the_root_holds_nothing_that_a_program_wrote() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.splitlines()
+    assert {path.partition("/")[0] for path in tracked} <= AT_THE_ROOT
 
 
 def test_the_readme_says_how_much_there_is_to_read() -> None:
