@@ -74,8 +74,8 @@ PEERS = frozenset({"tensorflow", "tensorflow_core", "tf_slim", "keras", "tf_kera
 
 #: What stands beside the package.
 AT_THE_ROOT = frozenset(
-    {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "anabranch", "benchmarks"}
-    | {"docs", "examples", "pyproject.toml", "requirements", "tests"}
+    {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"}
+    | {"anabranch", "benchmarks", "docs", "examples", "requirements", "tests"}
 )
 
 #: Folders of `tests` with scripts that other interpreters or `anabranch run` execute, which pytest never imports.
@@ -457,8 +457,8 @@ def test_the_documents_list_the_rooms_in_order() -> None:
 def test_the_root_holds_nothing_that_a_program_wrote() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.splitlines()
-    assert {path.partition("/")[0] for path in tracked} <= AT_THE_ROOT
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert {path.partition("/")[0] for path in listed.splitlines()} <= AT_THE_ROOT
 
 
 def test_the_readme_says_how_much_there_is_to_read() -> None:
