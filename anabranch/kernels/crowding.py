@@ -4,20 +4,34 @@ Threads of a library may wait for each other by spinning. That is quick while ea
 thread spins until the system takes the core from it, and a call takes ten times as long as it computes, or more. So a
 computation that was seen to suffer from that runs on one thread, which waits for nobody, while the cores are crowded.
 
+Now and then a call waits on quiet cores, too: for another operation of its own step. One thread would take twice the
+time then. So what calls have lost runs into a leaky bucket, and the cores count as crowded when that is full:
+
+| event | quiet | crowded |
+|---|---|---|
+| a call waited, the bucket is not full | quiet | - |
+| a call waited, the bucket is full | crowded; its pause doubles if it was crowded a moment ago | - |
+| the pause is over | - | quiet, the bucket is empty |
+
 Contract: a result never depends on which of the two forms ran, but in its last places.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 #: a call that takes so many times the least time known, and so much more (s), waited for a core
 _FACTOR, _SLACK_SECONDS = 4.0, 2e-3
-#: how long the cores count as crowded afterwards (s)
+#: what calls may lose in a second, for good, and what they may lose at once (s)
+_LEAK: Final = 0.1
+_BUCKET_SECONDS: Final = 0.1
+#: how long the cores count as crowded, at first and at most (s)
 _PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 4.0
 
 
 class RunnableComputation(Protocol):
@@ -40,15 +54,26 @@ class Crowding:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until = -math.inf
+        self._lock = threading.Lock()
+        self._lost, self._told = 0.0, -math.inf
+        self._until, self._pause = -math.inf, 0.0
 
     @property
     def is_known(self) -> bool:
         return self._clock() < self._until
 
-    def found(self) -> None:
-        """Somebody had to wait for a core."""
-        self._until = self._clock() + _PAUSE_SECONDS
+    def lost(self, seconds: float) -> None:
+        """A call took so much longer than it takes on quiet cores."""
+        with self._lock:
+            now = self._clock()
+            if now < self._until:  # it began before
+                return
+            kept = max(self._lost - (now - self._told) * _LEAK, 0.0)
+            self._lost, self._told = kept + seconds, now
+            if self._lost >= _BUCKET_SECONDS:
+                again = now - self._until < _PAUSE_SECONDS
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if again else _PAUSE_SECONDS
+                self._until, self._lost = now + self._pause, 0.0
 
 
 class SparingComputation:
@@ -89,5 +114,5 @@ class SparingComputation:
         took = self._clock() - start
         if took > _FACTOR * self._least + _SLACK_SECONDS:
             self._suffers = True
-            self._crowding.found()
+            self._crowding.lost(took - self._least)
         self._least = min(self._least, took)

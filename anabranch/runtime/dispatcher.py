@@ -25,7 +25,7 @@ from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime import trace_clock
 from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import SEND, ExecutorGraph
-from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.item_call import Arithmetic, Recorder
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
 from anabranch.runtime.worker_threads import worker_threads
@@ -63,6 +63,9 @@ class Work(Protocol):
         Returns:
             Whether it has not done all of it, and wants another turn: only work that runs `HERE`.
         """
+
+    def arithmetic(self) -> Arithmetic | None:
+        """What `run` does, if that is NumPy's arithmetic alone; see `ItemCall.arithmetic`."""
 
     def start(self, frame: StepFrame) -> Pending | None:
         """For asynchronous work: like `run`, but returns what to wait for if it is not done."""

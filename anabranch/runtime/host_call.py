@@ -29,7 +29,7 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
-from anabranch.runtime.item_call import ItemCall
+from anabranch.runtime.item_call import Arithmetic, ItemCall
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
@@ -122,7 +122,7 @@ class HostKernelCall(ItemCall):
             return None
         if isinstance(result, Pending):
             return result
-        self._store(frame, flatten_outputs(result))
+        self._store(values, flatten_outputs(result))
         return None
 
     def finish(self, frame: StepFrame, pending: Pending) -> bool:
@@ -139,7 +139,7 @@ class HostKernelCall(ItemCall):
         except OpError as error:
             error.attribute_to(self.op)
             raise
-        self._store(frame, results)
+        self._store(frame.values, results)
         return False
 
     def _run(self, inputs: list[Any]) -> Any:
@@ -165,15 +165,42 @@ class HostKernelCall(ItemCall):
         except MemoryError as error:
             raise out_of_memory(op, error) from error
 
-    def _store(self, frame: StepFrame, results: Sequence[Any]) -> None:
+    def _store(self, values: list[Any], results: Sequence[Any]) -> None:
         if len(results) != len(self._outputs):
             raise ValueError(f"{self.op.type} gave {len(results)} results for {len(self._outputs)} outputs")
         if self._unboxes:
             results = [unboxed(value) for value in results]
-        values = frame.values
         for position, slot in enumerate(self._outputs):
             value = results[position]
             values[slot] = value if isinstance(value, _KEPT) else host_array(value, self._dtypes[position])
+
+    def arithmetic(self) -> Arithmetic | None:
+        kernel = self._plain
+        if kernel is None or not self._single or self._boxed or self._sizes is not None:
+            return None
+        op, sources, store = self.op, self._sources, self._store
+        (output,), (dtype,) = self._outputs, self._dtypes
+
+        def compute(values: list[Any]) -> None:
+            inputs = []
+            for slot, known in sources:
+                value = known if slot is None else values[slot]
+                inputs.append(value if type(value) is np.ndarray else _on_host(value))
+            try:
+                result = kernel(*inputs)
+            except OpError as error:
+                error.attribute_to(op)
+                raise
+            except VALUE_ERRORS as error:
+                raise refusal(op, inputs, error) from error
+            except MemoryError as error:
+                raise out_of_memory(op, error) from error
+            if type(result) in _ARRAYS and result.dtype is dtype:
+                values[output] = result
+            else:
+                store(values, flatten_outputs(result))
+
+        return compute
 
     @property
     def sources(self) -> list[str]:

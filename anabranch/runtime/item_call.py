@@ -38,6 +38,8 @@ class ItemEvent:
 
 
 Recorder = Callable[[ItemEvent], None]
+#: computes outputs from inputs among the values of a step, where NumPy's warnings are off already
+Arithmetic = Callable[[list[Any]], None]
 
 
 class ItemCall(ABC):
@@ -73,6 +75,10 @@ class ItemCall(ABC):
     def is_quick(self) -> bool:
         """Whether nothing is known now that would hold its thread: a program to compile, a lock, a user's function."""
         return False
+
+    def arithmetic(self) -> Arithmetic | None:
+        """What a call does, if that is NumPy's arithmetic alone: of a short loop's time, what is around it is most."""
+        return None
 
     def changes_at_once(self) -> bool:
         """Whether an exception that comes from outside while it runs finds what it changes unchanged or changed."""

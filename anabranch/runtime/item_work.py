@@ -7,7 +7,7 @@ from collections.abc import Callable
 from anabranch.core.pending import Pending
 from anabranch.runtime.dispatcher import Mode
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.item_call import Arithmetic, ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.transfer_call import TransferCall
 from anabranch.xla.lowering import NeedsHostError
@@ -44,6 +44,10 @@ class ItemWork:
             self._call(frame)
         else:
             self._call.run_recorded(frame, record)
+
+    def arithmetic(self) -> Arithmetic | None:
+        """See `ItemCall.arithmetic`."""
+        return self._call.arithmetic()
 
     def release(self) -> None:
         """Releases executables."""

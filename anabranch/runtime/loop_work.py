@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
 from anabranch.core.pending import Pending
+from anabranch.core.quiet_arithmetic import quietly
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.dispatcher import Mode, Work
-from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.item_call import Arithmetic, Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.straight_loops import LoopProgram
 
@@ -34,9 +35,11 @@ class LoopWork:
     def __init__(
         self, program: LoopProgram, works: Mapping[int, Work], sources: Sequence[int], outputs: Sequence[int]
     ) -> None:
-        self._works = [works[number] for number in (*program.test, *program.body)]
-        self._test = [works[number].run for number in program.test]
-        self._body = [works[number].run for number in program.body]
+        test, body = [works[number] for number in program.test], [works[number] for number in program.body]
+        self._works = [*test, *body]
+        self._test, self._body = [work.run for work in test], [work.run for work in body]
+        #: the same where all of it is arithmetic
+        self._arithmetic = _arithmetic(test), _arithmetic(body)
         self.op: StepNode = self._works[0].op
         self._name, self._condition = program.name, program.condition
         self._known: list[Any] = [None] * program.size
@@ -51,11 +54,28 @@ class LoopWork:
     def run(self, frame: StepFrame, record: Recorder | None) -> bool:
         """Goes on for a turn; whether there is another one."""
         base, inner = frame.values[self._place] or self._begun(frame)
-        values, test, body, condition = inner.values, self._test, self._body, self._condition
+        test, body = self._arithmetic
+        if test is None or body is None or record is not None:
+            goes_on = self._turn(
+                base, inner.values, _bound(self._test, inner, record), _bound(self._body, inner, record)
+            )
+        else:
+            goes_on = quietly(self._turn, base, inner.values, test, body)
+        if goes_on:
+            frame.values[self._place] = base, inner
+            return True
+        for slot, own in self._leaving:
+            frame.values[slot] = inner.values[own]
+        frame.values[self._place] = None
+        return False
+
+    def _turn(self, base: list[Any], values: list[Any], test: Sequence[Arithmetic], body: Sequence[Arithmetic]) -> bool:
+        """Iterations, as many as belong to a turn; whether there are more."""
+        condition, changing, following = self._condition, self._changing, self._following
         end = monotonic() + TURN_SECONDS
         for _ in range(TURN):
-            for work in test:
-                work(inner, record)
+            for compute in test:
+                compute(values)
             truth = values[condition]
             if getattr(truth, "ndim", 0):
                 raise InvalidArgumentError(
@@ -64,20 +84,16 @@ class LoopWork:
                     f"the condition of the loop {self._name!r} must be a scalar, but has shape {truth.shape}",
                 )
             if not truth:
-                for slot, own in self._leaving:
-                    frame.values[slot] = values[own]
-                frame.values[self._place] = None
                 return False
-            for work in body:
-                work(inner, record)
+            for compute in body:
+                compute(values)
             # all at once, for loop variables may change places
-            following = [values[slot] for slot in self._following]
+            next_values = [values[slot] for slot in following]
             values[:] = base  # what an iteration has computed goes with it
-            for slot, value in zip(self._changing, following, strict=True):
+            for slot, value in zip(changing, next_values, strict=True):
                 values[slot] = value
             if monotonic() > end:
                 break
-        frame.values[self._place] = base, inner
         return True
 
     def _begun(self, frame: StepFrame) -> tuple[list[Any], StepFrame]:
@@ -90,6 +106,10 @@ class LoopWork:
         for slot in self._changing:
             base[slot] = None
         return base, inner
+
+    def arithmetic(self) -> Arithmetic | None:
+        """Nothing: it takes turns."""
+        return None
 
     def release(self) -> None:
         """Releases executables."""
@@ -107,3 +127,23 @@ class LoopWork:
     def send_dead(self, frame: StepFrame) -> None:
         """Never called: nothing in the loop reaches another task."""
         raise NotImplementedError
+
+
+def _arithmetic(works: Sequence[Work]) -> list[Arithmetic] | None:
+    """What all of them compute, one after the other; None where one does something else."""
+    each = [work.arithmetic() for work in works]
+    return None if None in each else [compute for compute in each if compute is not None]
+
+
+def _bound(
+    runs: Sequence[Callable[[StepFrame, Recorder | None], bool]], frame: StepFrame, record: Recorder | None
+) -> list[Arithmetic]:
+    """Work as it is called in a turn, which gives it the values of the frame that it has."""
+
+    def one(run: Callable[[StepFrame, Recorder | None], bool]) -> Arithmetic:
+        def compute(_: list[Any]) -> None:
+            run(frame, record)
+
+        return compute
+
+    return [one(run) for run in runs]

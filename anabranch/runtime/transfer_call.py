@@ -137,7 +137,7 @@ class TransferCall(HostKernelCall):
             result = self._kernel.on_arguments(ctx=context)
             if isinstance(result, Pending):
                 return result
-            self._store(frame, (result,))
+            self._store(frame.values, (result,))
         else:
             ((slot, known),) = self._sources
             self._kernel.on_arguments(known if slot is None else frame.values[slot], ctx=context)
@@ -153,7 +153,7 @@ class TransferCall(HostKernelCall):
         if value is DEAD:
             return True
         device = self._route.copied_to
-        self._store(frame, (value if device is None else moved_to(device, value),))
+        self._store(frame.values, (value if device is None else moved_to(device, value),))
         return False
 
     def send_dead(self, frame: StepFrame) -> None:

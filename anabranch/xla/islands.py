@@ -58,14 +58,16 @@ from anabranch.xla.variable_order import variable_order
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
 
-#: an island of so many operations on a few integers runs on the host where it is called again and again
-MAX_QUICK_OPERATIONS = 2
+#: an island of so many operations on a few numbers runs on the host where it is called again and again
+MAX_QUICK_OPERATIONS = 4
 
 #: conditionals and loops nested deeper run one by one: each takes a part of Python's stack while it is compiled
 MAX_NESTING = 24
 
 #: a value computed on the way to a shape may be traced through only if it has at most this many elements
 MAX_KEY_ELEMENTS = 16
+#: floating-point numbers that NumPy computes as fast as integers
+_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 
 
 @dataclass(slots=True)
@@ -172,16 +174,23 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
 def _is_quick_on_host(island: Island, dynamic: bool) -> bool:
     """Whether the host does in less time what an island does than the call of an executable takes.
 
-    That is so where the island only waits, and where it is called in each iteration and is a loop's counter.
+    That is so where the island only waits, and where it is called in each iteration and computes a few numbers, such as
+    a loop's counter.
     """
-    return all(op.op_def.passes_on and not op.outputs for op in island.operations) or (dynamic and _is_small(island))
+    waits = all(op.op_def.passes_on and not op.outputs for op in island.operations)
+    return waits or (dynamic and _computes_few_numbers(island))
 
 
-def _is_small(island: Island) -> bool:
-    return len(island.operations) <= MAX_QUICK_OPERATIONS and all(
-        op.op_def.portable and not op.op_def.stateful and op.outputs and all(map(_is_small_integer, op.outputs))
-        for op in island.operations
-    )
+def _computes_few_numbers(island: Island) -> bool:
+    return len(island.operations) <= MAX_QUICK_OPERATIONS and all(map(_is_quick_arithmetic, island.operations))
+
+
+def _is_quick_arithmetic(op: StepNode) -> bool:
+    """Whether NumPy computes an operation in about a microsecond."""
+    op_def = op.op_def
+    if not op_def.portable or op_def.stateful or not op.outputs:
+        return False
+    return all(map(_is_few_numbers, op.outputs)) and (op_def.shape_valued or all(map(_is_small, op.inputs)))
 
 
 def order_of(step: StepGraph) -> dict[StepNode, list[StepNode]]:
@@ -529,9 +538,17 @@ def _decides_sizes(op: StepNode) -> bool:
     return op_def.compiled_rule is None and not op_def.stateful
 
 
+def _is_few_numbers(tensor: StepTensor) -> bool:
+    return _is_small_integer(tensor) or (tensor.dtype in _FLOATS and _is_small(tensor))
+
+
 def _is_small_integer(tensor: StepTensor) -> bool:
+    return (tensor.dtype.is_integer or tensor.dtype.is_bool) and _is_small(tensor)
+
+
+def _is_small(tensor: StepTensor) -> bool:
     size = tensor.shape.num_elements()
-    return (tensor.dtype.is_integer or tensor.dtype.is_bool) and size is not None and size <= MAX_KEY_ELEMENTS
+    return size is not None and size <= MAX_KEY_ELEMENTS
 
 
 @remembered

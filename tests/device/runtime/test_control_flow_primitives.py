@@ -14,6 +14,7 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.pipeline import lowering_everything, plan_step
+from anabranch.runtime.item_work import ItemWork
 from anabranch.runtime.run_order import needs_executor
 from anabranch.xla.islands import Island
 
@@ -227,13 +228,19 @@ def test_gradients_of_switch_and_merge() -> None:
 
 def test_an_island_holds_what_lives_and_repeats_together() -> None:
     """Operations of both sides, and of both loops, have one level; they are four islands and not one."""
-    p, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [])
+    p, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [100])
     switch = raw.Switch(x, p)
     merge = raw.Merge([raw.Neg(raw.Exp(switch.output_false)), raw.Sin(raw.Exp(switch.output_true))]).output
-    beside = [loop(tf.constant(3.0), lambda v: raw.Exp(raw.AddV2(v, 1.0)), 0.0, name)[0] for name in "ab"]
+
+    def body(value: Tensor) -> Tensor:  # more than the host takes of a few numbers
+        for _ in range(3):
+            value = raw.Exp(raw.AddV2(value, 1.0))
+        return value
+
+    beside = [loop(tf.constant(3.0), body, 0.0, name)[0] for name in "ab"]
     plan = plan_step([merge, *beside], [], [p, x])
     islands = sorted(sorted(op.type for op in island.operations) for island in plan.islands)
-    assert islands == [["AddV2", "Exp"]] * 2 + [["Exp", "Neg"], ["Exp", "Sin"]]
+    assert islands == [["AddV2"] * 3 + ["Exp"] * 3] * 2 + [["Exp", "Neg"], ["Exp", "Sin"]]
 
 
 # ---------------------------------------------------------------------- malformed loops
@@ -426,3 +433,43 @@ def test_the_operations_of_a_lowered_step_can_be_shown() -> None:
     names = {node.op for graph in metadata.partition_graphs for node in graph.node}
     assert {"Switch", "Merge", "Enter"} <= names
     assert len([s for d in metadata.step_stats.dev_stats for s in d.node_stats]) > 7
+
+
+# ---------------------------------------------------------------------- loops of a few numbers
+def test_a_lowered_loop_of_numbers_calculates_in_numpy_and_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    calculating: dict[str, bool] = {}
+    known = ItemWork.arithmetic
+
+    def asked(work: ItemWork) -> Any:
+        found = known(work)
+        calculating[work.op.name] = found is not None
+        return found
+
+    monkeypatch.setattr(ItemWork, "arithmetic", asked)
+    n = tf.placeholder(tf.int32, [])
+    # the first iteration divides by zero, the second infinity by what is not a number; warnings are errors in tests
+    results = tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x / (x - x)), [0, tf.constant(1.0)])
+    with lowering_everything(), tf.Session() as session:
+        for count, expected in enumerate([1.0, np.inf, np.nan]):
+            np.testing.assert_equal(session.run(results, {n: count}), [count, expected])
+    assert len(calculating) == 4
+    assert all(calculating.values())
+
+
+def test_what_a_loop_of_numbers_cannot_take_names_the_operation() -> None:
+    n, table = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [3])
+    total = tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x + tf.gather(table, i, name="taken")), [0, 0.0])[1]
+    with lowering_everything(), tf.Session() as session:
+        assert session.run(total, {n: 3, table: [1, 2, 3]}) == 6
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices = 3 is not in \[0, 3\)") as caught:
+            session.run(total, {n: 4, table: [1, 2, 3]})
+        assert caught.value.op.name.endswith("/taken")
+
+
+def test_many_numbers_are_left_to_a_program() -> None:
+    n, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [1000])
+    total = tf.while_loop(lambda i, t: i < n, lambda i, t: (i + 1, t + tf.reduce_sum(x)), [0, 0.0])[1]
+    with lowering_everything():
+        plan = plan_step([total], [], [n, x])
+    compiled = {op.type for item in plan.items if isinstance(item, Island) for op in item.operations}
+    assert "Sum" in compiled

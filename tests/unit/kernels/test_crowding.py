@@ -56,16 +56,26 @@ def test_calls_of_usual_length_run_on_all_cores() -> None:
     assert machine.computation.scratch_bytes == 64
 
 
-def test_a_call_that_waited_is_followed_by_narrow_ones_for_a_while() -> None:
+def test_where_calls_lose_much_they_run_on_one_core_for_a_while() -> None:
     machine = Machine()
     machine.run(0.001)
-    assert machine.run(0.030) == (2, 0)
-    assert machine.run(0.030) == (2, 1)
-    assert machine.run(0.030) == (2, 2)
+    for count in range(2, 6):  # 29 ms are lost by each
+        assert machine.run(0.030) == (count, 0)
+    assert machine.run(0.030) == (5, 1)
+    assert machine.run(0.030) == (5, 2)
     assert machine.made == 1
     machine.time.now += 1.1
-    assert machine.run(0.001) == (3, 2)  # the cores are free again
-    assert machine.run(0.001) == (4, 2)
+    assert machine.run(0.001) == (6, 2)  # the cores are free again
+    assert machine.run(0.001) == (7, 2)
+
+
+def test_a_call_that_waits_now_and_then_changes_nothing() -> None:
+    machine = Machine()
+    machine.run(0.001)
+    for count in range(2, 50):
+        assert machine.run(0.030) == (count, 0)
+        machine.time.now += 0.4
+    assert machine.made == 0
 
 
 def test_what_one_finds_out_others_know_that_suffer() -> None:
@@ -75,7 +85,34 @@ def test_what_one_finds_out_others_know_that_suffer() -> None:
         machine.run(0.001)
     other.run(0.030)
     one.time.now += 1.1
-    assert not one.crowding.is_known
-    one.run(0.030)
+    one.run(0.150)
+    assert one.crowding.is_known
     assert other.run(0.001) == (2, 1)
     assert calm.run(0.001) == (2, 0)  # it never waited
+
+
+def test_a_pause_that_is_followed_by_the_same_is_twice_as_long() -> None:
+    time = Time()
+    crowding = Crowding(time)
+    for pause in (1.0, 2.0, 4.0, 4.0):
+        crowding.lost(0.2)
+        time.now += pause - 0.1
+        assert crowding.is_known
+        time.now += 0.2
+        assert not crowding.is_known
+    time.now += 2.0
+    crowding.lost(0.2)
+    time.now += 1.1
+    assert not crowding.is_known
+
+
+def test_what_began_before_the_cores_were_known_to_be_crowded_makes_no_pause_longer() -> None:
+    time = Time()
+    crowding = Crowding(time)
+    crowding.lost(0.2)
+    time.now += 0.5
+    crowding.lost(0.2)
+    time.now += 0.6
+    assert not crowding.is_known
+    crowding.lost(0.05)
+    assert not crowding.is_known

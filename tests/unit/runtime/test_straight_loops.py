@@ -27,20 +27,32 @@ class Calculation:
     mode = Mode.HERE
     op: Any = None
 
-    def __init__(self, function: Callable[..., Any], sources: Sequence[int], target: int) -> None:
+    def __init__(self, function: Callable[..., Any], sources: Sequence[int], target: int, arithmetic: bool) -> None:
         self._function, self._sources, self._target = function, sources, target
+        self._arithmetic = arithmetic
 
     def run(self, frame: StepFrame, record: Any = None) -> bool:
-        arguments = [frame.values[slot] for slot in self._sources]
-        assert all(argument is not None for argument in arguments)
-        frame.values[self._target] = self._function(*arguments)
+        self._compute(frame.values)
         return False
+
+    def arithmetic(self) -> Callable[[list[Any]], None] | None:
+        return self._compute if self._arithmetic else None
+
+    def _compute(self, values: list[Any]) -> None:
+        arguments = [values[slot] for slot in self._sources]
+        assert all(argument is not None for argument in arguments)
+        values[self._target] = self._function(*arguments)
 
 
 class Loops:
-    """A graph of loops, one after the other, each of which counts and calculates with numbers below 97."""
+    """A graph of loops, one after the other, each of which counts and calculates with numbers below 97.
 
-    def __init__(self) -> None:
+    Args:
+        arithmetic: whether a loop knows its work to be nothing but arithmetic.
+    """
+
+    def __init__(self, arithmetic: bool = False) -> None:
+        self.arithmetic = arithmetic
         self.specs: list[NodeSpec] = []
         self.frames = [FrameSpec("")]
         self.functions: dict[int, Callable[..., Any]] = {}
@@ -101,7 +113,9 @@ class Loops:
 
         works: dict[int, Any] = {}
         for number, function in self.functions.items():
-            works[number] = Calculation(function, [slot(s) for s in self.taken[number]], slot((number, 0)))
+            works[number] = Calculation(
+                function, [slot(s) for s in self.taken[number]], slot((number, 0)), self.arithmetic
+            )
             if number in replaced.numbers:
                 graph.nodes[replaced.numbers[number]].payload = works[number]
         for number, loop in replaced.loops.items():
@@ -136,7 +150,7 @@ def add(x: int, y: int) -> int:
 @given(seed=st.integers(0, 1 << 40))
 def test_loops_compute_what_they_do_in_the_executor(seed: int) -> None:
     rng = random.Random(seed)
-    loops = Loops()
+    loops = Loops(arithmetic=rng.random() < 0.5)
     values: list[Any] = [loops.work(functools.partial(int, number), []) for number in (5, 11)]
     count = rng.randint(1, 3)
     for _ in range(count):
@@ -150,9 +164,9 @@ def test_loops_compute_what_they_do_in_the_executor(seed: int) -> None:
     assert (none, replaced) == (0, count)
 
 
-def simple() -> tuple[Loops, list[Output], dict[str, int]]:
+def simple(arithmetic: bool = False) -> tuple[Loops, list[Output], dict[str, int]]:
     """A loop that counts to five, and multiplies."""
-    loops = Loops()
+    loops = Loops(arithmetic)
     start = loops.work(lambda: 2, [])
     loops.frames.append(FrameSpec("loop", 0))
     enter = loops.add(Kind.ENTER, 0, [start], child=1)
@@ -168,8 +182,9 @@ def simple() -> tuple[Loops, list[Output], dict[str, int]]:
     return loops, [(leave, 0)], {**names, "more": more[0], "next": following, "leave": leave}
 
 
-def test_a_simple_loop() -> None:
-    loops, fetches, _ = simple()
+@pytest.mark.parametrize("arithmetic", [False, True])
+def test_a_simple_loop(arithmetic: bool) -> None:
+    loops, fetches, _ = simple(arithmetic)
     assert loops.fetch(fetches, straight=True) == ([54], 1)
 
 
@@ -179,9 +194,10 @@ def after_one_turn(loops: Loops, ran: list[int]) -> Output:
     return loops.work(lambda _: len(ran), [before])
 
 
-def test_a_loop_gives_its_turn_away(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arithmetic", [False, True])
+def test_a_loop_gives_its_turn_away(monkeypatch: pytest.MonkeyPatch, arithmetic: bool) -> None:
     monkeypatch.setattr(loop_work, "TURN_SECONDS", 1000.0)
-    loops, fetches, at = simple()
+    loops, fetches, at = simple(arithmetic)
     turns: list[int] = []
 
     def counted(value: int) -> int:
@@ -195,10 +211,11 @@ def test_a_loop_gives_its_turn_away(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == TURN
 
 
-def test_a_turn_of_long_iterations_has_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arithmetic", [False, True])
+def test_a_turn_of_long_iterations_has_few_of_them(monkeypatch: pytest.MonkeyPatch, arithmetic: bool) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr(loop_work, "monotonic", lambda: next(clock) * 1e-3)
-    loops, fetches, at = simple()
+    loops, fetches, at = simple(arithmetic)
     ran: list[int] = []
 
     def counted(value: int) -> int:
@@ -211,8 +228,9 @@ def test_a_turn_of_long_iterations_has_few_of_them(monkeypatch: pytest.MonkeyPat
     assert seen == 3
 
 
-def test_a_condition_must_be_a_scalar() -> None:
-    loops, fetches, at = simple()
+@pytest.mark.parametrize("arithmetic", [False, True])
+def test_a_condition_must_be_a_scalar(arithmetic: bool) -> None:
+    loops, fetches, at = simple(arithmetic)
     loops.functions[at["less"]] = lambda v: np.array([True])
     with pytest.raises(InvalidArgumentError, match=r"condition of the loop 'loop' must be a scalar.*\(1,\)"):
         loops.fetch(fetches, straight=True)
