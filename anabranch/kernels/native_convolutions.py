@@ -27,7 +27,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.convolutions import CONVOLUTIONS, Direction
+from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, Direction
 from anabranch.kernels.onednn import Computation, NativeError, Strided
 from anabranch.ops.nn.conv import Geometry
 
@@ -212,7 +212,11 @@ def _usable(convolution: Convolution) -> bool:
 
 # ---------------------------------------------------------------------- what they cost
 #: shares of the time of XLA's own convolution (AVX2 and AVX-512): forward, to the data, to the filter
-_SHARES: Final = (0.65, 0.7, 0.3)
+_SHARES: Final = WIDE_SHARES
+#: of the gradient to a filter of one tap without strides: for many positions of the window, and for few, where XLA's
+#: product is the quicker
+_TO_ONE_TAP_SHARES: Final = (0.12, 0.2)
+_MANY_POSITIONS: Final = 1024
 #: the same in bfloat16 (AVX512-BF16, and AMX): XLA multiplies in float32, and converts
 _BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)
 _TILE_SHARES: Final = (0.12, 0.12, 0.06)
@@ -241,6 +245,9 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
     shares = _shares(one)
     share = shares[one.direction]
     few = geometry.channels < _FEW_CHANNELS
+    if shares is _SHARES and one.direction == _TO_FILTER and geometry.window.taps == max(one.strides) == 1:
+        positions = one.output[0][0] * math.prod(one.output[0][2:])
+        share = _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
     if few and one.type == onednn.FLOAT32 and one.direction == _TO_INPUT:
         share = 1.0
     if few and shares is _BFLOAT16_SHARES and one.direction == _TO_FILTER and max(one.strides) > 1:
