@@ -24,6 +24,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.known_shapes import full_shape
 from anabranch.ops.nn import windows
+from anabranch.ops.nn.ordered_bits import from_order, has_16_bits, in_order, key
 from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, combined_on_host, shifted, unshifted, wide
 
 Attrs = dict[str, Any]
@@ -64,6 +65,12 @@ def _maxima(xp: ArrayLibrary, x: Array, window: Window) -> Any:
     lowest = np.array(_lowest(x.dtype), x.dtype)
     if xp is np:
         return combined_on_host(np.maximum, x, window, lowest)
+    if has_16_bits(x):
+        return from_order(_most(in_order(x), window, key(-np.inf, x.dtype)), x.dtype)
+    return _most(x, window, lowest)
+
+
+def _most(x: Array, window: Window, lowest: Array) -> Any:
     if window.taps > MAX_UNROLLED_TAPS:
         return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
     seen = shifted(x, window, lowest)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import anabranch as tf
 from anabranch.ops import raw
 from anabranch.xla import executable
+
+#: what rounding makes of sums in another order
+TOLERANCES = {np.float32: 2e-6, np.float16: 2e-3, ml_dtypes.bfloat16: 1.6e-2}
 
 
 def _both_ways(fetches: list[tf.Tensor], fed: dict[Any, Any], monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
@@ -21,7 +25,7 @@ def _both_ways(fetches: list[tf.Tensor], fed: dict[Any, Any], monkeypatch: pytes
     return found
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(
     ("size", "strides", "padding", "data_format"),
     [
@@ -49,7 +53,7 @@ def test_images(
     direct, compiled = _both_ways([maxima, back, again, averages, from_averages], {x: values}, monkeypatch)
     for name, one, other in zip(("maxima", "back", "again", "averages", "to data"), direct, compiled, strict=True):
         assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=2e-6 if dtype is np.float32 else 2e-3, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(one, other, rtol=TOLERANCES[dtype], atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", ["maxima", "averages"])
