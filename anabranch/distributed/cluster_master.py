@@ -20,7 +20,7 @@ from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
-from anabranch.distributed.described_tasks import Describing, TasksToCome, check_task, described
+from anabranch.distributed.described_tasks import Describing, TasksToCome, check_task, described, tasks_of_session
 from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
 from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, nothing
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
@@ -106,7 +106,7 @@ class ClusterMaster:
         seconds = self._config.operation_timeout_in_ms / 1000
         waiting = TasksToCome(timing, timing.now() + seconds if seconds else None)
         (first,) = waiting.describe([self._describing(target)])
-        addresses = dict(first.address)
+        addresses = tasks_of_session(self._config, first)
         visible = [
             name for name in addresses if name == first.task or matches_filters(name, self._config.device_filters)
         ]
@@ -362,7 +362,8 @@ class ClusterStep:
         """
         self.used = next(ticks)
         if self._only is not None:
-            return self._only.ready().partition.run(self._master.next_number(), feeds, record, timeout)
+            own = self._only.own_feeds(feeds)
+            return self._only.ready().partition.run(self._master.next_number(), own, record, timeout)
         run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         # a lock that the end of the step releases: an event is a dozen calls of Python functions
         ended = threading.Lock()
@@ -451,7 +452,7 @@ class ClusterRun:
             # all before any begins: a task that has no session yet would drop what the others send it
             registered = [part.ready() for part in self._parts]
             for position, part in enumerate(self._parts):
-                own = [feeds[i] for i in part.partition.feed_positions]
+                own = part.own_feeds(feeds)
                 if leaves_here and run_local is None and part.task.is_here:
                     run_local = functools.partial(self._run_here, position, registered[position], own, timeout, record)
                     continue

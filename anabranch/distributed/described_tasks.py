@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from anabranch.core.pauses import Pauses
+from anabranch.distributed.addresses import address_map
+from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
-from anabranch.errors import AbortedError, DeadlineExceededError, UnavailableError
+from anabranch.errors import AbortedError, DeadlineExceededError, InvalidArgumentError, UnavailableError
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import TaskDescription, WorkerRequest
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.messages import error_from_proto
@@ -105,6 +109,35 @@ def check_task(name: str, address: str, said: TaskDescription) -> None:
             f"{said.task} answers at {address}, where {name} is expected; start that one there, or make the session "
             "anew where the cluster's addresses have changed",
         )
+
+
+def tasks_of_session(config: ConfigProto, first: TaskDescription) -> dict[str, str]:
+    """The addresses of the tasks that a session may use, by their full names, before its filters.
+
+    Args:
+        config: the session's. `cluster_def` says which tasks there are, also such as were started later than others,
+            which do not know them; without it, they are those that the target knows.
+        first: what the task at the session's target says of itself.
+
+    Raises:
+        ValueError: `cluster_def` is malformed.
+        InvalidArgumentError: the target's task is not in it.
+    """
+    known = dict(first.address)
+    if not config.cluster_def.job:
+        return known
+    spec = ClusterSpec(config.cluster_def)
+    spec.check()
+    real = address_map(os.environ)
+    addresses = {name: str(spec.address_of(name, real)) for name in spec.task_names()}
+    if first.task not in addresses:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"the session's target is {first.task}, which the cluster_def of its configuration does not name; it has "
+            f"{', '.join(addresses)}",
+        )
+    return {**addresses, first.task: known[first.task]}
 
 
 def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) -> None:

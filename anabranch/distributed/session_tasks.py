@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
+from anabranch.core.values import TensorValue
 from anabranch.distributed.network import TaskConnection
 from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError, OpError, UnavailableError
 from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
@@ -217,6 +218,10 @@ class Part:
         # no lock: an epoch only grows, so that what is read too early is found out when the task answers
         # (`NotFoundError`)
         return known if known is not None and known.epoch == self.task.epoch else None
+
+    def own_feeds(self, feeds: Sequence[TensorValue]) -> list[TensorValue]:
+        """Those of a step's feeds that the partition takes; the others go to other tasks, or to none."""
+        return [feeds[i] for i in self.partition.feed_positions]
 
     def ready(self) -> Registered:
         """The partition at the task; registered anew where the task has come back.

@@ -197,6 +197,41 @@ class Coordinator:
             raise failure
 
 
+class SessionCoordinator(Coordinator):
+    """That of a monitored session: another session may follow it, and what both share must not end with the first.
+
+    An exception in a queue's thread must reach the training loop, also the end of the input: nothing is a clean stop.
+
+    Args:
+        followed: the exceptions after which another session follows, if one of them is the reason to stop.
+    """
+
+    def __init__(self, followed: tuple[type[BaseException], ...]) -> None:
+        super().__init__(clean_stop_exception_types=[])
+        self._followed = followed
+        self._decided = threading.Event()
+        self._is_followed = False
+
+    def ends(self, is_followed: bool) -> None:
+        """Says that the session is about to be closed, and whether another follows; later calls change nothing."""
+        with self._lock:
+            if not self._decided.is_set():
+                self._is_followed = is_followed
+                self._decided.set()
+
+    def is_followed(self, within: float) -> bool | None:
+        """Whether another session follows, once a stop was requested; None: whoever runs steps has not said in time.
+
+        Args:
+            within: how long (s) to wait for that, where a task was lost; after any other reason nobody waits.
+        """
+        with self._lock:
+            failure = self._failure
+        if isinstance(failure, self._followed) and not self._decided.wait(within):
+            return None
+        return self._is_followed
+
+
 class LooperThread(threading.Thread):
     """A thread that calls a function again and again, until its coordinator stops.
 

@@ -19,7 +19,7 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import FeedDict, StepRunner
 from anabranch.proto.config_pb2 import RunMetadata, RunOptions
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 #: what a lost task looks like to a client: worth a new session
@@ -166,6 +166,8 @@ class RecoverableSession(WrappedSession):
                 return results
 
     def _recreate(self) -> None:
+        if isinstance(self._sess, CoordinatedSession):
+            self._sess.is_followed()
         self.close()
         self._sess = self._create_session()
 
@@ -189,7 +191,14 @@ class CoordinatedSession(WrappedSession):
         self._coord.raise_requested_exception()
         return self._coord.should_stop()
 
+    def is_followed(self) -> None:
+        """Says, before it is closed, that another session of the same model follows."""
+        if isinstance(self._coord, SessionCoordinator):
+            self._coord.ends(is_followed=True)
+
     def close(self) -> None:
+        if isinstance(self._coord, SessionCoordinator):
+            self._coord.ends(is_followed=False)
         self._coord.request_stop()
         try:
             self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)

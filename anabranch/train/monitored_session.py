@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from anabranch import errors
 from anabranch.core import nest
-from anabranch.core.device import DeviceSpec
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorValue
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE, RecoveryAction
@@ -22,8 +21,9 @@ from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.session import BaseSession, Session
 from anabranch.train.automatic_checkpoints import AutomaticCheckpointHook
 from anabranch.train.chief_lease import ChiefLease, LeaseHook, WhileChief
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.hooked_session import (
+    PREEMPTION_ERRORS,
     CoordinatedSession,
     HookedSession,
     RecoverableSession,
@@ -160,7 +160,6 @@ class LastingSessionCreator(SessionCreator):
             self._shards.build(self._scaffold, self._lease)
             self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
-            self._config = _waiting_for_named_tasks(self._config)
         return self._session_manager.share_session(self._master, self._prepare, self._config, self._max_wait_secs)
 
     def _prepare(self, session: Session) -> bool:
@@ -171,23 +170,6 @@ class LastingSessionCreator(SessionCreator):
         self._shards.recover(session, self._scaffold, self._on_recovery, self._lease.from_the_dead)
         self._lease.from_the_dead = False
         return True
-
-
-def _waiting_for_named_tasks(config: ConfigProto | None) -> ConfigProto:
-    """A configuration for sessions that see the tasks which the default graph names, unless it says which they see.
-
-    A session waits for all tasks that it sees: another worker, which may be gone, is not to be among them.
-    """
-    made = ConfigProto()
-    if config is not None:
-        made.CopyFrom(config)
-    if not made.device_filters:
-        specs = {DeviceSpec.from_string(op.device) for op in get_default_graph().get_operations() if op.device}
-        tasks = {(spec.job, spec.task) for spec in specs if spec.job is not None}
-        made.device_filters.extend(
-            sorted(f"/job:{job}" if task is None else f"/job:{job}/task:{task}" for job, task in tasks)
-        )
-    return made
 
 
 def _session_manager(scaffold: Scaffold) -> SessionManager:
@@ -359,8 +341,7 @@ class _CoordinatedSessionCreator(SessionCreator):
 
     def create_session(self) -> WrappedSession:
         self.tf_sess = self._session_creator.create_session()
-        # An end of input in a queue's thread must reach the training loop: nothing is a clean stop here.
-        self.coord = Coordinator(clean_stop_exception_types=[])
+        self.coord = SessionCoordinator(PREEMPTION_ERRORS)
         for runner in self.tf_sess.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
             runner.create_threads(self.tf_sess, coord=self.coord, daemon=True, start=True)
         for hook in self._hooks:

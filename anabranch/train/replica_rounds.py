@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from anabranch import errors
 from anabranch.core.values import TensorLike
 from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from anabranch.frontend.resources.queues import FIFOQueue
@@ -16,10 +17,15 @@ from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.proto.config_pb2 import RunOptions
 from anabranch.session import BaseSession, Session
 from anabranch.train.chief_lease import ChiefLease
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.queue_runner import QueueRunner
+
+#: seconds that whoever runs steps has to hear that the chief's thread lost a task
+_DECIDED_WITHIN: Final = 5.0
+_TAKEN_WITHIN_MS: Final = 1000
 
 AnyAccumulator: TypeAlias = ConditionalAccumulator | SparseConditionalAccumulator
 
@@ -58,7 +64,7 @@ class RoundsRunner(QueueRunner):
         if self._began is None or self._emptied is None:
             return
         begin, set_times = self._began
-        session.run(begin)
+        _run_to_its_end(session, begin)
         # first the time, so that nothing late joins while they are emptied; taking a mean moves it on
         session.run(set_times)
         counts = session.run([number for number, _, _ in self._emptied])
@@ -71,7 +77,14 @@ class RoundsRunner(QueueRunner):
     leaves_queue_open = False
 
     def _cancel_on_stop(self, sess: BaseSession, coord: Coordinator) -> None:
-        if not self.leaves_queue_open:
+        if self.leaves_queue_open:
+            return
+        coord.wait_for_stop()
+        is_followed = coord.is_followed(_DECIDED_WITHIN) if isinstance(coord, SessionCoordinator) else False
+        if is_followed is None:
+            # whoever runs steps waits for a token that nobody hands out any more
+            sess.close()
+        elif not is_followed:
             super()._cancel_on_stop(sess, coord)
 
     def between_rounds(self, action: Callable[[], None]) -> None:
@@ -90,6 +103,16 @@ class RoundsRunner(QueueRunner):
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted()
+
+
+def _run_to_its_end(session: Session, operation: Operation) -> None:
+    """Runs what takes as many tokens as a queue holds: a worker may take one after they were counted."""
+    while True:
+        try:
+            session.run(operation, options=RunOptions(timeout_in_ms=_TAKEN_WITHIN_MS))
+            return
+        except errors.DeadlineExceededError:
+            continue
 
 
 #: of the optimizer of a graph that works in rounds

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 #: the name of the table, which has a row for each worker
 TABLE_NAME: Final = "replica_status"
+#: a straggler's steps take so many times as long as those of the others, or longer
+_SLOWER: Final = 1.5
 STEPS, DROPPED, STALENESS, STALENESS_SUM, SECONDS, SECONDS_SUM, WAITS_IN = range(7)
 
 
@@ -23,6 +25,7 @@ class WorkerStatus(NamedTuple):
         mean_staleness: the same, on average.
         step_seconds: how long its last step took, without waiting for others.
         mean_step_seconds: the same, on average.
+        is_straggler: whether its steps take half as long again as those of the other workers usually do, or longer.
     """
 
     worker: int
@@ -32,6 +35,7 @@ class WorkerStatus(NamedTuple):
     mean_staleness: float
     step_seconds: float
     mean_step_seconds: float
+    is_straggler: bool = False
 
 
 def as_status(worker: int, row: npt.NDArray[np.float64]) -> WorkerStatus:
@@ -43,4 +47,11 @@ def as_status(worker: int, row: npt.NDArray[np.float64]) -> WorkerStatus:
 def statuses(table: npt.NDArray[np.float64]) -> list[WorkerStatus]:
     """Of each worker that has handed in anything, the slowest first."""
     rows = [as_status(worker, row) for worker, row in enumerate(table) if row[STEPS]]
-    return sorted(rows, key=lambda row: -row.mean_step_seconds)
+    rows.sort(key=lambda row: -row.mean_step_seconds)
+    return [row._replace(is_straggler=_is_straggler(row, rows)) for row in rows]
+
+
+def _is_straggler(row: WorkerStatus, rows: list[WorkerStatus]) -> bool:
+    others = [other.mean_step_seconds for other in rows if other is not row]
+    # the median of the others: of two workers, each is compared with the other
+    return bool(others) and row.mean_step_seconds >= _SLOWER * float(np.median(others)) > 0.0

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
+from anabranch.core.device import DeviceSpec
 from anabranch.core.pauses import Pauses
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph, get_default_graph
@@ -61,6 +62,8 @@ class SessionManager:
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
         self._local_init_feed_dict = local_init_feed_dict
+        #: the tasks that the graph names, as filters, once that is known
+        self._filters: list[str] | None = None
 
     def prepare_session(
         self,
@@ -230,9 +233,25 @@ class SessionManager:
         Its model was given values by steps of this session. Of a loss the first step hears that needs the task, which
         may be one of a queue's thread, or of what keeps a lease; those of the training must hear of it as well.
         """
-        session = Session(master, graph=self._graph, config=config)
+        session = Session(master, graph=self._graph, config=self._waiting_for_named_tasks(config))
         session._stay_lost()
         return session
+
+    def _waiting_for_named_tasks(self, config: ConfigProto | None) -> ConfigProto | None:
+        """A configuration for sessions that see the tasks which the graph names, unless it says which they see.
+
+        A session waits for all tasks that it sees: another worker, which may be gone, is not to be among them. A graph
+        that is not finalized may name others later.
+        """
+        if (config is not None and config.device_filters) or not self._graph.finalized:
+            return config
+        if self._filters is None:
+            self._filters = _tasks_named_in(self._graph)
+        made = ConfigProto()
+        if config is not None:
+            made.CopyFrom(config)
+        made.device_filters.extend(self._filters)
+        return made
 
     def _restore_checkpoint(
         self,
@@ -280,6 +299,17 @@ class SessionManager:
             session.run(self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options)
             logging.info("Done running local_init_op.")
         return ready, message
+
+
+def _tasks_named_in(graph: Graph) -> list[str]:
+    """Filters that match the tasks which operations of a graph ask for; none if they may ask for any."""
+    graphs = [graph, *graph.functions.values()]
+    specs = {DeviceSpec.from_string(name) for name in {op.device for g in graphs for op in g.get_operations()} if name}
+    if any(spec.job is None and (spec.task is not None or spec.device_type not in (None, "CPU")) for spec in specs):
+        # any task may be the one that has such a device
+        return []
+    tasks = {(spec.job, spec.task) for spec in specs if spec.job is not None}
+    return sorted(f"/job:{job}" if task is None else f"/job:{job}/task:{task}" for job, task in tasks)
 
 
 @contextlib.contextmanager

@@ -294,6 +294,7 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
         self._sync_optimizer = sync_optimizer
         self._is_chief = is_chief
         self._num_tokens = num_tokens
+        self._had_session = False
 
     def begin(self) -> None:
         optimizer = self._sync_optimizer
@@ -303,7 +304,7 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
         if self._is_chief:
             self._init_op = optimizer.chief_init_op
             self._init_tokens_op: Operation | None = optimizer.get_init_tokens_op(self._num_tokens)
-            self._queue_runner: QueueRunner | None = optimizer.get_chief_queue_runner()
+            self._queue_runner: RoundsRunner | None = optimizer._chief_queue_runner
         else:
             self._init_op = optimizer.local_step_init_op
             self._init_tokens_op = None
@@ -318,6 +319,11 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
                 "Init operations did not make model ready for SyncReplicasOptimizer local_init. "
                 f"Init op: {self._init_op.name}, error: {message}"
             )
+        runner = self._queue_runner
+        if runner is not None and self._had_session and not runner.leaves_queue_open:
+            # a task was lost: the model is that of a checkpoint, and tokens and gradients of later steps are left
+            runner.begin_anew(session)
+        self._had_session = True
         session.run(self._init_op)
         if self._init_tokens_op is not None:
             session.run(self._init_tokens_op)

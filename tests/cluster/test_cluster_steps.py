@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,13 +159,50 @@ def test_python_functions_and_input_pipelines_run_on_their_task(cluster: LocalCl
 
 
 def test_partial_runs_and_callables(cluster: LocalCluster) -> None:
-    x = tf.placeholder(tf.float32, [])
+    x, late = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
     with ps(0):
         y = x + 1
-    with worker(1):
-        z = y * 10
+        count = tf.get_variable("count", initializer=0, use_resource=True)
+        with tf.control_dependencies([y]):
+            counted = count.assign_add(1, read_value=False)
+    with worker(1), tf.control_dependencies([counted]):
+        z = y * 10 + late
+    with ps(1):
+        end = tf.py_func(lambda value: value - 1, [z], tf.float32)
     with session(cluster) as s:
-        assert s.make_callable(z, [x])(2.0) == 30.0
+        s.run(count.initializer)
+        assert s.make_callable(z, [x, late])(2.0, 0.0) == 30.0
+        handle = s.partial_run_setup([y, z, end], [x, late])
+        assert s.partial_run(handle, y, {x: 1.0}) == 2.0
+        assert s.partial_run(handle, z, {late: 5.0}) == 25.0
+        assert s.partial_run(handle, end) == 24.0
+        assert s.run(count) == 2, "what a piece needs has run once, on its task"
+
+
+def test_traces_of_all_tasks_are_on_one_clock(cluster: LocalCluster) -> None:
+    """Each task has its row; no operation begins before what it takes was there, whichever task computed it."""
+    x = tf.placeholder(tf.float32, [])
+    with ps(0):
+        first = tf.py_func(lambda value: value + 1, [x], tf.float32, name="first")
+    with worker(1):
+        second = tf.py_func(lambda value: value * 2, [first], tf.float32, name="second")
+    with ps(1):
+        third = tf.py_func(lambda value: value - 1, [second], tf.float32, name="third")
+    options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
+    with session(cluster) as s:
+        s.run(third, {x: 1.0})
+        before = time.time() * 1e6
+        assert s.run(third, {x: 1.0}, options=options, run_metadata=metadata) == 3
+        after = time.time() * 1e6
+    rows = {row.device: {node.node_name: node for node in row.node_stats} for row in metadata.step_stats.dev_stats}
+    places = {"first": "/job:ps/replica:0/task:0", "second": "/job:worker/replica:0/task:1"}
+    places["third"] = "/job:ps/replica:0/task:1"
+    nodes = [rows[f"{task}/device:CPU:0"][name] for name, task in places.items()]
+    # whole microseconds
+    ends = [node.all_start_micros + node.all_end_rel_micros + 1 for node in nodes]
+    assert before - 1 <= nodes[0].all_start_micros
+    assert all(end <= later.all_start_micros + 1 for end, later in zip(ends, nodes[1:], strict=False))
+    assert ends[-1] <= after + 1
 
 
 def test_a_filter_hides_tasks(cluster: LocalCluster) -> None:
@@ -218,8 +257,12 @@ def test_a_deadline_names_who_waits_for_what(cluster: LocalCluster) -> None:
     with worker(1):
         result = element + 1
     with session(cluster) as s:
-        with pytest.raises(tf.errors.DeadlineExceededError, match="Timed out"):
+        with pytest.raises(tf.errors.DeadlineExceededError, match="Timed out") as caught:
             s.run(result, options=tf.RunOptions(timeout_in_ms=200))
+        # either task may be the first to say so: who waits for the queue, or for what comes of its element
+        by_the_queue = "'element' .* waits for 1 elements of FIFOQueue 'never', which holds 0"
+        by_the_worker = "waits for .*element:0 from /job:ps/replica:0/task:0.* to /job:worker/replica:0/task:1"
+        assert re.search(f"{by_the_queue}|{by_the_worker}", str(caught.value))
         s.run(queue.enqueue(1.0))
         assert s.run(result) == 2.0
 

@@ -159,3 +159,38 @@ def test_conditionals_whose_values_go_to_another_task_run_beside_each_other() ->
             session.run([v.assign_add([2, 3]) for v in kept])
             session.run(tf.global_variables_initializer())
             np.testing.assert_array_equal(session.run(copies), [[2, 3], [3, 4]])
+
+
+def test_feeds_that_a_step_does_not_take_leave_the_others_in_their_places() -> None:
+    """A step of one part, on a task of this process that is not the target's, takes the second feed only."""
+    with servers(ps=2, workers=1) as cluster:
+        unused, used = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+        with tf.device("/job:ps/task:1"):
+            result = used + 1
+        with tf.Session(cluster["worker"][0].target, config=config()) as session:
+            assert session.run(result, {unused: 5.0, used: 2.0}) == 3
+            assert session.make_callable(result, [unused, used])(5.0, 2.0) == 3
+
+
+def test_a_session_can_use_tasks_that_its_target_does_not_know() -> None:
+    """`ConfigProto.cluster_def`: a worker that was started after the others, which were told of themselves only."""
+    addresses = [free_address(), free_address()]
+    definition = tf.train.ClusterSpec({"worker": addresses}).as_cluster_def()
+    with contextlib.ExitStack() as stack:
+        first, second = (
+            stack.enter_context(tf.train.Server({"worker": {i: addresses[i]}}, "worker", i)) for i in range(2)
+        )
+        x = tf.placeholder(tf.float32, [])
+        with tf.device("/job:worker/task:1"):
+            there = x * 2
+        with tf.device("/job:worker/task:0"):
+            here = there + 1
+        for target in (first.target, second.target):
+            with tf.Session(target, config=config(cluster_def=definition)) as session:
+                assert len(session.list_devices()) == 2
+                assert session.run(here, {x: 4.0}) == 9
+        with tf.Session(first.target, config=config()) as session:
+            assert len(session.list_devices()) == 1
+        other = tf.train.ClusterSpec({"ps": addresses}).as_cluster_def()
+        with pytest.raises(tf.errors.InvalidArgumentError, match="cluster_def of its configuration does not name"):
+            tf.Session(first.target, config=config(cluster_def=other))

@@ -1,0 +1,197 @@
+"""`SyncReplicasOptimizer` as programs use it: in a `MonitoredTrainingSession` each, which outlives its tasks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.train import replica_rounds
+from anabranch.train.replica_rounds import RoundsRunner
+
+DEADLINE = 30.0
+PS = [f"/job:ps/replica:0/task:{i}" for i in range(2)]
+WORKER = "/job:worker/replica:0/task:1"
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(ps=2, worker=2) as tasks:
+        yield tasks
+
+
+class Replica:
+    """Trains on a thread until it is told to stop; each step takes 1 from both variables, one on each server.
+
+    Attributes:
+        step: the global step that it saw last.
+        restored: of each session, what the global step was when it was made.
+        commits: of each, that of the latest checkpoint then.
+        ended: whether its session ended as it should; else `error` says why not.
+    """
+
+    def __init__(self, cluster: LocalCluster, index: int, directory: Path, aggregate: int) -> None:
+        self._target, self._index = cluster.target("worker", index), index
+        self.directory, self._aggregate = str(directory), aggregate
+        self.step = 0
+        self.restored: list[int] = []
+        self.commits: list[int] = []
+        self.values: list[float] = []
+        self.tokens = 0
+        self.ended = False
+        self.error: BaseException | None = None
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with tf.Graph().as_default():
+                self._train()
+            self.ended = True
+        except BaseException as error:
+            self.error = error
+
+    def _train(self) -> None:
+        is_chief = self._index == 0
+        with tf.device(tf.train.replica_device_setter(2, worker_device=f"/job:worker/task:{self._index}")):
+            step = tf.train.get_or_create_global_step()
+            a = tf.get_variable("a", initializer=np.zeros(2, np.float32))
+            b = tf.get_variable("b", initializer=np.zeros(2, np.float32))
+            descent = tf.train.GradientDescentOptimizer(1.0)
+            optimizer = tf.train.SyncReplicasOptimizer(descent, self._aggregate, total_num_replicas=2)
+            train = optimizer.minimize(tf.reduce_sum(a) + tf.reduce_sum(b), step)
+            assert optimizer._token_queue is not None
+            tokens = optimizer._token_queue.size()
+        # first what looks: the chief's next hook begins a round
+        hooks = [_Sees(self, step), optimizer.make_session_run_hook(is_chief)]
+        if is_chief:
+            hooks.append(tf.train.CheckpointSaverHook(self.directory, save_steps=5))
+        with tf.train.MonitoredTrainingSession(
+            self._target,
+            is_chief,
+            self.directory if is_chief else None,
+            hooks=hooks,
+            save_checkpoint_secs=None,
+            save_summaries_steps=None,
+            log_step_count_steps=None,
+            config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
+        ) as session:
+            while not self.stop.is_set():
+                session.run(train)
+            if is_chief:
+                values = session.run([a, b, tokens])
+                self.values, self.tokens = [float(values[0][0]), float(values[1][0])], int(values[2])
+
+    def saved(self) -> int:
+        """The global step in the latest checkpoint, whose name may be of the one before: rounds go on meanwhile."""
+        latest = tf.train.latest_checkpoint(self.directory)
+        return 0 if latest is None else int(tf.train.load_variable(latest, "global_step"))
+
+    def goes_on(self, steps: int) -> None:
+        """Waits until the global step has grown by so much from what it was after the latest session was made."""
+        until(lambda: self.step >= self.restored[-1] + steps, self)
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE)
+        assert self.ended, self.error
+
+
+class _Sees(tf.train.SessionRunHook):
+    def __init__(self, replica: Replica, step: tf.Variable) -> None:
+        self._replica, self._step = replica, step
+
+    def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
+        replica = self._replica
+        replica.commits.append(replica.saved())
+        replica.restored.append(int(session.run(self._step)))
+
+    def before_run(self, run_context: tf.train.SessionRunContext) -> tf.train.SessionRunArgs:
+        return tf.train.SessionRunArgs(self._step)
+
+    def after_run(self, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
+        self._replica.step = int(run_values.results)
+
+
+def until(condition: Callable[[], bool], *replicas: Replica) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        for replica in replicas:
+            assert replica.error is None
+            assert not replica.ended
+        assert time.monotonic() < deadline, [replica.step for replica in replicas]
+        threading.Event().wait(0.005)
+
+
+@pytest.mark.parametrize("lost", PS)
+def test_replicas_go_on_from_the_checkpoint_when_a_parameter_server_has_come_back(
+    cluster: LocalCluster, tmp_path: Path, lost: str
+) -> None:
+    """Also where the one with the tokens has not ended: what is left of later steps there is of no use."""
+    chief, other = (Replica(cluster, index, tmp_path, aggregate=2) for index in range(2))
+    until(lambda: bool(chief.restored and other.restored), chief, other)
+    for _ in range(2):
+        for replica in (chief, other):
+            replica.goes_on(10)
+        until(lambda: chief.saved() >= chief.restored[-1] + 5, chief, other)
+        saved = chief.saved()
+        sessions = len(chief.restored), len(other.restored)
+        cluster.lose(lost)
+        cluster.begin(lost)
+        until(lambda n=sessions: len(chief.restored) > n[0] and len(other.restored) > n[1], chief, other)  # type: ignore[misc]
+        made = len(chief.restored) - 1
+        assert chief.restored[made] == chief.commits[made] >= saved, "what the last checkpoint had"
+    for replica in (chief, other):
+        replica.goes_on(10)
+    # in the end, the chief tells those who wait for tokens that none come any more
+    chief.stop.set()
+    chief.join()
+    other.join()
+    assert chief.values[0] == chief.values[1] <= -20, "no update by half"
+    assert chief.tokens <= 4
+
+
+def test_the_chief_does_not_wait_for_a_worker_that_is_gone(cluster: LocalCluster, tmp_path: Path) -> None:
+    chief, other = (Replica(cluster, index, tmp_path, aggregate=1) for index in range(2))
+    until(lambda: chief.step >= 6 and bool(other.restored), chief, other)
+    cluster.lose(WORKER)
+    cluster.lose(PS[1])
+    cluster.begin(PS[1])
+    until(lambda: len(chief.restored) == 2, chief)
+    chief.goes_on(5)
+    chief.stop.set()
+    chief.join()
+
+
+def test_a_chief_that_waits_for_a_token_hears_that_its_thread_has_lost_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else hands it out; the step that waits has no part on that task, so that nothing else ends it."""
+    monkeypatch.setattr(replica_rounds, "_DECIDED_WITHIN", 0.1)
+    with tf.Graph().as_default():
+        queue = tf.FIFOQueue(1, tf.int32, shapes=[[]])
+        token = queue.dequeue()
+        lost = tf.py_func(_lose, [], tf.int32)
+        runner = RoundsRunner(queue, [queue.enqueue(lost)])
+        made: list[int] = []
+
+        class Starts(tf.train.SessionRunHook):
+            def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
+                made.append(len(made))
+                if len(made) == 1:
+                    runner.create_threads(session, coord, daemon=True, start=True)
+                else:
+                    session.run(put)
+
+        put = queue.enqueue(7)
+        with tf.train.MonitoredSession(hooks=[Starts()]) as session:
+            assert session.run(token) == 7
+        assert made == [0, 1]
+
+
+def _lose() -> None:
+    raise tf.errors.UnavailableError(None, None, "a task is lost")
