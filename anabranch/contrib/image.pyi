@@ -1,3 +1,11 @@
+from anabranch.contrib.image_colours import (
+    adjust_hsv_in_yiq as adjust_hsv_in_yiq,
+    random_hsv_in_yiq as random_hsv_in_yiq,
+)
+from anabranch.contrib.image_regions import (
+    bipartite_match as bipartite_match,
+    connected_components as connected_components,
+)
 from anabranch.contrib.image_transforms import (
     angles_to_projective_transforms as angles_to_projective_transforms,
     compose_transforms as compose_transforms,
@@ -13,3 +21,6 @@ from anabranch.contrib.image_warps import (
     interpolate_spline as interpolate_spline,
     sparse_image_warp as sparse_image_warp,
 )
+
+adjust_yiq_hsv = adjust_hsv_in_yiq
+random_yiq_hsv = random_hsv_in_yiq

@@ -35,6 +35,75 @@ def flatten(
     return outputs
 
 
+def embedding_lookup_unique(
+    params: TensorLike, ids: TensorLike, partition_strategy: str = "mod", name: str | None = None
+) -> tf.Tensor:
+    """`tf.nn.embedding_lookup`, where equal numbers are looked up once.
+
+    Args:
+        params: a variable [number, ...], or a list of its parts.
+        ids: int32 or int64, of any shape.
+        partition_strategy: "mod" or "div": how numbers are spread over parts.
+        name: of the operations.
+
+    Returns:
+        [shape of ids, ...].
+
+    Raises:
+        ValueError: there are no parameters.
+    """
+    with tf.name_scope(name, "EmbeddingLookupUnique", [ids]):
+        ids = tf.convert_to_tensor(ids)
+        once, places = tf.unique(tf.reshape(ids, [-1]))
+        found = tf.gather(tf.nn.embedding_lookup(params, once, partition_strategy), places)
+        result = tf.reshape(found, tf.concat([tf.shape(ids), tf.shape(found)[1:]], 0))
+        result.set_shape(ids.shape.concatenate(found.shape[1:]))
+        return result
+
+
+def bow_encoder(
+    ids: TensorLike,
+    vocab_size: int,
+    embed_dim: int,
+    sparse_lookup: bool = True,
+    initializer: PassedOn = None,
+    regularizer: PassedOn = None,
+    trainable: bool = True,
+    scope: ScopeLike | None = None,
+    reuse: bool | None = None,
+) -> tf.Tensor:
+    """The mean of the vectors of some numbers: a bag of words.
+
+    Args:
+        ids: int32 or int64, [batch, length], or a `SparseTensor`.
+        vocab_size, embed_dim: how many numbers there are, and how long the vectors.
+        sparse_lookup: whether a 0 of dense `ids` stands for nothing.
+        initializer, regularizer, trainable: of the variable `embeddings`.
+        scope, reuse: of the variable.
+
+    Returns:
+        [batch, embed_dim].
+
+    Raises:
+        TypeError: `ids` is sparse, and `sparse_lookup` is False.
+    """
+    with tf.variable_scope(scope, "bow_encoder", [] if isinstance(ids, tf.SparseTensor) else [ids], reuse=reuse):
+        embeddings = tf.get_variable(
+            "embeddings", [vocab_size, embed_dim], None, initializer, regularizer, trainable=trainable
+        )
+        if not sparse_lookup:
+            if isinstance(ids, tf.SparseTensor):
+                raise TypeError(f"ids are expected to be dense Tensor, got: {ids}")
+            return tf.reduce_mean(tf.nn.embedding_lookup(embeddings, ids), axis=1)
+        sparse = ids if isinstance(ids, tf.SparseTensor) else _without_zeros(tf.convert_to_tensor(ids))
+        return tf.nn.safe_embedding_lookup_sparse([embeddings], sparse, combiner="mean", default_id=0)
+
+
+def _without_zeros(ids: tf.Tensor) -> tf.SparseTensor:
+    indices = tf.where(tf.not_equal(ids, tf.zeros([], ids.dtype)))
+    return tf.SparseTensor(indices, tf.gather_nd(ids, indices), tf.shape(ids, out_type=tf.int64))
+
+
 def embed_sequence(
     ids: TensorLike,
     vocab_size: int | None = None,

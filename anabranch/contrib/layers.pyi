@@ -13,7 +13,9 @@ from anabranch.contrib.feature_columns import (
     weighted_sparse_column as weighted_sparse_column,
 )
 from anabranch.contrib.layer_functions import (
+    bow_encoder as bow_encoder,
     embed_sequence as embed_sequence,
+    embedding_lookup_unique as embedding_lookup_unique,
     flatten as flatten,
     variance_scaling_initializer as variance_scaling_initializer,
     xavier_initializer as xavier_initializer,
@@ -25,6 +27,7 @@ from anabranch.contrib.regularizers import (
     l2_regularizer as l2_regularizer,
     sum_regularizer as sum_regularizer,
 )
+from anabranch.frontend.nn.embedding import safe_embedding_lookup_sparse as safe_embedding_lookup_sparse
 from anabranch.tools.contributed_names import layers
 
 xavier_initializer_conv2d = xavier_initializer

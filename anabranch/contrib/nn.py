@@ -1,4 +1,4 @@
-"""`tf.contrib.nn`: cross entropies whose arguments are (logits, labels)."""
+"""`tf.contrib.nn`: cross entropies whose arguments are (logits, labels), dropout for SELU, and others."""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@ from anabranch.contrib.flipped_losses import (
     flipped_softmax_cross_entropy,
     flipped_sparse_softmax_cross_entropy,
 )
+from anabranch.contrib.self_normalizing import (
+    alpha_dropout as alpha_dropout,
+    nth_element as nth_element,
+    scaled_softplus as scaled_softplus,
+)
+from anabranch.frontend.nn.conv import conv1d_transpose as conv1d_transpose
 
 deprecated_flipped_sigmoid_cross_entropy_with_logits = flipped_sigmoid_cross_entropy
 deprecated_flipped_softmax_cross_entropy_with_logits = flipped_softmax_cross_entropy

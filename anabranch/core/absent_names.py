@@ -33,7 +33,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.layers.shared_embedding_columns": _COLUMNS,
     "contrib.layers.weighted_sum": _COLUMNS,
     "contrib.learn": "tf.estimator has what became of the estimators of this module",
-    "contrib.quantize": "train in floats; graphs that TensorFlow quantised come in by tf.import_graph_def",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
     "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
 }

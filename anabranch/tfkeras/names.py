@@ -63,6 +63,15 @@ def _merging(name: str) -> Callable[..., Any]:
     return apply
 
 
+#: layers that `tf.keras` has under a second name
+_SECOND_NAMES: Final = {
+    "Convolution2DTranspose": "Conv2DTranspose",
+    "Convolution3DTranspose": "Conv3DTranspose",
+    "SeparableConvolution1D": "SeparableConv1D",
+    "SeparableConvolution2D": "SeparableConv2D",
+}
+
+
 def _in_scope(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the package that makes objects by their names; the classes that it makes are those served."""
 
@@ -112,6 +121,8 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "AbstractRNNCell": recurrent_cells.AbstractRNNCell,
         "DenseFeatures": features.DenseFeatures,
         "LayerNormalization": normalization.LayerNormalization,
+        "Wrapper": rebasing.served(package.module("layers.wrappers").Wrapper),
+        **{name: rebasing.served(getattr(_layers, of)) for name, of in _SECOND_NAMES.items()},
         **{name: _merging(of) for name, of in _MERGING.items()},
     },
     "keras.initializers": {

@@ -26,7 +26,7 @@ import anabranch as tf
 from anabranch.core import absent_names
 from anabranch.core.consoles import table_console
 from anabranch.core.refused_names import refusal_of
-from anabranch.tools import old_names
+from anabranch.tools import keras_package, old_names
 from anabranch.tools.name_uses import ROOT, NameUse, uses_in
 from anabranch.tools.tensorflow_alias import absence_of, is_class, is_there
 
@@ -219,6 +219,14 @@ def interface() -> dict[str, Names]:
 
     A name is refused where `core.refused_names` gives a reason, which docs/differences.md has too.
     """
+    forget = old_names.restore(quiet=True)  # as for the sources that are checked
+    try:
+        return _interface()
+    finally:
+        forget()
+
+
+def _interface() -> dict[str, Names]:
     answer = {}
     for module, names in absent_names.names().items():
         present = {name for name in names if is_there(".".join(filter(None, (ROOT, module, name))))}
@@ -242,4 +250,16 @@ def _print_interface(as_json: bool) -> int:
     print("| names in | there | refused with a reason | missing | of |\n|---|---|---|---|---|")
     for area, numbers in sorted(counts.items(), key=lambda item: item[0] == "**all**"):
         print(f"| {area} | {' | '.join(map(str, numbers))} | {sum(numbers)} |")
+    print(f"\n{_of_keras()}")
     return 0
+
+
+def _of_keras() -> str:
+    """Which package the row of `tf.keras` counts, or how to get one."""
+    version = keras_package.installed_version()
+    if version is not None:
+        return f"tf.keras is served by the package keras {version}, which is installed."
+    return (
+        "tf.keras is served by the package keras 2.3.1, which is not installed here: `pip install 'anabranch[keras]'`, "
+        "or `pip install keras==2.3.1`, brings it."
+    )

@@ -19,7 +19,6 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 #: the others
 DEFERRED: Final = (
     "contrib.cloud",
-    "contrib.quantize",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",
     "python.data.ops.multi_device_iterator_ops",

@@ -35,18 +35,24 @@ _ELSEWHERE: Final = {
         "SeparableConvolution2D": "keras.layers.convolutional",
         "Wrapper": "keras.layers.wrappers",
     },
-    "keras.metrics": {"kld": "keras.losses"},
+    "keras.metrics": {"KLD": "keras.losses:kullback_leibler_divergence", "kld": "keras.losses"},
     "keras.utils": {"SequenceEnqueuer": "keras.utils.data_utils"},
 }
 
 
 @functools.cache
+def installed_version() -> str | None:
+    """The version of the package that is installed; None without one that serves."""
+    try:
+        version = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return version if version.startswith(_VERSIONS) else None
+
+
 def is_installed() -> bool:
     """Whether a version of the package that serves is installed."""
-    try:
-        return importlib.metadata.version(PACKAGE).startswith(_VERSIONS)
-    except importlib.metadata.PackageNotFoundError:
-        return False
+    return installed_version() is not None
 
 
 def find_module(path: str, standing_in: StandIn) -> ModuleType | None:

@@ -15,6 +15,11 @@ _GAN_FEATURES: Final = (
     *("clip_weights", "conditioning_utils", "random_tensor_pool", "spectral_normalization", "virtual_batchnorm"),
 )
 
+#: modules of `contrib.image.python.ops`
+_IMAGE: Final = (
+    *("dense_image_warp", "distort_image_ops", "image_ops", "interpolate_spline", "segmentation", "sparse_image_warp"),
+)
+
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.cudnn_rnn.python.layers.cudnn_rnn": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
     "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
@@ -44,7 +49,10 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.gan.python.losses.python.tuple_losses_impl": "tf.contrib.gan.losses losses_impl=wargs",
     "contrib.gan.python.namedtuples": "tf.contrib.gan.namedtuples",
     "contrib.gan.python.train": "tf.contrib.gan",
+    "contrib.image.ops.gen_image_ops": "tf.contrib.image",
+    **{f"contrib.image.python.ops.{module}": "tf.contrib.image" for module in _IMAGE},
     "contrib.layers.python.layers": "tf.contrib.layers",
+    "contrib.layers.python.layers.encoders": "tf.contrib.layers",
     "contrib.learn.python.learn": "tf.contrib.learn",
     "contrib.learn.python.learn.estimators": "tf.contrib.learn",
     "contrib.learn.python.learn.estimators.estimator": "tf.contrib.learn",
@@ -64,6 +72,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.losses.python.losses": "tf.contrib.losses",
     "contrib.metrics.python.ops": "tf_slim.metrics",
     "contrib.metrics.python.ops.set_ops": "tf.sets",
+    "contrib.nn.python.ops.alpha_dropout": "tf.contrib.nn",
+    "contrib.nn.python.ops.scaled_softplus": "tf.contrib.nn",
     "contrib.opt.python.training": "tf.contrib.opt",
     "contrib.opt.python.training.adam_gs_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.adamax": "tf.contrib.opt",
@@ -91,6 +101,16 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.opt.python.training.sign_decay": "tf.contrib.opt",
     "contrib.opt.python.training.variable_clipping_optimizer": "tf.contrib.opt",
     "contrib.opt.python.training.weight_decay_optimizers": "tf.contrib.opt",
+    "contrib.quantize.python.common": (
+        "anabranch.contrib.quantize_steps CreateOrGetQuantizationStep=quantization_step"
+    ),
+    "contrib.quantize.python.fold_batch_norms": "anabranch.contrib.quantize_folding FoldBatchNorms=fold_batch_norms",
+    "contrib.quantize.python.quant_ops": (
+        "anabranch.contrib.quantize_ranges LastValueQuantize=last_value_quantize "
+        "MovingAvgQuantize=moving_average_quantize"
+    ),
+    "contrib.quantize.python.quantize": "anabranch.contrib.quantize_graphs Quantize=insert_fake_quantization",
+    "contrib.quantize.python.quantize_graph": "tf.contrib.quantize",
     "contrib.resampler.python.ops.resampler_ops": "tf.contrib.resampler",
     "contrib.rnn.python.ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.core_rnn": "tf.contrib.rnn",

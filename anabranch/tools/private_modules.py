@@ -20,6 +20,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.client.device_lib": "anabranch.tools.device_lib",
     "python.client.session": "tf anabranch.frontend.fetches",
     "python.client.timeline": "anabranch.runtime.timeline",
+    "python.compat.compat": "tf.compat",
     "python.data": "tf.data",
     "python.data.experimental": "tf.data.experimental",
     "python.data.ops.dataset_ops": "tf.data DatasetV1=Dataset DatasetV2=Dataset",

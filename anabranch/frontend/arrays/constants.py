@@ -178,9 +178,11 @@ def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name:
     with name_scope(name, kind, [shape] if isinstance(shape, Tensor) else None) as scope:
         if not isinstance(shape, Tensor):
             known = _known_shape(shape)
-            if known is not None:
+            if known is not None and math.prod(known) < _MAX_STORED_ELEMENTS:
                 array = np.full(known, to_array(value, dtype)[()], dtype=dtype.as_numpy_dtype)
                 return constant_of(array, name=scope)
+            if known is not None:  # of which a program may have halved one by `/`: TensorShape takes 64.0
+                shape = TensorShape(known)
             shape = convert_to_tensor(
                 shape, dtypes.int32 if isinstance(shape, TensorShape) else None, "shape_as_tensor"
             )
@@ -190,15 +192,13 @@ def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name:
 
 
 def _known_shape(shape: TensorLike) -> list[int] | None:
-    """The sizes of a small, known shape."""
+    """The sizes of a shape that is known."""
     try:
         dims = TensorShape(shape).dims_tuple
     except (TypeError, ValueError):
         return None
     known = [d for d in dims or () if d is not None]
-    if dims is None or len(known) < len(dims) or math.prod(known) >= _MAX_STORED_ELEMENTS:
-        return None
-    return known
+    return None if dims is None or len(known) < len(dims) else known
 
 
 def fill(dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor:

@@ -362,10 +362,10 @@ class BatchNormalization(Layer):
         """The operation that moves `variable` towards `value`; it moves nothing outside training."""
         with get_default_graph().name_scope("AssignMovingAvg") as scope:
             dtype = variable.dtype
-            decay = raw.Sub(convert_to_tensor(1.0, dtype, name="one"), _cast_to(convert_to_tensor(momentum), dtype))
+            decay = _cast_to(convert_to_tensor(1.0 - momentum, name="decay"), dtype)
             decay = _choose(training, decay, convert_to_tensor(0.0, dtype, name="none"))
-            difference = raw.Sub(variable.value(), _cast_to(value, dtype))
-            return variable.assign_sub(raw.Mul(difference, decay), name=scope, read_value=False)
+            difference = raw.Sub(variable.value(), _cast_to(value, dtype), name="sub")
+            return variable.assign_sub(raw.Mul(difference, decay, name="mul"), name=scope, read_value=False)
 
     def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)

@@ -190,13 +190,16 @@ def batch_normalization(
     """
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         x, mean = convert_to_tensor(x, name="x"), convert_to_tensor(mean, name="mean")
-        inverse = raw.Rsqrt(raw.Add(variance, variance_epsilon))
+        # the order and the names of the operations are TensorFlow's: programs look for them
+        inverse = raw.Rsqrt(raw.Add(variance, variance_epsilon, name="add"))
         if scale is not None:
-            inverse = raw.Mul(inverse, scale)
-        moved = raw.Neg(raw.Mul(mean, inverse)) if offset is None else raw.Sub(offset, raw.Mul(mean, inverse))
-        if inverse.dtype is not x.dtype:
-            inverse, moved = (raw.Cast(t, DstT=x.dtype) for t in (inverse, moved))
-        result: Tensor = raw.Add(raw.Mul(x, inverse), moved, name="add_1")
+            inverse = raw.Mul(inverse, scale, name="mul")
+        factor = inverse if inverse.dtype is x.dtype else raw.Cast(inverse, DstT=x.dtype)
+        product = raw.Mul(x, factor, name="mul")
+        moved = raw.Mul(mean, inverse, name="mul")
+        moved = raw.Neg(moved) if offset is None else raw.Sub(offset, moved, name="sub")
+        moved = moved if moved.dtype is x.dtype else raw.Cast(moved, DstT=x.dtype)
+        result: Tensor = raw.Add(product, moved, name="add_1")
         return result
 
 

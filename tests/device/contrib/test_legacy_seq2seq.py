@@ -167,3 +167,68 @@ def test_training_reaches_a_copy_task() -> None:
         session.run(tf.global_variables_initializer())
         losses = [session.run([loss, train])[0] for _ in range(60)]
     assert losses[-1] < 0.2 * losses[0]
+
+
+# ---------------------------------------------------------------------- attention
+def test_attention_is_a_weighted_mean_of_what_was_encoded() -> None:
+    states = RNG.normal(size=(BATCH, 4, 6)).astype(np.float32)
+    start = tf.zeros([BATCH, 5])
+    outputs, _ = seq2seq.attention_decoder(
+        TARGET, start, tf.constant(states), tf.nn.rnn_cell.BasicRNNCell(5), num_heads=2, initial_state_attention=True
+    )
+    values = {v.op.name.removeprefix("attention_decoder/"): v for v in tf.global_variables()}
+    assert {"kernel", "AttnW_1", "AttnV_0", "Attention_1/bias", "AttnOutputProjection/kernel"} <= set(values)
+    found, at = run([outputs, values])
+
+    def linear(scope: str, *inputs: Any) -> Any:
+        return np.concatenate(inputs, 1) @ at[f"{scope}kernel"] + at[f"{scope}bias"]
+
+    def means(query: Any) -> list[Any]:
+        answer = []
+        for head in range(2):
+            features = states @ at[f"AttnW_{head}"][0, 0] + linear(f"Attention_{head}/", query)[:, None]
+            weights = np.exp((np.tanh(features) * at[f"AttnV_{head}"]).sum(2))
+            answer.append(((weights / weights.sum(1, keepdims=True))[:, :, None] * states).sum(1))
+        return answer
+
+    state, looked = np.zeros((BATCH, 5), np.float32), means(np.zeros((BATCH, 5), np.float32))
+    for step, given in enumerate(TARGET):
+        state = np.tanh(linear("basic_rnn_cell/", linear("", given, *looked), state))
+        looked = means(state)
+        np.testing.assert_allclose(found[step], linear("AttnOutputProjection/", state, *looked), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attention_over_symbols_and_feeding_back(heads: int) -> None:
+    feed = tf.placeholder(tf.bool, [])
+
+    def build(feed_previous: Any, targets: Any) -> Any:
+        return seq2seq.embedding_attention_seq2seq(
+            WORDS, targets, cell(), SYMBOLS, SYMBOLS, 4, num_heads=heads, feed_previous=feed_previous
+        )
+
+    logits, state = build(feed, WORDS)
+    before = names()
+    with tf.variable_scope("", reuse=True):
+        given, _ = build(False, WORDS)
+        fed_back, _ = build(True, [WORDS[0], *[np.zeros_like(w) for w in WORDS[1:]]])
+    assert names() == before
+    assert "embedding_attention_seq2seq/embedding_attention_decoder/attention_decoder/AttnW_0" in before
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for value, other in ((False, given), (True, fed_back)):
+            found, expected = session.run([logits, other], {feed: value})
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        assert found[0].shape == (BATCH, SYMBOLS)
+    assert state.h.shape.as_list() == [BATCH, 5]
+
+
+def test_errors_of_attention() -> None:
+    one = tf.nn.rnn_cell.BasicRNNCell(5)
+    states = tf.zeros([BATCH, 4, 6])
+    for match, inputs, heads in (("at least 1 input", [], 1), ("less than 1 heads", TARGET, 0)):
+        with pytest.raises(ValueError, match=match):
+            seq2seq.attention_decoder(inputs, tf.zeros([BATCH, 5]), states, one, num_heads=heads)
+    unknown = tf.placeholder(tf.float32, [BATCH, 4, None])
+    with pytest.raises(ValueError, match=r"Shape\[2\]"):
+        seq2seq.attention_decoder(TARGET, tf.zeros([BATCH, 5]), unknown, one)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.tools import command_line
+from anabranch.tools import check, command_line
 from anabranch.tools.check import interface
 from anabranch.tools.name_uses import uses_in
 from anabranch.tools.tensorflow_alias import absence_of
@@ -114,6 +114,17 @@ def test_exit_statuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert command_line.main(["check", "json.decoder"]) == 0
     with pytest.raises(SystemExit, match="2"):
         command_line.main(["check"])
+
+
+def test_the_interface_says_what_serves_keras(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "interface", dict)
+    assert command_line.main(["check", "--interface"]) == 0
+    assert "pip install 'anabranch[keras]'" in capsys.readouterr().out
+    monkeypatch.setattr(check.keras_package, "installed_version", lambda: "2.3.1")
+    assert command_line.main(["check", "--interface"]) == 0
+    assert "served by the package keras 2.3.1, which is installed" in capsys.readouterr().out
 
 
 def test_the_interface_is_counted() -> None:

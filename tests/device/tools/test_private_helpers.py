@@ -78,7 +78,7 @@ def test_names_in_private_modules(module: str, name: str, is_what: Any) -> None:
         assert value is is_what
 
 
-@pytest.mark.parametrize("module", ["contrib.quantize", "contrib.cloud"])
+@pytest.mark.parametrize("module", ["contrib.cloud"])
 def test_a_module_that_is_refused_can_be_imported(module: str) -> None:
     with pytest.raises(NotImplementedError, match=rf"anabranch has no tf\.{module}\.some_function; \w+"):
         alias(f"tensorflow.{module}").some_function()

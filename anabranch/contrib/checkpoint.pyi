@@ -1,0 +1,1 @@
+from anabranch.train.object_checkpoints import CheckpointManager as CheckpointManager

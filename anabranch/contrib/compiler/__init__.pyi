@@ -1,0 +1,1 @@
+from anabranch.contrib.compiler import jit as jit, xla as xla

@@ -1,0 +1,1 @@
+from anabranch.train.recording_hooks import ProfilerHook as ProfilerHook
