@@ -85,7 +85,8 @@ class _Attention:
 
     def __init__(self, states: tf.Tensor, heads: int, dtype: tf.DType) -> None:
         self._states, self._dtype = tf.cast(states, dtype), dtype
-        self._size: int = states.shape.as_list()[2]
+        size: Any = states.shape.as_list()[2]  # which is known
+        self._size: int = size
         self._heads = [
             (
                 # a convolution of one pixel, as TensorFlow has it in its checkpoints
