@@ -277,3 +277,8 @@ with tf.Graph().as_default():
     x = np.array([[[1.0], [2.0], [3.0]]], np.float32)
     loss = model.train_on_batch(x, np.zeros_like(x), sample_weight=np.array([[1.0, 0.0, 2.0]]))
     assert abs(loss - (1 * 1 + 0 * 4 + 2 * 9) / 3) < 1e-6, loss
+
+# --------------------------------------------------------------------------------------- second names of layers
+for name, second in (("Conv2DTranspose", "Convolution2DTranspose"), ("Conv3DTranspose", "Convolution3DTranspose")):
+    assert getattr(keras.layers, second) is getattr(keras.layers, name)
+assert issubclass(keras.layers.TimeDistributed, keras.layers.Wrapper)
