@@ -41,6 +41,13 @@ def test_an_unknown_device_type_is_refused() -> None:
         tf.Session(config=tf.ConfigProto(device_count={"QPU": 1}))
 
 
+@pytest.mark.parametrize("name", ["gpu", "cpu", "XLA_GPU", "XLA_CPU"])
+def test_a_type_in_other_letters_has_no_effect(name: str) -> None:
+    """Programs ask for ``device_count={"gpu": 0}``, which TensorFlow ignores."""
+    usual = [device.name for device in session_devices()]
+    assert [device.name for device in session_devices(tf.ConfigProto(device_count={name: 0}))] == usual
+
+
 def test_a_gpu_that_is_not_there_cannot_be_made_visible() -> None:
     options = tf.GPUOptions(visible_device_list="97")
     with pytest.raises(tf.errors.InvalidArgumentError, match="names the GPU '97'; this process has"):
