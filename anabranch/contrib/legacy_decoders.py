@@ -78,20 +78,22 @@ def embedding_rnn_decoder(
     """
     with tf.variable_scope(scope or "embedding_rnn_decoder"):
         if output_projection is not None:
-            _check_projection(output_projection, num_symbols)
+            check_projection(output_projection, num_symbols)
         embedding = tf.get_variable("embedding", [num_symbols, embedding_size])
-        likeliest = _likeliest(embedding, output_projection, update_embedding_for_previous) if feed_previous else None
+        likeliest = (
+            likeliest_symbol(embedding, output_projection, update_embedding_for_previous) if feed_previous else None
+        )
         inputs = [tf.nn.embedding_lookup(embedding, symbols) for symbols in decoder_inputs]
         return rnn_decoder(inputs, initial_state, cell, likeliest)
 
 
-def _check_projection(output_projection: tuple[Any, Any], num_symbols: int) -> None:
+def check_projection(output_projection: tuple[Any, Any], num_symbols: int) -> None:
     weights, biases = map(tf.convert_to_tensor, output_projection)
     weights.get_shape().assert_is_compatible_with([None, num_symbols])
     biases.get_shape().assert_is_compatible_with([num_symbols])
 
 
-def _likeliest(embedding: TensorLike, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
+def likeliest_symbol(embedding: TensorLike, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
     """Maps an output to the embedding of the symbol to which it gives the largest logit."""
 
     def following(previous: tf.Tensor, _: int) -> Any:
@@ -174,14 +176,14 @@ def embedding_rnn_seq2seq(
     with tf.variable_scope(scope or "embedding_rnn_seq2seq") as opened:
         dtype = dtype or opened.dtype
         state = _encoded(copy.deepcopy(cell), encoder_inputs, num_encoder_symbols, embedding_size, dtype)
-        cell = cell if output_projection is not None else _WithLogits(cell, num_decoder_symbols)
+        cell = cell if output_projection is not None else CellWithLogits(cell, num_decoder_symbols)
 
         def decoded(feed: bool) -> tuple[list[Any], Any]:
             return embedding_rnn_decoder(
                 decoder_inputs, state, cell, num_decoder_symbols, embedding_size, output_projection, feed
             )
 
-        return _either(decoded, feed_previous)
+        return either_way(decoded, feed_previous)
 
 
 def embedding_tied_rnn_seq2seq(
@@ -206,20 +208,20 @@ def embedding_tied_rnn_seq2seq(
     with tf.variable_scope(scope or "embedding_tied_rnn_seq2seq") as opened:
         kind = dtype or opened.dtype
         if output_projection is not None:
-            _check_projection(output_projection, num_symbols)
+            check_projection(output_projection, num_symbols)
         embedding = tf.get_variable("embedding", [num_symbols, embedding_size], dtype=kind)
         sources, targets = (
             [tf.nn.embedding_lookup(embedding, symbols) for symbols in inputs]
             for inputs in (encoder_inputs, decoder_inputs)
         )
         symbols = num_decoder_symbols if num_decoder_symbols is not None else num_symbols
-        cell = cell if output_projection is not None else _WithLogits(cell, symbols)
-        likeliest = _likeliest(embedding, output_projection, True)
+        cell = cell if output_projection is not None else CellWithLogits(cell, symbols)
+        likeliest = likeliest_symbol(embedding, output_projection, True)
 
         def decoded(feed: bool) -> tuple[list[Any], Any]:
             return tied_rnn_seq2seq(sources, targets, cell, likeliest if feed else None, kind)
 
-        return _either(decoded, feed_previous)
+        return either_way(decoded, feed_previous)
 
 
 def one2many_rnn_seq2seq(
@@ -248,7 +250,7 @@ def one2many_rnn_seq2seq(
         for name, inputs in decoder_inputs_dict.items():
             symbols = num_decoder_symbols_dict[name]
             with tf.variable_scope(f"one2many_decoder_{name}"):
-                cell = _WithLogits(dec_cells_dict[name], symbols)
+                cell = CellWithLogits(dec_cells_dict[name], symbols)
 
                 def decoded(
                     feed: bool,
@@ -258,17 +260,17 @@ def one2many_rnn_seq2seq(
                 ) -> Any:
                     return embedding_rnn_decoder(inputs, state, cell, symbols, embedding_size, feed_previous=feed)
 
-                outputs[name], states[name] = _either(decoded, feed_previous)
+                outputs[name], states[name] = either_way(decoded, feed_previous)
     return outputs, states
 
 
 def _encoded(cell: tf.nn.rnn_cell.RNNCell, inputs: Sequence[Any], symbols: int, size: int, dtype: DTypeLike) -> Any:
     """The last state of a cell that runs over symbols."""
-    _, state = tf.nn.static_rnn(_WithEmbedding(cell, symbols, size), inputs, dtype=dtype)
+    _, state = tf.nn.static_rnn(CellOfSymbols(cell, symbols, size), inputs, dtype=dtype)
     return state
 
 
-def _either(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: TensorLike) -> tuple[list[Any], Any]:
+def either_way(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: TensorLike) -> tuple[list[Any], Any]:
     """What a decoder gives with or without its outputs being fed back; a tensor decides in each step."""
     if isinstance(feed_previous, bool):
         return decoded(feed_previous)
@@ -304,7 +306,7 @@ class _Around(tf.nn.rnn_cell.RNNCell):
         return self._cell.zero_state(batch_size, dtype)
 
 
-class _WithEmbedding(_Around):
+class CellOfSymbols(_Around):
     """Takes symbols."""
 
     def __init__(self, cell: tf.nn.rnn_cell.RNNCell, symbols: int, size: int) -> None:
@@ -317,7 +319,7 @@ class _WithEmbedding(_Around):
         return self._cell(tf.nn.embedding_lookup(embedding, tf.reshape(inputs, [-1])), state)
 
 
-class _WithLogits(_Around):
+class CellWithLogits(_Around):
     """Gives a logit for each symbol."""
 
     def __init__(self, cell: tf.nn.rnn_cell.RNNCell, symbols: int) -> None:

@@ -1,3 +1,8 @@
+from anabranch.contrib.legacy_attention import (
+    attention_decoder as attention_decoder,
+    embedding_attention_decoder as embedding_attention_decoder,
+    embedding_attention_seq2seq as embedding_attention_seq2seq,
+)
 from anabranch.contrib.legacy_decoders import (
     basic_rnn_seq2seq as basic_rnn_seq2seq,
     embedding_rnn_decoder as embedding_rnn_decoder,
