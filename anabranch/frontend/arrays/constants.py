@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.shapes import Dimension, ShapeLike, TensorShape
 from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
@@ -181,9 +181,10 @@ def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name:
             if known is not None:
                 array = np.full(known, to_array(value, dtype)[()], dtype=dtype.as_numpy_dtype)
                 return constant_of(array, name=scope)
-            shape = convert_to_tensor(
-                shape, dtypes.int32 if isinstance(shape, TensorShape) else None, "shape_as_tensor"
+            of_dimensions = isinstance(shape, TensorShape) or (
+                isinstance(shape, list | tuple) and any(isinstance(size, Dimension) for size in shape)
             )
+            shape = convert_to_tensor(shape, dtypes.int32 if of_dimensions else None, "shape_as_tensor")
         if shape.shape.ndims == 0:
             shape = raw.Reshape(shape, [-1])  # a scalar is a vector's length
         return fill(shape, constant(value, dtype), name=scope)
