@@ -24,7 +24,7 @@ from anabranch.contrib.legacy_decoders import (
 from anabranch.contrib.rnn_projections import linear
 
 
-class _Memory(NamedTuple):
+class _Attended(NamedTuple):
     """What is attended to: the states, as pictures of one column, and for each head their features and its vector."""
 
     states: Any
@@ -97,17 +97,17 @@ def attention_decoder(
         return outputs, state
 
 
-def _memory(states: Any, num_heads: int, dtype: DTypeLike) -> _Memory:
-    depth: int = states.shape[2].value
-    length = states.shape[1].value
-    length = tf.shape(states)[1] if length is None else length
+def _memory(states: tf.Tensor, num_heads: int, dtype: DTypeLike) -> _Attended:
+    _, steps, known = states.shape.as_list()
+    depth = int(known or 0)  # it is known: the caller has looked
+    length: Any = tf.shape(states)[1] if steps is None else steps
     column = tf.reshape(states, [-1, length, 1, depth])
     features, vectors = [], []
     for head in range(num_heads):
         weights = tf.get_variable(f"AttnW_{head}", [1, 1, depth, depth], dtype=dtype)
         features.append(tf.nn.conv2d(column, weights, [1, 1, 1, 1], "SAME"))
         vectors.append(tf.get_variable(f"AttnV_{head}", [depth], dtype=dtype))
-    return _Memory(column, length, depth, features, vectors)
+    return _Attended(column, length, depth, features, vectors)
 
 
 def _zeros(batch: TensorLike, depth: int, dtype: DTypeLike) -> Any:
@@ -123,7 +123,7 @@ def _size(value: TensorLike) -> int:
     return int(size)
 
 
-def _attend(memory: _Memory, state: tf.nest.Structure, dtype: DTypeLike) -> list[Any]:
+def _attend(memory: _Attended, state: tf.nest.Structure, dtype: DTypeLike) -> list[Any]:
     """What each head reads, [batch, depth]."""
     query = tf.concat(tf.nest.flatten(state), 1)
     reads = []

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import message, text_format
 
 import anabranch as tf
 from anabranch.proto.graph_pb2 import GraphDef, NodeDef
 from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
+
+Message = TypeVar("Message", bound=message.Message)
 
 _REFERENCES = frozenset({"Variable", "VariableV2"})
 
@@ -177,13 +179,9 @@ def _words(text: str | None) -> list[str]:
     return text.replace(" ", "").split(",") if text else []
 
 
-def _read(path: str, into: Any, binary: bool) -> Any:
+def _read(path: str, into: Message, binary: bool) -> Message:
     if not tf.gfile.Exists(path):
         raise OSError(f"Input {type(into).__name__} file '{path}' does not exist!")
-    return _parsed(path, into, binary)
-
-
-def _parsed(path: str, into: message.Message, binary: bool) -> message.Message:
     with tf.gfile.GFile(path, "rb" if binary else "r") as file:
         if binary:
             into.ParseFromString(file.read())
