@@ -24,7 +24,7 @@ from anabranch.contrib.legacy_decoders import (
 def attention_decoder(
     decoder_inputs: Sequence[Any],
     initial_state: tf.nest.Structure,
-    attention_states: tf.Tensor,
+    attention_states: TensorLike,
     cell: tf.nn.rnn_cell.RNNCell,
     output_size: int | None = None,
     num_heads: int = 1,
@@ -56,11 +56,12 @@ def attention_decoder(
         raise ValueError("Must provide at least 1 input to attention decoder.")
     if num_heads < 1:
         raise ValueError("With less than 1 heads, use a non-attention decoder.")
-    if attention_states.shape[2].value is None:
-        raise ValueError(f"Shape[2] of attention_states must be known: {attention_states.shape}")
+    states: Any = tf.convert_to_tensor(attention_states)
+    if states.shape.ndims != 3 or states.shape[2].value is None:
+        raise ValueError(f"Shape[2] of attention_states must be known: {states.shape}")
     size = cell.output_size if output_size is None else output_size
     with tf.variable_scope(scope or "attention_decoder", dtype=dtype) as opened:
-        attention = _Attention(attention_states, num_heads, tf.as_dtype(opened.dtype))
+        attention = _Attention(states, num_heads, tf.as_dtype(opened.dtype))
         means = attention(initial_state) if initial_state_attention else attention.zeros(decoder_inputs[0])
         state, outputs = initial_state, list[Any]()
         for step, given in enumerate(decoder_inputs):

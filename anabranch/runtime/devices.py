@@ -119,7 +119,9 @@ def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -
 
     Args:
         config: a `ConfigProto`: `device_count` says how many devices of a type there are to be (at least one CPU),
-            `gpu_options.visible_device_list` which GPUs, in which order. What it does not say, `tf.config` does.
+            `gpu_options.visible_device_list` which GPUs, in which order. What it does not say, `tf.config` does. As in
+            TensorFlow a type in other letters ("gpu") has no effect, nor have XLA's ("XLA_GPU"), nor a list of visible
+            GPUs where there is none.
         task: the full name of the task that this process is.
 
     Raises:
@@ -129,13 +131,14 @@ def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -
     asked: Mapping[str, int] = {} if config is None else dict(config.device_count)
     counts = {**settings.counts(), **asked}
     types = device_types()
-    unknown = sorted(set(asked) - {kind.name for kind in types})
+    known = {kind.name for kind in types}
+    unknown = sorted(name for name in set(asked) - known if name.upper().removeprefix("XLA_") not in known)
     if unknown:
         raise InvalidArgumentError(
             None,
             None,
             f"device_count asks for devices of type {unknown[0]!r}, which nobody registered; the types are "
-            f"{', '.join(sorted(kind.name for kind in types))}",
+            f"{', '.join(sorted(known))}",
         )
     visible = (config is not None and config.gpu_options.visible_device_list) or settings.visible_gpus()
     devices: list[Device] = []
@@ -143,7 +146,9 @@ def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -
         limited = kind.name == "GPU" and visible
         # a list of visible devices counts among all that there are, so that all are asked for first
         of_kind = kind.factory(None if limited else counts.get(kind.name))
-        devices.extend(_visible(of_kind, visible)[: counts.get(kind.name)] if limited else of_kind)
+        # where there is none, nothing can be chosen: as in TensorFlow, programs for GPUs run on processors unchanged
+        chosen = _visible(of_kind, visible)[: counts.get(kind.name)] if limited and of_kind else of_kind
+        devices.extend(chosen)
     return devices if task == LOCAL_TASK else [device.on_task(task) for device in devices]
 
 

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 LONELY_SECONDS: Final = 1.0
 #: after this time (s) more in which all steps of a task only wait, a warning tells for what
 STALL_SECONDS: Final = 60.0
+#: the part of that time that the process computes for at least where it is not stalled, but works
+_WORKING: Final = 0.25
 _MAX_NAMED: Final = 8
 
 
@@ -201,11 +203,19 @@ class StepWaiting:
         """
         self.only_waits = not self._apart
         try:
-            for seconds, look in ((LONELY_SECONDS, self._check_not_alone), (STALL_SECONDS, self._warn_of_stall)):
-                event = self._event_within(seconds)
+            event = self._event_within(LONELY_SECONDS)
+            if event is not None:
+                return event
+            self._check_not_alone()
+            quiet = False
+            while not quiet:
+                worked = time.process_time()
+                event = self._event_within(STALL_SECONDS)
                 if event is not None:
                     return event
-                look()
+                # what is compiled, and steps that never wait, are not among the runs that are known
+                quiet = time.process_time() - worked < _WORKING * STALL_SECONDS
+            self._warn_of_stall()
             event = self._event_within(None)
             assert event is not None
             return event

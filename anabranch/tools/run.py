@@ -6,6 +6,7 @@ The program is any script or module; it sees the same `sys.argv`, `sys.path` and
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 
 from anabranch.tools import old_names, tensorflow_alias
@@ -66,6 +67,7 @@ def run_program(parser: argparse.ArgumentParser, program: list[str]) -> int:
     Python processes that the program starts know the alias too.
     """
     tensorflow_alias.install()
+    _quiet_jax()
     let_children_import_tensorflow()
     if program[0] == "-m":
         return run_module(program[1], program[2:])
@@ -73,3 +75,13 @@ def run_program(parser: argparse.ArgumentParser, program: list[str]) -> int:
         return run_script(program[0], program[1:])
     except OSError as error:
         parser.error(f"can't open file {program[0]!r}: {error.strerror}")
+
+
+def _quiet_jax() -> None:
+    """Keeps JAX's reports of each compilation from a program that logs everything from DEBUG up.
+
+    The program does not know of JAX, which is beneath the session here.
+    """
+    log = logging.getLogger("jax")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.WARNING)

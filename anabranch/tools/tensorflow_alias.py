@@ -254,7 +254,7 @@ def _public(path: str) -> ModuleType | None:
         return None
     name = f"{tf.__name__}.{path}"
     parent = _public(path.rpartition(".")[0])
-    is_package = parent is not None and hasattr(parent, "__path__")
+    is_package = parent is not None and hasattr(parent, "__path__") and name.startswith(f"{parent.__name__}.")
     return importlib.import_module(name) if is_package and importlib.util.find_spec(name) is not None else None
 
 

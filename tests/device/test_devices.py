@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime.devices import session_devices
+from anabranch.core import devices as core_devices
+from anabranch.runtime.devices import Gpu, session_devices
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.timeline import Timeline
@@ -41,10 +44,27 @@ def test_an_unknown_device_type_is_refused() -> None:
         tf.Session(config=tf.ConfigProto(device_count={"QPU": 1}))
 
 
-def test_a_gpu_that_is_not_there_cannot_be_made_visible() -> None:
+@pytest.mark.parametrize("name", ["gpu", "cpu", "XLA_GPU", "XLA_CPU"])
+def test_a_type_in_other_letters_has_no_effect(name: str) -> None:
+    """Programs ask for ``device_count={"gpu": 0}``, which TensorFlow ignores."""
+    usual = [device.name for device in session_devices()]
+    assert [device.name for device in session_devices(tf.ConfigProto(device_count={name: 0}))] == usual
+
+
+def test_a_gpu_that_is_not_there_cannot_be_made_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = replace(core_devices._types["GPU"], factory=lambda count: [Gpu(0, jax.local_devices()[0])])
+    monkeypatch.setattr(core_devices, "_types", {**core_devices._types, "GPU": one})
     options = tf.GPUOptions(visible_device_list="97")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="names the GPU '97'; this process has"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="names the GPU '97'; this process has 1 GPUs"):
         session_devices(tf.ConfigProto(gpu_options=options))
+
+
+def test_without_gpus_a_list_of_visible_ones_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs choose one for each of their processes, ``visible_device_list=str(rank)``, also where there is none."""
+    none = replace(core_devices._types["GPU"], factory=lambda count: [])
+    monkeypatch.setattr(core_devices, "_types", {**core_devices._types, "GPU": none})
+    options = tf.GPUOptions(visible_device_list="1")
+    assert {device.device_type for device in session_devices(tf.ConfigProto(gpu_options=options))} == {"CPU"}
 
 
 # ------------------------------------------------------------------------------------------------------ steps

@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.shapes import Dimension, ShapeLike, TensorShape
 from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
@@ -183,9 +183,10 @@ def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name:
                 return constant_of(array, name=scope)
             if known is not None:  # of which a program may have halved one by `/`: TensorShape takes 64.0
                 shape = TensorShape(known)
-            shape = convert_to_tensor(
-                shape, dtypes.int32 if isinstance(shape, TensorShape) else None, "shape_as_tensor"
+            of_dimensions = isinstance(shape, TensorShape) or (
+                isinstance(shape, list | tuple) and any(isinstance(size, Dimension) for size in shape)
             )
+            shape = convert_to_tensor(shape, dtypes.int32 if of_dimensions else None, "shape_as_tensor")
         if shape.shape.ndims == 0:
             shape = raw.Reshape(shape, [-1])  # a scalar is a vector's length
         return fill(shape, constant(value, dtype), name=scope)

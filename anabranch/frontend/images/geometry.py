@@ -22,14 +22,21 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- one image or a batch
-def as_batch(images: TensorLike) -> tuple[Tensor, bool]:
+def as_batch(images: TensorLike, unranked_is_single: bool = False) -> tuple[Tensor, bool]:
     """A batch of images, and whether it was a single one.
 
+    Args:
+        unranked_is_single: whether what has no known rank, as decoded images have, is taken for one image.
+
     Raises:
-        ValueError: neither rank 3 nor rank 4.
+        ValueError: neither rank 3 nor rank 4, or the rank is not known.
     """
     images = convert_to_tensor(images, name="images")
     rank = images.shape.ndims
+    if rank is None and unranked_is_single:
+        batch: Tensor = raw.ExpandDims(images, np.int32(0))
+        batch.set_shape([1, None, None, None])
+        return batch, True
     if rank is None:
         raise ValueError("'images' contains no shape; use set_shape to say whether it is one image or a batch")
     if rank not in (3, 4):
@@ -111,7 +118,7 @@ def crop_to_bounding_box(
                [6, 7]])
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
-        batch, single = as_batch(image)
+        batch, single = as_batch(image, unranked_is_single=True)
         height, width = image_size(batch)
         checks = [
             *_at_least(offset_width, 0, "offset_width must be >= 0."),
@@ -145,7 +152,7 @@ def pad_to_bounding_box(
         ValueError: the image is known to reach beyond the target.
     """
     with name_scope(None, "pad_to_bounding_box", [image]):
-        batch, single = as_batch(image)
+        batch, single = as_batch(image, unranked_is_single=True)
         height, width = image_size(batch)
         after_width = _difference(_difference(target_width, offset_width), width)
         after_height = _difference(_difference(target_height, offset_height), height)
@@ -182,7 +189,7 @@ def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, 
                [0]], dtype=int32)
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
-        batch, single = as_batch(image)
+        batch, single = as_batch(image, unranked_is_single=True)
         checks = [
             *_at_least(target_width, 1, "target_width must be > 0."),
             *_at_least(target_height, 1, "target_height must be > 0."),
@@ -298,7 +305,7 @@ def _flipped(image: TensorLike, axis: int, scope_name: str) -> Tensor:
         image = convert_to_tensor(image, name="image")
         image.shape.with_rank_at_least(3)
         result: Tensor = raw.ReverseV2(image, np.array([axis], np.int32))
-        result.set_shape(image.shape)
+        result.set_shape([None] * 3 if image.shape.ndims is None else image.shape)
         return result
 
 
@@ -332,12 +339,12 @@ def _randomly_flipped(image: TensorLike, flip: Callable[[Any], Tensor], seed: in
     with name_scope(None, scope_name, [image]):
         image = convert_to_tensor(image, name="image")
         rank = image.shape.ndims
-        if rank not in (3, 4):
+        if rank not in (3, 4, None):
             raise ValueError(f"'image' must have either 3 or 4 dimensions, got shape {image.shape}")
-        count = [] if rank == 3 else [raw.GatherV2(raw.Shape(image), np.int32(0), np.int32(0)), 1, 1, 1]
+        count = [] if rank != 4 else [raw.GatherV2(raw.Shape(image), np.int32(0), np.int32(0)), 1, 1, 1]
         drawn = random_uniform(count, 0, 1.0, seed=seed)
         result: Tensor = raw.SelectV2(raw.Less(drawn, np.float32(0.5)), flip(image), image)
-        result.set_shape(image.shape)
+        result.set_shape([None] * 3 if image.shape.ndims is None else image.shape)
         return result
 
 
@@ -345,7 +352,7 @@ def transpose_image(image: TensorLike, name: str | None = None) -> Tensor:
     """Exchanges height and width."""
     with name_scope(name, "transpose", [image]):
         image = convert_to_tensor(image, name="image")
-        order = [1, 0, 2] if image.shape.with_rank_at_least(3).ndims == 3 else [0, 2, 1, 3]
+        order = [0, 2, 1, 3] if image.shape.with_rank_at_least(3).ndims == 4 else [1, 0, 2]
         result: Tensor = raw.Transpose(image, np.array(order, np.int32))
         return result
 

@@ -195,7 +195,7 @@ def resize_image_with_pad(
 ) -> Tensor:
     """Resizes without distortion to fit within a size, and fills up with zeros on both sides."""
     with name_scope(None, "resize_image_with_pad", [image]):
-        batch, single = as_batch(image)
+        batch, single = as_batch(image, unranked_is_single=True)
         old = raw.Pack([raw.Cast(n, DstT=dtypes.float32) for n in image_size(batch)])
         wanted = raw.Cast(raw.Pack([target_height, target_width]), DstT=dtypes.float32)
         exact = raw.RealDiv(old, raw.Max(raw.RealDiv(old, wanted), np.array([0], np.int32)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -290,29 +292,57 @@ def test_what_a_pending_result_fails_with_is_told_with_its_operation(box: Mailbo
         assert caught.value.op is value.op
 
 
-def test_a_stalled_task_is_told_of(
-    box: Mailbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+class _Told(logging.Handler):
+    """Knows whether something was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.set()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(waiting, "STALL_SECONDS", 0.05)
-    value = receive()
-    told = threading.Event()
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            told.set()
-
+    monkeypatch.setattr(waiting, "LONELY_SECONDS", 0.01)
+    handler = _Told()
     logger = logging.getLogger(waiting.__name__)
-    handler = Handler()
     logger.addHandler(handler)
-    try:
-        with tf.Session() as session:
-            result = in_thread(lambda: session.run(value))
-            assert told.wait(DEADLINE)
-            box.waiting[0].complete([np.float32(4)])
-            assert result() == 4.0
-    finally:
-        logger.removeHandler(handler)
+    yield handler.told
+    logger.removeHandler(handler)
+
+
+def test_a_stalled_task_is_told_of(box: Mailbox, told: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    value = receive()
+    with tf.Session() as session:
+        result = in_thread(lambda: session.run(value))
+        assert told.wait(DEADLINE)
+        box.waiting[0].complete([np.float32(4)])
+        assert result() == 4.0
     assert "waits for the postman" in caplog.text
+
+
+def test_a_task_that_works_is_not_stalled(box: Mailbox, told: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that wait beside it may wait for it: a training step that is being compiled, say."""
+    value, looked, over = receive(), threading.Semaphore(0), threading.Event()
+    seconds = itertools.count()
+
+    def worked() -> float:
+        looked.release()
+        return 0.0 if over.is_set() else float(next(seconds))
+
+    with tf.Session() as session:
+        monkeypatch.setattr(waiting.time, "process_time", worked)
+        result = in_thread(lambda: session.run(value))
+        for _ in range(7):  # two for each time that it is looked
+            assert looked.acquire(timeout=DEADLINE)
+        assert not told.is_set()
+        over.set()
+        assert told.wait(DEADLINE)
+        box.waiting[0].complete([np.float32(4)])
+        assert result() == 4.0
 
 
 # ---------------------------------------------------------------------- queues

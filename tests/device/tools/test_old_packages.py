@@ -99,6 +99,22 @@ def test_what_is_restored_goes_again() -> None:
         importlib.import_module("sklearn.grid_search")
 
 
+def test_modules_below_what_is_no_package_any_more(restored: None) -> None:
+    arpack = importlib.import_module("scipy.sparse.linalg.eigen.arpack")
+    linalg = importlib.import_module("scipy.sparse.linalg")
+    assert arpack.eigsh is linalg.eigsh
+    assert issubclass(arpack.ArpackNoConvergence, arpack.ArpackError)
+    assert importlib.import_module("sklearn.metrics.ranking").auc([0.0, 1.0], [0.0, 1.0]) == 0.5
+
+
+def test_a_package_is_a_module_again() -> None:
+    undo = old_names.restore(quiet=True)
+    importlib.import_module("scipy.sparse.linalg.eigen.arpack")
+    undo()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("scipy.sparse.linalg.eigen.arpack")
+
+
 def test_a_module_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     undo = moved_modules.restore(told.append)

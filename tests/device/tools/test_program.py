@@ -44,6 +44,18 @@ def main(_):
 if __name__ == "__main__":
     tf.app.run()
 """
+LOGS = """
+import logging
+import tensorflow as tf
+logging.basicConfig(level=logging.DEBUG)
+logging.debug("before")
+x = tf.placeholder(tf.float32, [1])
+y = tf.cholesky(x[None])[0]
+with tf.Session() as session:
+    for _ in range(3):
+        value = session.run(y, {x: [1.0]})
+logging.debug("after %s", value.tolist())
+"""
 
 
 def anabranch(*arguments: Any, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +70,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "helper.py").write_text("RATE = 0.25\n")
     return tmp_path
+
+
+def test_what_jax_reports_is_not_in_the_log_of_a_program(tmp_path: Path) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    done = anabranch("run", "logs.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["DEBUG:root:before", "DEBUG:root:after [1.0]"]
 
 
 def test_a_tensorflow_program_runs(folder: Path) -> None:

@@ -209,3 +209,9 @@ def test_the_version_is_that_of_the_interface() -> None:
 def test_other_modules_are_left_alone() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named 'tensorflow_nosuch'"):
         module("tensorflow_nosuch")
+
+
+def test_a_name_that_a_subpackage_of_slim_lacks() -> None:
+    """The subpackage lies in another package, below which no module of ours is looked for."""
+    assert tensorflow_alias.is_there("tensorflow.contrib.slim.metrics.streaming_mean")
+    assert tensorflow_alias.absence_of("tensorflow.contrib.slim.metrics.no_such_name") is not None
