@@ -129,7 +129,7 @@ def _linear(inputs: Sequence[Any], size: int) -> tf.Tensor:
 def embedding_attention_decoder(
     decoder_inputs: Sequence[Any],
     initial_state: tf.nest.Structure,
-    attention_states: tf.Tensor,
+    attention_states: TensorLike,
     cell: tf.nn.rnn_cell.RNNCell,
     num_symbols: int,
     embedding_size: int,
