@@ -181,11 +181,11 @@ def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name:
             if known is not None and math.prod(known) < _MAX_STORED_ELEMENTS:
                 array = np.full(known, to_array(value, dtype)[()], dtype=dtype.as_numpy_dtype)
                 return constant_of(array, name=scope)
-            if known is not None:  # of which a program may have halved one by `/`: TensorShape takes 64.0
-                shape = TensorShape(known)
             of_dimensions = isinstance(shape, TensorShape) or (
                 isinstance(shape, list | tuple) and any(isinstance(size, Dimension) for size in shape)
             )
+            if known is not None:
+                shape = known  # a program may have halved a size by `/`
             shape = convert_to_tensor(shape, dtypes.int32 if of_dimensions else None, "shape_as_tensor")
         if shape.shape.ndims == 0:
             shape = raw.Reshape(shape, [-1])  # a scalar is a vector's length
