@@ -4,9 +4,27 @@ from anabranch.compat.private.deprecation import (
     deprecated_arg_values as deprecated_arg_values,
     deprecated_args as deprecated_args,
 )
+from anabranch.compat.private.graphs import (
+    prepend_name_scope as prepend_name_scope,
+    strip_name_scope as strip_name_scope,
+)
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
 from anabranch.frontend.bounded_specs import BoundedTensorSpec as BoundedTensorSpec
-from anabranch.frontend.framework import is_tensor as is_tensor
+from anabranch.frontend.control_flow.checks import (
+    assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
+    is_non_decreasing as is_non_decreasing,
+    is_numeric_tensor as is_numeric_tensor,
+    is_strictly_increasing as is_strictly_increasing,
+)
+from anabranch.frontend.control_flow.conditionals import (
+    smart_case as smart_case,
+    smart_constant_value as smart_constant_value,
+)
+from anabranch.frontend.framework import (
+    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
+    is_tensor as is_tensor,
+)
 from anabranch.frontend.layers.utils import smart_cond as smart_cond
 from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
 from anabranch.frontend.specs import TensorSpec as TensorSpec

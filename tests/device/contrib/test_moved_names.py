@@ -34,6 +34,20 @@ def test_names_are_those_of_their_new_homes() -> None:
         assert getattr(contrib.feature_column, name) is getattr(tf.feature_column, name)
 
 
+def test_framework_has_checks_and_names_in_scopes() -> None:
+    framework = contrib.framework
+    for name in ("assert_same_float_dtype", "assert_scalar", "is_non_decreasing", "is_strictly_increasing"):
+        assert getattr(framework, name) is getattr(tf.debugging, name)
+    assert framework.is_numeric_tensor(tf.constant(1)) and not framework.is_numeric_tensor(tf.constant("a"))
+    sparse = tf.SparseTensor([[0]], [1.0], [2])
+    assert framework.convert_to_tensor_or_sparse_tensor(sparse) is sparse
+    assert framework.prepend_name_scope("^a/b", "s") == "^s/a/b"
+    assert framework.strip_name_scope("^s/a/b", "s") == "^a/b"
+    assert framework.smart_constant_value(True) is True
+    assert framework.smart_constant_value(tf.placeholder(tf.bool, [])) is None
+    assert framework.smart_case([(False, lambda: 1), (True, lambda: 2)], default=lambda: 3) == 2
+
+
 def test_summaries_have_the_tags_that_they_are_given() -> None:
     old = contrib.deprecated
     with tf.name_scope("scope"):
