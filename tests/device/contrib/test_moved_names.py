@@ -38,7 +38,8 @@ def test_framework_has_checks_and_names_in_scopes() -> None:
     framework = contrib.framework
     for name in ("assert_same_float_dtype", "assert_scalar", "is_non_decreasing", "is_strictly_increasing"):
         assert getattr(framework, name) is getattr(tf.debugging, name)
-    assert framework.is_numeric_tensor(tf.constant(1)) and not framework.is_numeric_tensor(tf.constant("a"))
+    assert framework.is_numeric_tensor(tf.constant(1))
+    assert not framework.is_numeric_tensor(tf.constant("a"))
     sparse = tf.SparseTensor([[0]], [1.0], [2])
     assert framework.convert_to_tensor_or_sparse_tensor(sparse) is sparse
     assert framework.prepend_name_scope("^a/b", "s") == "^s/a/b"
