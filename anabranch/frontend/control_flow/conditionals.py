@@ -411,7 +411,7 @@ def smart_cond(
 
 def smart_case(
     pred_fn_pairs: Cases, default: Callable[[], Any] | None = None, exclusive: bool = False, name: str = "smart_case"
-) -> Any:
+) -> nest.Structure:
     """Like `case`, but predicates that are known while the graph is built are resolved at once."""
     left: list[tuple[Any, Callable[[], Any]]] = []
     for pred, function in _pairs(pred_fn_pairs, exclusive):
