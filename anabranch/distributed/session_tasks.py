@@ -120,10 +120,18 @@ class TaskOfSession:
             epoch, opened = self.epoch, self._opened
             if opened is None or opened[0] != epoch:
                 if epoch > 0:
+                    self._check_server()
                     self._check_incarnation()
                 session = self._master.open_on(self.address, functools.partial(self._parted, epoch))
                 opened = self._opened = epoch, session
             return opened
+
+    def _check_server(self) -> None:
+        if self.is_here and self._master.connection(self.address) is not None:
+            raise self._stopped()
+
+    def _stopped(self) -> CancelledError:
+        return CancelledError(None, None, f"the server of {self.name}, one of this process, was stopped; make another")
 
     def _check_incarnation(self) -> None:
         address, now = self._master.find(self.name, self.address, self._left)
@@ -153,9 +161,14 @@ class TaskOfSession:
         self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
 
     def _parted(self, epoch: int, others: Sequence[str]) -> None:
-        """Tasks were lost to this one."""
-        if self.epoch == epoch:
+        """Tasks were lost to this one, or the session is over there."""
+        if self.epoch != epoch:
+            return
+        if others:
             self._master.parted(self.name, others)
+        elif self.is_here:
+            # before others notice that it is gone: the step is cancelled, and must not be run again
+            self._lost(self._stopped())
 
     @property
     def is_open(self) -> bool:

@@ -54,6 +54,9 @@ class Training:
         for thread in threads:
             thread.start()
         assert self.ended.wait(DEADLINE), self.errors
+        # the chief closes its session while there is a server that it can use
+        threads[0].join(DEADLINE)
+        assert not threads[0].is_alive()
         for server in self.cluster["worker"]:
             server.stop()
         for thread in threads:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.distributed.session_tasks import TaskOfSession
-from anabranch.errors import AbortedError, OpError, UnavailableError
+from anabranch.errors import AbortedError, CancelledError, OpError, UnavailableError
 
 LOST = UnavailableError(None, None, "lost")
 
@@ -115,3 +115,44 @@ def test_a_task_that_has_moved_is_opened_where_it_is_and_the_others_are_told() -
     # the loss of the connection to the new address counts, and no other
     master.lose(LOST)
     assert task.session() == (2, "session 3")
+
+
+class MasterBesideTheTask(Master):
+    """A master whose task is a server of its own process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = True
+        self.errors: list[OpError] = []
+
+    def open_on(self, address: str, watcher: Any) -> Any:
+        self.tell = watcher
+        return super().open_on(address, watcher)
+
+    def connection(self, address: str) -> Any:
+        return None if self.runs else self
+
+    def lost(self, task: str, error: OpError) -> None:
+        self.errors.append(error)
+
+
+def test_steps_of_a_server_of_this_process_that_is_stopped_are_cancelled() -> None:
+    master = MasterBesideTheTask()
+    task: Any = TaskOfSession(master, "worker", "a:1", 1)
+    late = master.tell
+    master.runs = False
+    # the session is over on the task
+    master.tell([])
+    (error,) = master.errors
+    assert isinstance(error, CancelledError)
+    assert "the server of worker" in str(error)
+    for _ in range(2):
+        with pytest.raises(CancelledError, match="the server of worker, one of this process, was stopped"):
+            task.session()
+    # another server of this process is the task now, of which the session is told as of any that has come back
+    master.runs, master.incarnation = True, 7
+    with pytest.raises(AbortedError, match="another process"):
+        task.session()
+    assert task.session() == (1, "session 2")
+    late([])
+    assert len(master.errors) == 1
