@@ -19,6 +19,7 @@ from anabranch.contrib.legacy_decoders import (
     either_way,
     likeliest_symbol,
 )
+from anabranch.contrib.rnn_projections import linear
 
 
 def attention_decoder(
@@ -117,13 +118,10 @@ class _Attention:
         return found
 
 
-def _linear(inputs: Sequence[Any], size: int) -> tf.Tensor:
-    """A linear layer over tensors side by side; its variables stand in the open scope."""
+def _linear(inputs: Sequence[Any], size: int) -> Any:
+    """A linear layer over tensors side by side, in the dtype of the open scope, where its variables stand."""
     dtype = tf.get_variable_scope().dtype
-    joined = tf.concat([tf.cast(one, dtype) for one in inputs], 1)
-    kernel = tf.get_variable("kernel", [joined.shape[1].value, size])
-    bias = tf.get_variable("bias", [size], initializer=tf.zeros_initializer())
-    return tf.nn.xw_plus_b(joined, kernel, bias)
+    return linear([tf.cast(one, dtype) for one in inputs], size)
 
 
 def embedding_attention_decoder(

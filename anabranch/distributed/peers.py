@@ -158,6 +158,7 @@ class Peer:
 
         Raises:
             ResourceExhaustedError: the message, or what waits for this peer, is larger than the limits.
+            UnavailableError: the peer is a task that has moved from here.
             CancelledError: the endpoint is closed.
         """
         number = next(self._place.requests)
@@ -208,6 +209,7 @@ class Peer:
 
         Raises:
             ResourceExhaustedError: the message, or what waits for this peer, is larger than the limits.
+            UnavailableError: the peer is a task that has moved from here.
             CancelledError: the endpoint is closed.
         """
         self._post(MessageKind.MESSAGE, lane, 0, frames, None)
@@ -302,6 +304,7 @@ class Peer:
             if self._link.is_up:
                 self._lanes.write(message)
             else:
+                self._refuse_moved()
                 self._open()
                 self._pending.append(message)
                 self._pending_bytes += message.size
@@ -309,6 +312,14 @@ class Peer:
             if on_reply is not None:
                 self._waiting[message.request] = on_reply
             return True
+
+    def _refuse_moved(self) -> None:
+        """What is for a task must not wait where the task was: for whoever has its address, or a process that hangs."""
+        hello = self._link.hello
+        if hello is None or self._link.state is not PeerState.LOST:
+            return
+        if any(self._place.has_left(hello.name, address) for address in (self.address, hello.address)):
+            raise UnavailableError(None, None, f"{self._link} has moved to another address; run the step again")
 
     def merge(self, peer: Peer) -> None:
         """Lets another peer, which is the same process under another address, do all that this one was asked for."""

@@ -81,6 +81,9 @@ class Place(Protocol):
     def came_apart(self, alias: Peer) -> None:
         """A peer for which another one stood is one of its own again."""
 
+    def has_left(self, name: str, address: str) -> bool:
+        """Whether a task has moved from an address, as far as is known."""
+
     def refuse_closed(self) -> None:
         """Raises `CancelledError` if the place is closed."""
 

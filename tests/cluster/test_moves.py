@@ -148,6 +148,10 @@ def test_who_has_moved_is_not_heard_at_the_address_before(places: Places) -> Non
     assert peer.wait_until_up(DEADLINE)
     a.moved("b", b.address, "127.0.0.1:1")
     assert a.has_left("b", b.address)
+    # what is for the task does not wait here for whoever is there now
+    with pytest.raises(tf.errors.UnavailableError, match="has moved to another address"):
+        peer.send([b"x"])
+    assert peer.state is PeerState.LOST
     until(lambda: b.peer(a.address).state is not PeerState.UP, "the farewell")
     back = b.peer(a.address)
     assert not back.wait_until_up(DEADLINE)

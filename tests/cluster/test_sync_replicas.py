@@ -129,6 +129,12 @@ def until(condition: Callable[[], bool], *replicas: Replica) -> None:
         threading.Event().wait(0.005)
 
 
+def restored_again(*replicas: Replica) -> Callable[[], bool]:
+    """Tells whether each has had its values restored since this was called."""
+    before = [len(replica.restored) for replica in replicas]
+    return lambda: all(len(replica.restored) > count for replica, count in zip(replicas, before, strict=True))
+
+
 @pytest.mark.parametrize("lost", PS)
 def test_replicas_go_on_from_the_checkpoint_when_a_parameter_server_has_come_back(
     cluster: LocalCluster, tmp_path: Path, lost: str
@@ -141,10 +147,10 @@ def test_replicas_go_on_from_the_checkpoint_when_a_parameter_server_has_come_bac
             replica.goes_on(10)
         until(lambda: chief.saved() >= chief.restored[-1] + 5, chief, other)
         saved = chief.saved()
-        sessions = len(chief.restored), len(other.restored)
+        again = restored_again(chief, other)
         cluster.lose(lost)
         cluster.begin(lost)
-        until(lambda n=sessions: len(chief.restored) > n[0] and len(other.restored) > n[1], chief, other)  # type: ignore[misc]
+        until(again, chief, other)
         made = len(chief.restored) - 1
         assert chief.restored[made] == chief.commits[made] >= saved, "what the last checkpoint had"
     for replica in (chief, other):
