@@ -217,18 +217,19 @@ class ClusterMaster:
     def find(self, name: str, address: str, left: Collection[int]) -> tuple[str, int]:
         """See `session_tasks.MasterOfTasks`: where other tasks of the session know it, or else where it was."""
         problem: OpError | None = None
-        candidates = self._told_addresses(name, address)
-        # who is where the task was is shut out: to look there, while the new one starts, would be in vain
-        if not candidates or not self._network.has_left(name, address):
-            candidates.append(address)
+        # who is where the task was is shut out: to look there, while the new one starts, would be in vain. Tasks that
+        # have not heard of the move yet go on to tell that address
+        told = (*self._told_addresses(name, address), address)
+        candidates = [candidate for candidate in told if not self._network.has_left(name, candidate)]
         for candidate in candidates:
             try:
                 return candidate, self._incarnation_at(name, candidate, left)
             # refused: by who has heard that it is elsewhere, or because the one that is there is shut out
             except (UnavailableError, FailedPreconditionError) as error:
                 problem = problem or error
-        assert problem is not None
-        raise problem
+        raise problem or UnavailableError(
+            None, None, f"{name} has moved from {address}, and no task says where it is now; run the step again"
+        )
 
     def _incarnation_at(self, name: str, address: str, left: Collection[int]) -> int:
         said = self._describing(address).describe()

@@ -27,10 +27,15 @@ WRITTEN = {"ps": ["ps0.example.com:1", "ps1.example.com:1"], "worker": ["worker0
 
 
 class MovingCluster:
-    """Two parameter servers as processes, a worker in this process, and a session; who is where stands in a file."""
+    """Two parameter servers as processes, a worker in this process, and a session; who is where stands in a file.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: that file.
+        look_every: how often (s) the processes look whether it has changed.
+    """
+
+    def __init__(self, path: Path, look_every: float) -> None:
+        self.path, self.look_every = path, look_every
         with HeldPorts(5) as held:
             ports = list(held.ports)
         self.free = ports[3:]
@@ -62,7 +67,7 @@ class MovingCluster:
         os.replace(written, self.path)
 
     def process(self, index: int) -> Process:
-        return Process("task_process.py", json.dumps(WRITTEN), "ps", str(index))
+        return Process("task_process.py", json.dumps(WRITTEN), "ps", str(index), str(self.look_every))
 
     def move(self, index: int) -> int:
         """Starts a task anew at another address; returns the port that it had."""
@@ -96,11 +101,16 @@ class MovingCluster:
             process.kill()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MovingCluster]:
+#: never, as far as a test lasts: such a process goes on to say that a task is where it was
+NEVER = 1000.0
+
+
+# a parameter server may hear of a move from the file, or from the session only
+@pytest.fixture(params=[0.1, NEVER], ids=["all_look", "only_the_worker_looks"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MovingCluster]:
     monkeypatch.setenv(ADDRESS_MAP_VARIABLE, "")
     monkeypatch.setattr(address_book, "LOOK_EVERY", 0.1)
-    made = MovingCluster(tmp_path / "addresses")
+    made = MovingCluster(tmp_path / "addresses", request.param)
     try:
         yield made
     finally:
