@@ -96,7 +96,7 @@ class TaskResources:
 
     Attributes:
         cpus: processors of a task.
-        gpus: graphics processors of a task that is no parameter server.
+        gpus: graphics processors of a task that is no parameter server. A task sees those alone that it has reserved.
     """
 
     cpus: float = 1.0
@@ -180,6 +180,12 @@ class RayPlan:
                 f" them; copy the file to the same path on each machine, and let {FILE_VARIABLE} name it",
             )
         return str(Address(_LOCALHOST, port))
+
+    def environment_of(self, name: str) -> dict[str, str]:
+        """What a task's environment has beside that of its program."""
+        # Ray says to an actor with graphics processors which they are, and nothing to others. A process of JAX takes
+        # most of the memory of each that it sees
+        return {} if "GPU" in self._shares[self._numbers[name]] else {"CUDA_VISIBLE_DEVICES": ""}
 
     def place_of(self, name: str) -> tuple[str, int]:
         """Where a task is: its machine's address, and its port."""
@@ -397,7 +403,8 @@ class RayEngine:
                 kept.keeper.tell.remote(edition)
 
     def _start(self, kept: _Kept) -> None:
-        program = asdict(kept.program) | {"rule": kept.program.rule.value}
+        environment = {**self._plan.environment_of(kept.program.name), **kept.program.environment}
+        program = asdict(kept.program) | {"rule": kept.program.rule.value, "environment": environment}
         if program["command"][0] == sys.executable:
             program["command"] = ["python", *program["command"][1:]]  # that of its machine
         begun = kept.keeper.begin.remote(program, asdict(self._limits), self._plan.places.edition)

@@ -136,9 +136,9 @@ def kill(endpoint: Endpoint) -> None:
     endpoint.close()
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, within: float = DEADLINE) -> None:
     """Waits for what no event tells of."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + within
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
         threading.Event().wait(0.005)

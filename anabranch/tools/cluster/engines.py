@@ -23,7 +23,9 @@ def add_ray_options(parser: argparse.ArgumentParser) -> None:
         "--address", metavar="A", help='of a Ray cluster, or "auto" (one of its own, on this machine, while it runs)'
     )
     group.add_argument("--cpus", type=float, metavar="N", help="processors that a task reserves (1)")
-    group.add_argument("--gpus", type=float, metavar="N", help="graphics processors of each task but ps (0)")
+    group.add_argument(
+        "--gpus", type=float, metavar="N", help="graphics processors of each task but ps, and all that it sees (0)"
+    )
 
 
 def plan_of(engine: str, counts: Mapping[str, int], options: argparse.Namespace) -> AbstractContextManager[ClusterPlan]:
