@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import simulation
+from benchmarks import simulation, strategies
 from benchmarks.harness import available, measure, measure_in_turns, print_table
 from benchmarks.networks import NETWORKS
 from benchmarks.workers.cluster import MEMORY, PROCESSOR
@@ -266,9 +266,12 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
 def main() -> int:
     if sys.argv[1:2] == ["simulate"]:
         return simulation.main(sys.argv[2:])
+    if sys.argv[1:2] == ["strategies"]:
+        return strategies.main(sys.argv[2:])
     parser = argparse.ArgumentParser(
         prog="benchmarks",
-        description="Measures anabranch beside its peers. `simulate --help`: clusters of up to 200 workers, simulated.",
+        description="Measures anabranch beside its peers. `simulate --help`: clusters of up to 200 workers, simulated. "
+        "`strategies --help`: how replicas learn together.",
     )
     known = "; ".join(f"{n}: {f.__doc__}" for n, f in BENCHMARKS.items())
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default: all but the small). {known}")
