@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from anabranch.kernels import onednn
-from anabranch.kernels.native_calls import NativeComputation, prepared
+from anabranch.kernels.crowding import RunnableComputation
+from anabranch.kernels.native_calls import prepared
 from anabranch.kernels.native_convolutions import Convolution
 from anabranch.kernels.onednn import Handle, Stages, Strided
 from anabranch.ops.nn.conv import Geometry
@@ -51,7 +52,7 @@ def least(run: Callable[[], object]) -> float:
     return min(times)
 
 
-def seconds(computation: NativeComputation, sizes: Sequence[int]) -> float:
+def seconds(computation: RunnableComputation, sizes: Sequence[int]) -> float:
     """Of a computation on arrays of so many elements."""
     arrays = [np.ones(size, np.float32) for size in sizes]
     scratch = np.zeros(computation.scratch_bytes, np.uint8)
