@@ -20,14 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from timing import wait_for_the_compiler
 
 from benchmarks.networks import NETWORKS, Network, Size
 
 RATE, EPSILON = 0.01, 1e-3
 #: later steps: as many as fit, but two at least
 SECONDS, MOST_STEPS = 20, 10
-#: how long the compiler may take
-COMPILER_SECONDS = 600
 Step = Callable[[], object]
 
 
@@ -372,7 +371,7 @@ def main(system: str, name: str, kind: str = "training") -> None:
     began = time.perf_counter()
     while len(walls) < 5 or (len(walls) <= MOST_STEPS + 2 and time.perf_counter() - began < SECONDS + sum(walls[:3])):
         if len(walls) == 3:
-            wait_for_the_compiler(system)
+            wait_for_the_compiler()
         start, used = time.perf_counter(), time.process_time()
         step()
         walls.append(time.perf_counter() - start)
@@ -381,13 +380,6 @@ def main(system: str, name: str, kind: str = "training") -> None:
     figures = {what: min(walls[3:]), f"{what}, processor time": min(busy[3:])}
     figures |= {f"{what}, first step": walls[0], f"{what}, first step, processor time": busy[0]}
     print(json.dumps(figures | {f"{what}, second and third": max(walls[1:3])}))
-
-
-def wait_for_the_compiler(system: str) -> None:
-    if system == "anabranch":
-        from anabranch.xla.background import background
-
-        background.wait(COMPILER_SECONDS)
 
 
 if __name__ == "__main__":
