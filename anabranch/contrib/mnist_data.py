@@ -160,7 +160,7 @@ def _arrays(train_dir: str) -> _Arrays:
         if archive.is_file():
             return _from_archive(archive)
     raise FileNotFoundError(
-        f"MNIST is not at {os.fspath(folder)!r}, which lacks {', '.join(missing)}; nor is there "
+        f"MNIST is not at {os.fsdecode(folder)!r}, which lacks {', '.join(missing)}; nor is there "
         f"{' or '.join(str(archive) for archive in archives)}. Nothing is downloaded; put the four files of the MNIST "
         f"database (they are at {SOURCE_URL}, for example) there"
     )
@@ -321,7 +321,7 @@ def read_data_sets(
     if fake_data:
         none = np.zeros((0,))
         return Datasets(*(DataSet(none, none, True, one_hot, dtype, reshape, seed) for _ in range(3)))
-    arrays = _arrays(os.fspath(train_dir))
+    arrays = _arrays(os.fsdecode(train_dir))
     if one_hot:
         arrays = {part: (images, dense_to_one_hot(labels, _CLASSES)) for part, (images, labels) in arrays.items()}
     images, labels = arrays["train"]

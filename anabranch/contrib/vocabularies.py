@@ -225,7 +225,7 @@ class VocabularyProcessor:
             "vocabulary": self.vocabulary_.as_message(),
         }
         text = json.dumps(message, ensure_ascii=False)
-        with tf.gfile.GFile(os.fspath(filename), "wb") as file:
+        with tf.gfile.GFile(os.fsdecode(filename), "wb") as file:
             file.write(text.encode("utf-8", "surrogatepass"))
 
     @classmethod
@@ -241,7 +241,7 @@ class VocabularyProcessor:
             ValueError: it is none that `save` wrote, one that TensorFlow pickled, say; or the processor had a
                 tokenizer of its own, which is not given.
         """
-        name = os.fspath(filename)
+        name = os.fsdecode(filename)
         message = _read(name)
         length, frequency = _number(name, message, "max_document_length"), _number(name, message, "min_frequency")
         if message.get("tokenizer") is not None and tokenizer_fn is None:

@@ -86,12 +86,12 @@ class Estimator:
         if config is not None and not isinstance(config, RunConfig):
             raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")
         config = config or RunConfig()
-        if model_dir is not None and config.model_dir is not None and config.model_dir != os.fspath(model_dir):
+        if model_dir is not None and config.model_dir is not None and config.model_dir != os.fsdecode(model_dir):
             raise ValueError(
                 "`model_dir` are set both in constructor and `RunConfig`, but with different values. In constructor: "
                 f"'{model_dir}', in `RunConfig`: '{config.model_dir}'"
             )
-        chosen = os.fspath(model_dir) if model_dir is not None else config.model_dir
+        chosen = os.fsdecode(model_dir) if model_dir is not None else config.model_dir
         if chosen is None:
             chosen = tempfile.mkdtemp()
             tf.logging.warning("Using temporary folder as model directory: %s", chosen)
@@ -456,7 +456,7 @@ class Estimator:
             spec = self._call_model_fn(receiver.features, None, ModeKeys.PREDICT, self._config, exporting=True)
             config = self._config.session_config
             return export_model(
-                spec, receiver, path, os.fspath(export_dir_base), dict(assets_extra or {}), as_text, config
+                spec, receiver, path, os.fsdecode(export_dir_base), dict(assets_extra or {}), as_text, config
             )
 
     def export_savedmodel(

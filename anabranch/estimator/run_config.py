@@ -87,7 +87,7 @@ class RunConfig:
         if save_checkpoints_steps is not None and save_checkpoints_secs is not None:
             raise ValueError("`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set.")
         role = role_from_environment()
-        directory = None if model_dir is None else os.fspath(model_dir)
+        directory = None if model_dir is None else os.fsdecode(model_dir)
         if None not in (directory, role.model_dir) and directory != role.model_dir:
             raise ValueError(
                 "`model_dir` provided in RunConfig construct, if set, must have the same value as the model_dir in "

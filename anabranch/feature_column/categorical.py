@@ -278,7 +278,7 @@ def categorical_column_with_vocabulary_file(
     Raises:
         ValueError: no file, or numbers out of range, or a default beside other buckets.
     """
-    path = os.fspath(vocabulary_file) if vocabulary_file else ""
+    path = os.fsdecode(vocabulary_file) if vocabulary_file else ""
     if not path:
         raise ValueError(f"Missing vocabulary_file in {key}.")
     if vocabulary_size is None:

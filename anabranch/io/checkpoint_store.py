@@ -43,7 +43,7 @@ def entry_file(prefix: str | os.PathLike[str]) -> str | None:
     Raises:
       UnimplementedError: `prefix` is an address (gs://, ...).
     """
-    name = os.fspath(prefix)
+    name = os.fsdecode(prefix)
     remote.refuse(name, "checkpoints")
     manifest = checkpoint_manifest.manifest_path(name)
     if os.path.isfile(manifest):
@@ -65,7 +65,7 @@ def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
     Raises:
       OpError: as `CheckpointReader`.
     """
-    name = os.fspath(prefix)
+    name = os.fsdecode(prefix)
     entry = entry_file(name)
     if entry == f"{name}.index":
         return TensorBundleReader(name)
@@ -81,7 +81,7 @@ def list_files(prefix: str | os.PathLike[str]) -> list[str]:
       NotFoundError: there is no such checkpoint.
       DataLossError: its manifest is damaged.
     """
-    name = os.fspath(prefix)
+    name = os.fsdecode(prefix)
     entry = entry_file(name)
     if entry == f"{name}.index":
         return bundle_files(name)

@@ -75,7 +75,7 @@ def write_checkpoint(
       PermissionDeniedError: the user may not write there.
       ResourceExhaustedError: the disk is full.
     """
-    prefix = os.fspath(prefix)
+    prefix = os.fsdecode(prefix)
     checked = _check_tensors(prefix, tensors, slices or {})
     groups = _plan_shards(checked, shard_bytes)
     directory = os.path.dirname(prefix)
@@ -105,8 +105,8 @@ def merge_checkpoints(
       DataLossError: a part's manifest is damaged.
       OpError: as `write_checkpoint`.
     """
-    destination = os.fspath(destination)
-    names = [os.fspath(prefix) for prefix in prefixes]
+    destination = os.fsdecode(destination)
+    names = [os.fsdecode(prefix) for prefix in prefixes]
     parts = [(name, checkpoint_manifest.load(name)) for name in names]
     _make_directory(os.path.dirname(destination))
     count = sum(len(manifest.shards) for _, manifest in parts)
@@ -128,7 +128,7 @@ def remove_checkpoint(prefix: str | os.PathLike[str]) -> None:
     Raises:
       PermissionDeniedError: the user may not.
     """
-    prefix = os.fspath(prefix)
+    prefix = os.fsdecode(prefix)
     path = checkpoint_manifest.manifest_path(prefix)
     with os_errors.translated("remove", path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -249,7 +249,7 @@ def remove_parts(prefix: str | os.PathLike[str]) -> None:
 
     The checkpoint `prefix` itself stays, and so do files that are being written.
     """
-    directory, base = os.path.split(os.fspath(prefix))
+    directory, base = os.path.split(os.fsdecode(prefix))
     _remove_parts(directory, re.escape(base))
 
 
@@ -268,7 +268,7 @@ def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
 
     Never raises: it is housekeeping. Saves that are going on are not touched.
     """
-    directory, base = os.path.split(os.fspath(prefix))
+    directory, base = os.path.split(os.fsdecode(prefix))
     durable.sweep(directory)
     _remove_parts(directory, rf"{re.escape(base)}(?:-\d+)?")
     with contextlib.suppress(OSError):

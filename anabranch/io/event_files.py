@@ -40,7 +40,7 @@ class EventsWriter:
     """
 
     def __init__(self, logdir: str | os.PathLike[str], filename_suffix: str = "", prefix: str = "events") -> None:
-        directory = os.fspath(logdir)
+        directory = os.fsdecode(logdir)
         remote.refuse(directory, "event files")
         gfile.makedirs(directory)
         self._lock = threading.Lock()
@@ -105,7 +105,7 @@ def summary_iterator(path: str | os.PathLike[str]) -> Iterator[Event]:
       NotFoundError: the file does not exist.
       DataLossError: it is truncated or corrupt; all events before that place were yielded.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     for index, record in enumerate(records.tf_record_iterator(name)):
         try:
             event = Event.FromString(record)

@@ -27,7 +27,7 @@ _MAX_NAMES_SHOWN: Final = 10
 
 def is_plain_file(path: str | os.PathLike[str]) -> bool:
     """Whether `path` names a safetensors file that is there."""
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     return name.endswith(SUFFIX) and os.path.isfile(name)
 
 
@@ -40,7 +40,7 @@ def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorR
         numbers); the message names the first few.
       OpError: the checkpoint is damaged, or the file cannot be written.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     if os.path.lexists(name):
         raise errors.AlreadyExistsError(None, None, f"{name!r} exists: remove it, or take another name.")
     table = _plain_table(name, reader)

@@ -123,7 +123,7 @@ class TFRecordWriter:
 
     def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | int | None = None) -> None:
         self._file: BinaryIO | None = None
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._options = _as_options(options)
         self._compressor = _make_compressor(self._options)
         with os_errors.translated("open", self._path):
@@ -212,7 +212,7 @@ def tf_record_iterator(
       DataLossError: the file is truncated or corrupt; the message names the byte offset of the record (in the
         decompressed data if the file is compressed). All records before it were yielded.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     parsed = _as_options(options)
     with os_errors.translated("open", name):
         file = remote.open_file(name, "rb", buffering=1 << 18)

@@ -50,7 +50,7 @@ _SIGNED_HEADERS: Final = (
 
 def bundle_exists(prefix: str | os.PathLike[str]) -> bool:
     """Whether TensorFlow saved a checkpoint under `prefix`."""
-    return os.path.isfile(os.fspath(prefix) + ".index")
+    return os.path.isfile(os.fsdecode(prefix) + ".index")
 
 
 def bundle_files(prefix: str) -> list[str]:

@@ -43,7 +43,7 @@ def write_bundle(prefix: str | os.PathLike[str], tensors: Iterable[tuple[str, np
       PermissionDeniedError: the user may not write there.
       ResourceExhaustedError: the disk is full.
     """
-    prefix = os.fspath(prefix)
+    prefix = os.fsdecode(prefix)
     remote.refuse(prefix, "checkpoints")
     if os.path.lexists(f"{prefix}.index"):
         raise errors.AlreadyExistsError(

@@ -32,7 +32,7 @@ class TensorReader(abc.ABC):
     has_checksums = True
 
     def __init__(self, prefix: str | os.PathLike[str], verify_checksums: bool) -> None:
-        self._prefix = os.fspath(prefix)
+        self._prefix = os.fsdecode(prefix)
         self._verify_checksums = verify_checksums
 
     @property

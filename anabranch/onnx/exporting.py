@@ -286,7 +286,7 @@ def save(
 ) -> None:
     """Writes what `export_graph` makes to a file, which appears when it is whole."""
     data = export_graph(sess, inputs, outputs).SerializeToString()
-    target = os.fspath(path)
+    target = os.fsdecode(path)
     with open(f"{target}.part", "wb") as file:
         file.write(data)
     os.replace(f"{target}.part", target)

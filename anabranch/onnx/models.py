@@ -32,7 +32,7 @@ def read(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.
         return model, None
     if isinstance(model, bytes):
         return _parse(model, "the bytes given"), None
-    path = os.fspath(model)
+    path = os.fsdecode(model)
     if not os.path.isfile(path):
         raise tf.errors.NotFoundError(None, None, f"there is no ONNX file {path!r}")
     size = os.path.getsize(path)

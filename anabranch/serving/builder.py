@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 
-from anabranch.core.compat import as_bytes, path_to_str
+from anabranch.core.compat import as_bytes
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage import graph_io
 from anabranch.graph.collections import GraphKeys
@@ -50,7 +50,7 @@ class SavedModelBuilder:
     """
 
     def __init__(self, export_dir: str) -> None:
-        self._export_dir = str(path_to_str(export_dir))
+        self._export_dir = os.fsdecode(export_dir)
         remote.refuse(self._export_dir, "SavedModels")
         self._saved_model = SavedModel(saved_model_schema_version=constants.SAVED_MODEL_SCHEMA_VERSION)
         if gfile.exists(self._export_dir):

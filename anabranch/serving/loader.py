@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from anabranch import errors
-from anabranch.core.compat import as_text, path_to_str
+from anabranch.core.compat import as_text
 from anabranch.core.values import PassedOn
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
@@ -24,7 +24,7 @@ _MAX_BYTES = (1 << 31) - 1  # What a message may have.
 
 def maybe_saved_model_directory(export_dir: str) -> bool:
     """Whether a directory holds a file of a SavedModel's name."""
-    return _file_of(str(path_to_str(export_dir))) is not None
+    return _file_of(os.fsdecode(export_dir)) is not None
 
 
 def contains_saved_model(export_dir: str) -> bool:
@@ -40,7 +40,7 @@ def parse_saved_model(export_dir: str) -> SavedModel:
         DataLossError: it is damaged, or too long.
         UnimplementedError: it has a version that is not known; or the directory is an address (gs://, ...).
     """
-    folder = str(path_to_str(export_dir))
+    folder = os.fsdecode(export_dir)
     remote.refuse(folder, "SavedModels")
     path = _file_of(folder)
     if path is None:
@@ -111,7 +111,7 @@ def load(
         ...     other.run(outputs["y"].name, {"x:0": [2.0]})
         array([6.], dtype=float32)
     """
-    folder = str(path_to_str(export_dir))
+    folder = os.fsdecode(export_dir)
     message = _graph_of(parse_saved_model(folder), tags, folder)
     asset_paths = assets.asset_paths(message, folder)
     main = _main_op_name(message)

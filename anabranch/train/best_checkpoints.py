@@ -49,7 +49,7 @@ class BestCheckpoints:
         if mode not in {"min", "max"}:
             raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
         self._saver = saver
-        self._directory = os.fspath(directory)
+        self._directory = os.fsdecode(directory)
         self._keep = keep
         self._metric = metric
         self._mode = mode

@@ -92,7 +92,7 @@ def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None
         >>> tf.train.get_checkpoint_state("runs").model_checkpoint_path
         'runs/model'
     """
-    return checkpoint_state.read_checkpoint_state(os.fspath(checkpoint_dir), latest_filename)
+    return checkpoint_state.read_checkpoint_state(os.fsdecode(checkpoint_dir), latest_filename)
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:

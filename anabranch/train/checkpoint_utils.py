@@ -43,7 +43,7 @@ def NewCheckpointReader(filepattern: str) -> TensorReader:
         >>> tf.train.NewCheckpointReader(path).get_tensor("v")
         array([1., 2.], dtype=float32)
     """
-    return checkpoint_store.open_checkpoint(as_text(os.fspath(filepattern)))
+    return checkpoint_store.open_checkpoint(as_text(os.fsdecode(filepattern)))
 
 
 def load_checkpoint(ckpt_dir_or_file: str) -> TensorReader:
@@ -92,7 +92,7 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
 
 def prefix_of(ckpt_dir_or_file: str) -> str:
     """The prefix of a checkpoint: the given one, or that of the latest in a directory."""
-    path = as_text(os.fspath(ckpt_dir_or_file))
+    path = as_text(os.fsdecode(ckpt_dir_or_file))
     if not os.path.isdir(path):
         return path
     latest = checkpoint_management.latest_checkpoint(path)

@@ -193,10 +193,10 @@ def export_meta_graph(
 
 
 def _write(message: MetaGraphDef, filename: str, as_text: bool) -> None:
-    directory = os.path.dirname(os.fspath(filename))
+    directory = os.path.dirname(os.fsdecode(filename))
     if directory:
         gfile.makedirs(directory)
-    graph_io.write_message(message, os.fspath(filename), as_text)
+    graph_io.write_message(message, os.fsdecode(filename), as_text)
 
 
 def _restrict(graph_def: GraphDef, scope: str) -> set[str]:
@@ -314,7 +314,7 @@ def import_scoped_meta_graph(
 
 
 def _read(path: str | os.PathLike[str]) -> MetaGraphDef:
-    return read_meta_graph_file(os.fspath(path))
+    return read_meta_graph_file(os.fsdecode(path))
 
 
 def _scope_of_import(graph: Graph, import_scope: str | None) -> str:

@@ -458,6 +458,7 @@ def MonitoredTrainingSession(
         >>> tf.train.latest_checkpoint("runs")
         'runs/model.ckpt-1'
     """
+    checkpoint_dir = os.fsdecode(checkpoint_dir) if checkpoint_dir else checkpoint_dir
     everywhere = os.environ.get(DIRECTORY_VARIABLE)
     if checkpoint_dir is None and everywhere and save_checkpoint_secs is USE_DEFAULT:
         checkpoint_dir, save_checkpoint_secs = everywhere, AUTOMATIC

@@ -66,8 +66,8 @@ class Checkpoint:
             ValueError: there is no session, or no variable.
         """
         saver = self._saver(self._variables())
-        saver.save(_session(session), str(file_prefix), write_meta_graph=False, write_state=False)
-        return str(file_prefix)
+        saver.save(_session(session), os.fsdecode(file_prefix), write_meta_graph=False, write_state=False)
+        return os.fsdecode(file_prefix)
 
     def save(self, file_prefix: str, session: StepRunner | None = None) -> str:
         """Writes a checkpoint whose name ends with a number, one more each time, and that `latest_checkpoint` finds.
@@ -219,7 +219,7 @@ class CheckpointManager:
     ) -> None:
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
-        self._checkpoint, self._directory, self._keep = checkpoint, str(directory), max_to_keep
+        self._checkpoint, self._directory, self._keep = checkpoint, os.fsdecode(directory), max_to_keep
         self._hours = keep_checkpoint_every_n_hours
         self._prefix = os.path.join(self._directory, checkpoint_name)
         now = self._preserved = time.time()

@@ -290,7 +290,7 @@ class Saver:
         that process was saving when it died goes.
         """
         restored, self._restored = self._restored, None
-        if restored is None or not restored.startswith(os.fspath(save_path)):
+        if restored is None or not restored.startswith(os.fsdecode(save_path)):
             return
         if not self._last_checkpoints:
             state = checkpoint_state.read_checkpoint_state(os.path.dirname(save_path), latest_filename)
@@ -514,7 +514,7 @@ def import_meta_graph(
     if isinstance(meta_graph_or_file, MetaGraphDef):
         message = meta_graph_or_file
     else:
-        message = meta_graph.read_meta_graph_file(os.fspath(meta_graph_or_file))
+        message = meta_graph.read_meta_graph_file(os.fsdecode(meta_graph_or_file))
     imported = meta_graph.import_scoped_meta_graph(message, clear_devices, import_scope=import_scope, **kwargs)
     if message.HasField("saver_def"):
         scope = import_scope
@@ -551,4 +551,4 @@ def _scoped(definition: SaverDef, scope: str) -> SaverDef:
 
 def _local_path(path: str | os.PathLike[str]) -> str:
     """A path of local files, which may be written as `file://path`."""
-    return as_text(os.fspath(path)).removeprefix("file://")
+    return as_text(os.fsdecode(path)).removeprefix("file://")

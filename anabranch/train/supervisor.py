@@ -106,6 +106,7 @@ class Supervisor:
         self._started_threads: list[LooperThread] = []
         self._init_fn = init_fn
         self._init_feed_dict = init_feed_dict
+        logdir = os.fsdecode(logdir) if logdir else None
         self._logdir = logdir if is_chief else None
         self._save_path = os.path.join(logdir, checkpoint_basename) if logdir and is_chief else None
         self._save_summaries_secs = save_summaries_secs if is_chief else None

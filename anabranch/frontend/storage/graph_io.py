@@ -8,7 +8,6 @@ from typing import TypeVar
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
-from anabranch.core.compat import path_to_str
 from anabranch.graph.graph import Graph
 from anabranch.io import durable, gfile
 from anabranch.proto.graph_pb2 import GraphDef
@@ -37,7 +36,7 @@ def write_graph(graph_or_graph_def: Graph | GraphDef, logdir: str, name: str, as
         'directory/graph.pbtxt'
     """
     message = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
-    path = os.path.join(path_to_str(logdir), name)
+    path = os.path.join(os.fsdecode(logdir), os.fsdecode(name))
     gfile.makedirs(os.path.dirname(path) or ".")
     write_message(message, path, as_text)
     return path

@@ -11,6 +11,7 @@ one that is killed, by whatever signal, loses the events of its last moment only
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
@@ -185,7 +186,7 @@ class FileWriter:
         filename_suffix: str | None = None,
         session: StepRunner | None = None,
     ) -> None:
-        self._logdir = str(logdir)
+        self._logdir = os.fsdecode(logdir)
         self._options = (max_queue, flush_secs, filename_suffix or "")
         self._session_tags: set[str] = set()
         self._described_tags: set[str] = set()
@@ -378,7 +379,7 @@ class FileWriterCache:
     @staticmethod
     def get(logdir: str) -> FileWriter:
         """The writer of a directory, made on first use with the default graph."""
-        name = str(logdir)
+        name = os.fsdecode(logdir)
         with FileWriterCache._lock:
             if name not in FileWriterCache._writers:
                 FileWriterCache._writers[name] = FileWriter(name, graph=get_default_graph())

@@ -37,6 +37,6 @@ def visualize_embeddings(summary_writer: tf.summary.FileWriter | str | os.PathLi
     folder = summary_writer if isinstance(summary_writer, str | os.PathLike) else summary_writer.get_logdir()
     if not folder:
         raise ValueError(f"Summary writer must have a logdir, got {summary_writer!r}; make a tf.summary.FileWriter")
-    tf.gfile.MakeDirs(os.fspath(folder))
+    tf.gfile.MakeDirs(os.fsdecode(folder))
     with tf.gfile.GFile(os.path.join(folder, _FILE), "w") as file:
         file.write(text_format.MessageToString(config))
