@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 import time
 from collections.abc import Container, Sequence
 
@@ -103,6 +104,9 @@ class Saver:
         self._pad_step_number = pad_step_number
         self._save_relative_paths = save_relative_paths
         self._filename = filename
+        # a program may save beside the thread of a `Supervisor` that does: the second waits for the first, since both
+        # write the directory's state, and perhaps the same checkpoint. One that a save calls may save
+        self._saving = threading.RLock()
         #: prefixes of checkpoints that may be removed some day, oldest first, with the time of each save
         self._last_checkpoints: list[tuple[str, float]] = []
         self._to_be_removed: list[tuple[str, float]] = []
@@ -217,17 +221,10 @@ class Saver:
         prefix = self._checkpoint_prefix(sess, save_path, global_step, latest_filename)
         saved: str | None = None
         if not self._is_empty:
-            saved = self._run_save(sess, prefix, save_path)
-            if write_state:
-                self._recover_own(save_path, latest_filename)
-                self._record(saved)
-                if any(prefix == self._latest_written for prefix, _ in self._to_be_removed):
-                    # the state must not name what is gone as the latest
-                    self._write_state(save_path, saved, latest_filename, self._to_be_removed)
-                # before the state forgets them: a process that dies in between leaves them to the next one
-                self._remove_old(meta_graph_suffix)
-                self._write_state(save_path, saved, latest_filename)
-                self._latest_written = saved
+            with self._saving:
+                saved = self._run_save(sess, prefix, save_path)
+                if write_state:
+                    self._update_state(saved, save_path, latest_filename, meta_graph_suffix)
         if write_meta_graph:
             with sess.graph.as_default():
                 self.export_meta_graph(
@@ -268,6 +265,18 @@ class Saver:
             checkpoint_writer.remove_parts(prefix)
             raise
         return as_text(saved.item() if hasattr(saved, "item") else saved)
+
+    def _update_state(self, saved: str, save_path: str, latest_filename: str | None, meta_graph_suffix: str) -> None:
+        """Notes a checkpoint, and removes those that are kept no longer."""
+        self._recover_own(save_path, latest_filename)
+        self._record(saved)
+        if any(prefix == self._latest_written for prefix, _ in self._to_be_removed):
+            # the state must not name what is gone as the latest
+            self._write_state(save_path, saved, latest_filename, self._to_be_removed)
+        # before the state forgets them: a process that dies in between leaves them to the next one
+        self._remove_old(meta_graph_suffix)
+        self._write_state(save_path, saved, latest_filename)
+        self._latest_written = saved
 
     def _write_state(
         self, save_path: str, saved: str, latest_filename: str | None, doomed: Sequence[tuple[str, float]] = ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,36 @@ def test_only_the_last_few_are_kept(tmp_path: Path) -> None:
     assert list(state.all_model_checkpoint_paths) == kept
     saver.save(session, str(tmp_path / "model"), global_step=3)
     assert saver.last_checkpoints == kept[::-1]
+
+
+def test_several_threads_save_with_one_saver(tmp_path: Path) -> None:
+    """As a program does that has a `Supervisor` save, too."""
+    v = get_variable("v", initializer=np.arange(1000.0))
+    saver = Saver(max_to_keep=2)
+    session = Session()
+    session.run(v.initializer)
+    together = threading.Barrier(3)
+
+    def save(thread: int) -> None:
+        together.wait(20)
+        for step in range(3):
+            # now and then two of them save the same checkpoint
+            saver.save(session, str(tmp_path / "m"), global_step=100 * step + thread % 2, write_meta_graph=False)
+
+    with ThreadPoolExecutor(3) as threads:
+        for done in [threads.submit(save, thread) for thread in range(3)]:
+            done.result(60)
+    state = get_checkpoint_state(str(tmp_path))
+    assert state is not None
+    kept = list(state.all_model_checkpoint_paths)
+    assert saver.last_checkpoints == kept
+    assert len(kept) == 2
+    assert kept[-1] == state.model_checkpoint_path
+    indices = {f"{name}.index.json" for name in kept}
+    assert {str(path) for path in tmp_path.glob("*.index.json")} == indices
+    session.run(v.assign(np.zeros(1000)))
+    saver.restore(session, kept[-1])
+    np.testing.assert_array_equal(session.run(v), np.arange(1000.0))
 
 
 def test_another_process_carries_on_with_the_retention(tmp_path: Path) -> None:
@@ -431,6 +463,7 @@ def test_a_deferred_saver_waits_for_build(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- other processes
 WRITER = """
 import sys
+import threading
 import numpy as np
 from anabranch.frontend.variables.variables import Variable
 from anabranch.frontend.variables.functions import global_variables_initializer
