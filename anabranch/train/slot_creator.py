@@ -89,7 +89,8 @@ def _create(
         if isinstance(primary, GrowingVariable):
             return primary.part.slot(initial_value, full_name)
         slot = Variable(initial_value, trainable=False, name=full_name, dtype=dtype, validate_shape=validate_shape)
-    _copy_slice_info(primary, slot, name)
+    # a second one of that name is another tensor of the checkpoint
+    _copy_slice_info(primary, slot, name + slot.op.name.removeprefix(full_name))
     return slot
 
 

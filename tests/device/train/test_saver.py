@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.functions import global_variables, global_variables_initializer
 from anabranch.frontend.variables.partitioned import fixed_size_partitioner
 from anabranch.frontend.variables.scope import get_variable
 from anabranch.frontend.variables.variables import Variable
@@ -27,6 +27,7 @@ from anabranch.session import Session
 from anabranch.train import saver as saver_module
 from anabranch.train.best_checkpoints import BestCheckpoints
 from anabranch.train.checkpoint_management import get_checkpoint_state, latest_checkpoint
+from anabranch.train.optimizers.adam import AdamOptimizer
 from anabranch.train.restoring import restore_partial, restore_report
 from anabranch.train.saveables import SaveableObject, SaveSpec
 from anabranch.train.saver import Saver
@@ -156,6 +157,34 @@ def test_parts_of_a_partitioned_variable_are_one_tensor(tmp_path: Path) -> None:
         table = build(2)
         assert restore_report(get_default_graph(), prefix or "").restored == ["table"]
         assert restore_partial(initialized(), prefix or "", [table]).complete
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_two_slots_of_a_partitioned_variable_are_two_tensors(tmp_path: Path, sharded: bool) -> None:
+    """Adam's have one name, but for what makes them unique."""
+    slots = ("Adam", "Adam_1")
+
+    def trained(parts: int) -> dict[str, Variable]:
+        table = get_variable("table", [10, 2], partitioner=fixed_size_partitioner(parts))
+        AdamOptimizer(0.1).minimize(raw.Sum(raw.Square(raw.Identity(table.as_tensor())), [0, 1]))
+        return {variable.op.name: variable for variable in global_variables()}
+
+    with Graph().as_default() as graph:
+        variables = trained(3)
+        session = initialized()
+        for _ in range(2):
+            session.run(graph.get_operation_by_name("Adam"))
+        whole = {s: np.concatenate([session.run(variables[f"table/part_{i}/{s}"]) for i in range(3)]) for s in slots}
+        prefix = Saver(sharded=sharded).save(session, str(tmp_path / "model")) or ""
+        tables = [(name, [10, 2]) for name in ("table", *(f"table/{s}" for s in slots))]
+        assert sorted(_contents(prefix)) == [("beta1_power", []), ("beta2_power", []), *tables]
+    with Graph().as_default():
+        variables = trained(2)
+        session = Session()
+        Saver(sharded=sharded).restore(session, prefix)
+        for s in slots:
+            parts = [session.run(variables[f"table/part_{i}/{s}"]) for i in range(2)]
+            np.testing.assert_array_equal(np.concatenate(parts), whole[s])
 
 
 def test_an_object_says_how_it_is_saved(tmp_path: Path) -> None:
@@ -466,7 +495,7 @@ import sys
 import threading
 import numpy as np
 from anabranch.frontend.variables.variables import Variable
-from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.functions import global_variables, global_variables_initializer
 from anabranch.session import Session
 from anabranch.train.saver import Saver
 
