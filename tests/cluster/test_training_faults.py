@@ -17,10 +17,10 @@ from anabranch.distributed.links import PeerState
 from tests.cluster.places import free_address, until
 from tests.cluster.processes import DEADLINE
 from tests.cluster.proxies import ProxiedCluster, proxied
-from tests.cluster.training_worker import silence
 from tests.cluster.trainings import Learned, Reader, Training, training
 
 WORKERS = 3
+VICTIM = "worker/2"
 #: elements of a row: a gradient has 768 kB
 COLUMNS = 1 << 16
 BYTES = 4 * WORKERS * COLUMNS
@@ -45,8 +45,8 @@ def behind_a_proxy(**options: Any) -> Iterator[tuple[ProxiedCluster, Training, R
 def test_a_worker_killed_at_any_point_of_a_step_costs_that_step_alone(aggregate: int | None) -> None:
     with behind_a_proxy(aggregate=aggregate) as (cluster, trained, reader):
         proxy, endpoint = cluster.proxies["ps/0"], cluster.tasks["ps/0"].endpoint
-        trained.start(0)
-        trained.start(1, 2)
+        trained.start("worker/0")
+        trained.start("worker/1", "worker/2")
         ended = [0] * WORKERS
         for place in ("between", "compute", "send"):
             for _ in range(2):
@@ -56,18 +56,18 @@ def test_a_worker_killed_at_any_point_of_a_step_costs_that_step_alone(aggregate:
             check(before, ended, aggregate)
             match place:
                 case "between":
-                    trained.kill(2)
+                    trained.kill(VICTIM)
                 case "compute":
                     trained.hold(2)
-                    trained.kill(2)
+                    trained.kill(VICTIM)
                 case "send":
                     proxy.breaks = endpoint.peer(trained.addresses["worker"][2]).incarnation
-                    proxy.when_broken = lambda: trained.kill(2)
+                    proxy.when_broken = lambda: trained.kill(VICTIM)
                     passed, proxy.break_after = proxy.passed, BYTES // 2
                     trained.begin(1, 2)
                     until(lambda: proxy.broken == 1, "the break within a gradient")
                     assert BYTES // 2 <= proxy.passed - passed < BYTES
-            assert 2 not in trained.workers
+            assert VICTIM not in trained.running
             # what waits for the end of a round is the chief's
             until(lambda: cluster.tasks["ps/0"].steps <= (aggregate is not None), "the end of its step")
             # the others go on, and what was begun is there neither whole nor by half
@@ -78,7 +78,7 @@ def test_a_worker_killed_at_any_point_of_a_step_costs_that_step_alone(aggregate:
             assert after.workers[2] == before.workers[2]
             each = 10 / (aggregate or 1)
             assert np.subtract(after.counts[0], before.counts[0]) == pytest.approx([each, each, 0])
-            trained.start(2)
+            trained.start(VICTIM)
 
 
 def check(learned: Learned, ended: list[int], aggregate: int | None) -> None:
@@ -93,65 +93,59 @@ def check(learned: Learned, ended: list[int], aggregate: int | None) -> None:
         assert all(count <= steps / aggregate for count, steps in zip(counts, ended, strict=True))
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is believed soon by this process as well."""
-    for name, seconds in silence(SILENCE).items():
-        monkeypatch.setattr(links, name, seconds)
-
-
-def test_a_backup_takes_over_from_a_stopped_worker_which_takes_part_again_when_it_is_woken(impatient: None) -> None:
-    with behind_a_proxy(aggregate=2, silence=SILENCE) as (cluster, trained, reader):
-        trained.start(0)
-        trained.start(1, 2)
-        trained.run(1, 0, 1, 2)
+def test_a_backup_takes_over_from_a_stopped_worker_which_takes_part_again_when_it_is_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with behind_a_proxy(aggregate=2, beat=SILENCE / 10) as (cluster, trained, reader):
+        trained.start("worker/0")
+        trained.start("worker/1", "worker/2")
         peer = cluster.tasks["ps/0"].endpoint.peer(trained.addresses["worker"][2])
         with asks(cluster.target("ps/0"), "/job:worker/task:2") as (session, asked):
-            # for a moment, and until it is given up
             for is_given_up in (False, True):
+                trained.run(1, 0, 1, 2)
                 trained.hold(2)
-                stopped = trained.workers[2]
+                stopped = trained.running[VICTIM]
                 stopped.signal(signal.SIGSTOP)
                 try:
                     before = reader.read()
-                    if not is_given_up:
-                        with pytest.raises(tf.errors.DeadlineExceededError, match="/job:worker/replica:0/task:2"):
-                            session.run(asked, options=tf.RunOptions(timeout_in_ms=200))
                     trained.run(10, 0, 1)
                     after = reader.read()
                     assert after.step == before.step + 10
                     assert np.subtract(after.counts[0], before.counts[0]) == pytest.approx([5, 5, 0])
                     assert after.workers[2] == before.workers[2]
                     if is_given_up:
-                        until(lambda: peer.state is PeerState.LOST, "the loss of who is silent")
-                    else:
-                        assert peer.state is not PeerState.LOST
+                        monkeypatch.setattr(links, "SUSPECT_AFTER", SILENCE / 2)
+                        monkeypatch.setattr(links, "LOST_AFTER", SILENCE)
+                        with pytest.raises(tf.errors.UnavailableError, match=r"/job:worker/.*/task:2.* been silent"):
+                            session.run(asked)
+                        until(lambda: peer.state is PeerState.LOST, "the loss of the worker")
+                    assert stopped.is_running
                 finally:
                     stopped.signal(signal.SIGCONT)
                 stopped.tell("go on")
-                if not is_given_up:
-                    # what it had begun is of a round that has ended
-                    trained.ended(2)
-                    woken = reader.read()
-                    assert woken.counts == after.counts
-                    assert woken.workers[2].steps == before.workers[2].steps + 1
-                    assert woken.workers[2].dropped == before.workers[2].dropped + 1
-                    assert session.run(asked) == 2
-                    assert trained.ask(2, "sessions") == "sessions 1"
-                else:
-                    # it joins anew, and does the step again, which another has to end with it
+                if is_given_up:
+                    # it joins anew and does its step again, in a round that another has to end with it
                     with ThreadPoolExecutor(1) as pool:
                         again = pool.submit(trained.ended, 2)
                         while not again.done():
                             trained.run(1, 0, 1)
+                    assert again.result() == [4]
                     assert trained.ask(2, "sessions") == "sessions 2"
                     woken = reader.read()
-                    assert woken.step == pytest.approx(sum(woken.counts[0]))
-        before = reader.read()
+                    assert woken.workers[2].dropped <= after.workers[2].dropped + 1
+                else:
+                    # what it had begun is of a round that has ended
+                    assert trained.ended(2) == [2]
+                    assert trained.ask(2, "sessions") == "sessions 1"
+                    woken = reader.read()
+                    assert woken.counts == after.counts
+                    assert woken.workers[2].steps == before.workers[2].steps + 1
+                    assert woken.workers[2].dropped == before.workers[2].dropped + 1
+                assert woken.step == pytest.approx(sum(woken.counts[0]))
         for _ in range(3):
             trained.run(1, 0, 1, 2)
         after = reader.read()
-        assert after.workers[2].steps == before.workers[2].steps + 3
+        assert after.workers[2].steps == woken.workers[2].steps + 3
         assert after.step == pytest.approx(sum(after.counts[0]))
 
 

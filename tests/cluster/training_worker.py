@@ -3,6 +3,7 @@
 It says "ready" when its session is open, and then does what it reads, line by line:
 
     run N       N steps; says "ran" and how many steps of this process have ended
+    until N     steps until the global step is N; says the same
     hold        its next step says "compute" when it has the parameters, and waits for a line before it goes on
     save        the chief's next step begins a checkpoint
     chief       says "chief" or "no chief"
@@ -12,8 +13,9 @@ What it learns is known exactly: a step of worker i adds 1 to all of row i of th
 parameter server has one. (With rounds of m workers it adds 1/m, and all rows together are the number of rounds.)
 
 Options: workers, columns: the shape of `counts`; ps: how many servers; aggregate: m of rounds, the other workers being
-backups (without: asynchronous); directory: of automatic checkpoints; lease: seconds that the chief's is good for;
-silence: seconds after which another process that says nothing is given up.
+backups (without: asynchronous); directory: of automatic checkpoints; save_every: seconds between two of these (without:
+they are saved when that is told); lease: seconds that the chief's is good for; beat: seconds after which other processes
+hear that it lives; regression: they learn that, see `Regression`, and do not count.
 """
 
 from __future__ import annotations
@@ -37,17 +39,13 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def silence(seconds: float) -> dict[str, float]:
-    """The constants of `links` with which a process that says nothing for so long is given up."""
-    return {"BEAT_EVERY": seconds / 8, "SUSPECT_AFTER": seconds / 2, "LOST_AFTER": seconds}
-
-
 class Worker(tf.train.SessionRunHook):
     """What a worker does in a step, and what it is told."""
 
     def __init__(self, index: int, options: Mapping[str, Any]) -> None:
         self.shape = options["workers"], options["columns"]
         self.index, self.aggregate = index, options.get("aggregate")
+        self.save_every = options.get("save_every")
         self.is_to_hold = self.is_to_save = False
         self.ended = self.sessions = 0
 
@@ -61,7 +59,21 @@ class Worker(tf.train.SessionRunHook):
         result[self.index] = -1
         return result
 
-    def is_due(self, *_: Any) -> bool:
+    def pairs(self, shards: int) -> list[tuple[Any, Any]]:
+        """Gradients and variables."""
+        made = []
+        for shard in range(shards):
+            with tf.device(f"/job:ps/task:{shard}"):
+                start = np.zeros(self.shape, np.float32)
+                counts = tf.get_variable(f"counts{shard}", initializer=start, use_resource=True)
+            gradient = tf.py_func(self.gradient, [counts], tf.float32)
+            gradient.set_shape(self.shape)
+            made.append((gradient, counts))
+        return made
+
+    def is_due(self, now: float, last: float) -> bool:
+        if self.save_every is not None:
+            return now - last >= self.save_every
         due, self.is_to_save = self.is_to_save, False
         return due
 
@@ -77,15 +89,7 @@ class Worker(tf.train.SessionRunHook):
             else:
                 backups = self.shape[0] - self.aggregate
                 optimizer = tf.train.replicas.synchronous(optimizer, self.aggregate, backups, reissue_after=1.0)
-            pairs = []
-            for shard in range(shards):
-                with tf.device(f"/job:ps/task:{shard}"):
-                    start = np.zeros(self.shape, np.float32)
-                    counts = tf.get_variable(f"counts{shard}", initializer=start, use_resource=True)
-                gradient = tf.py_func(self.gradient, [counts], tf.float32)
-                gradient.set_shape(self.shape)
-                pairs.append((gradient, counts))
-            update = optimizer.apply_gradients(pairs, step)
+            update = optimizer.apply_gradients(self.pairs(shards), step)
         with tf.train.MonitoredTrainingSession(
             target,
             self.index == 0,
@@ -98,12 +102,17 @@ class Worker(tf.train.SessionRunHook):
         ) as session:
             say("ready")
             for line in sys.stdin:
-                self.obey(line, session, update)
+                self.obey(line, session, update, step)
 
-    def obey(self, line: str, session: Any, update: Any) -> None:
+    def obey(self, line: str, session: Any, update: Any, step: Any) -> None:
         match line.split():
             case ["run", times]:
                 for _ in range(int(times)):
+                    session.run(update)
+                    self.ended += 1
+                say(f"ran {self.ended}")
+            case ["until", number]:
+                while session.run(step) < int(number):
                     session.run(update)
                     self.ended += 1
                 say(f"ran {self.ended}")
@@ -120,13 +129,36 @@ class Worker(tf.train.SessionRunHook):
                 raise ValueError(f"what is {line!r}?")
 
 
+class Regression(Worker):
+    """Every worker computes the gradient of all examples, so that the model after so many rounds is known."""
+
+    def pairs(self, shards: int) -> list[tuple[Any, Any]]:
+        made = []
+        for shard in range(shards):
+            x, y = examples(shard)
+            with tf.device(f"/job:ps/task:{shard}"):
+                start = np.zeros(FEATURES, np.float32)
+                weights = tf.get_variable(f"weights{shard}", initializer=start, use_resource=True)
+            loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, weights) - y)) / 2
+            made.append((tf.gradients(loss, weights)[0], weights))
+        return made
+
+
+FEATURES, EXAMPLES = 5, 50
+
+
+def examples(shard: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """What the weights of a parameter server are to learn."""
+    random = np.random.default_rng(shard)
+    x, y = random.normal(size=(EXAMPLES, FEATURES)), random.normal(size=EXAMPLES)
+    return x.astype(np.float32) / 4, y.astype(np.float32)
+
+
 def main(cluster: Mapping[str, list[str]], index: int, options: Mapping[str, Any]) -> None:
-    if "silence" in options:
-        for name, seconds in silence(options["silence"]).items():
-            setattr(links, name, seconds)
+    links.BEAT_EVERY = options.get("beat", links.BEAT_EVERY)  # type: ignore[misc]
     chief_lease.LEASE_SECONDS = options.get("lease", chief_lease.LEASE_SECONDS)  # type: ignore[misc]
-    worker = Worker(index, options)
-    SaveInterval.is_due = worker.is_due  # type: ignore[method-assign]
+    worker = Regression(index, options) if options.get("regression") else Worker(index, options)
+    SaveInterval.is_due = lambda self, now: worker.is_due(now, self._last_end)  # type: ignore[method-assign]
     server = tf.train.Server(dict(cluster), "worker", index)
     worker.train(server.target, options.get("ps", 1), options.get("directory"))
 

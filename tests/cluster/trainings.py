@@ -1,9 +1,10 @@
-"""Trainings of which each worker is a process, `training_worker.py`: what they have learned is known exactly."""
+"""Trainings of which each task is a process, a worker `training_worker.py`: what they have learned is known exactly."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import anabranch as tf
-from anabranch.train.replica_status import TABLE_NAME, WorkerStatus, statuses
+from anabranch.train.replica_status import STEPS, TABLE_NAME, WorkerStatus, as_status
 from anabranch.train.replicas import MAX_WORKERS
 from tests.cluster.processes import DEADLINE, Process
 
@@ -32,7 +33,7 @@ class Learned(NamedTuple):
 
 
 class Training:
-    """Workers, by their numbers.
+    """Tasks that are processes, by names such as "ps/0"; workers are meant by their numbers alone, too.
 
     Args:
         addresses: of all tasks, by job.
@@ -47,48 +48,56 @@ class Training:
         sizes = {"workers": len(addresses["worker"]), "ps": len(addresses["ps"])}
         self.options = {"columns": 4} | dict(options) | sizes
         self._environment = environment
-        self.workers: dict[int, Process] = {}
+        self.running: dict[str, Process] = {}
 
-    def start(self, *indices: int) -> None:
-        """Starts workers side by side; returns when all have a session."""
+    def start(self, *names: str) -> None:
+        """Starts tasks side by side; returns when parameter servers serve, and workers have a session."""
+        with ThreadPoolExecutor(len(names)) as pool:
+            self.running |= dict(zip(names, pool.map(self._process, names), strict=True))
 
-        def process(index: int) -> Process:
-            arguments = json.dumps(self.addresses), str(index), json.dumps(self.options)
-            return Process("training_worker.py", *arguments, environment=self._environment)
+    def _process(self, name: str) -> Process:
+        job, _, index = name.partition("/")
+        if job == "ps":
+            return Process("task_process.py", json.dumps(self.addresses), job, index, environment=self._environment)
+        arguments = json.dumps(self.addresses), index, json.dumps(self.options)
+        return Process("training_worker.py", *arguments, environment=self._environment)
 
-        with ThreadPoolExecutor(len(indices)) as pool:
-            self.workers |= dict(zip(indices, pool.map(process, indices), strict=True))
+    def worker(self, index: int) -> Process:
+        return self.running[f"worker/{index}"]
 
     def begin(self, times: int, *indices: int) -> None:
         """Has workers take so many steps."""
         for index in indices:
-            self.workers[index].tell(f"run {times}")
+            self.worker(index).tell(f"run {times}")
 
     def ended(self, *indices: int) -> list[int]:
         """Waits until they have; how many steps each of these processes has taken."""
-        return [int(self.workers[index].line().removeprefix("ran ")) for index in indices]
+        return [int(self.worker(index).line().removeprefix("ran ")) for index in indices]
 
     def run(self, times: int, *indices: int) -> list[int]:
         self.begin(times, *indices)
         return self.ended(*indices)
 
     def ask(self, index: int, question: str) -> str:
-        self.workers[index].tell(question)
-        return self.workers[index].line()
+        self.worker(index).tell(question)
+        return self.worker(index).line()
 
     def hold(self, index: int) -> None:
         """Has a worker begin a step; returns when it is in compute, where it stays until it is told something."""
-        self.workers[index].tell("hold", "run 1")
-        assert self.workers[index].line() == "compute"
+        self.worker(index).tell("hold", "run 1")
+        assert self.worker(index).line() == "compute"
 
-    def kill(self, *indices: int) -> None:
-        for index in indices:
-            assert self.workers[index].is_running
-        for index in indices:
-            self.workers.pop(index).kill()
+    def kill(self, *names: str) -> None:
+        """Sends SIGKILL to tasks, one right after the other."""
+        processes = [self.running.pop(name) for name in names]
+        for process in processes:
+            assert process.is_running
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            process.kill()
 
     def close(self) -> None:
-        for process in self.workers.values():
+        for process in self.running.values():
             process.kill()
 
 
@@ -117,7 +126,8 @@ class Reader:
             AssertionError: an update is there by a part.
         """
         step, table, counts = self.session.run(self._fetches)
-        return Learned(int(step), [of_rows(values) for values in counts], {w.worker: w for w in statuses(table)})
+        workers = {worker: as_status(worker, row) for worker, row in enumerate(table) if row[STEPS]}
+        return Learned(int(step), [of_rows(values) for values in counts], workers)
 
 
 def of_rows(values: npt.NDArray[np.float32]) -> list[float]:
