@@ -293,9 +293,7 @@ class _Rounds(ReplicaOptimizer):
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
-                hand_out(
-                    queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current % _ROUNDS_OF_EPOCH))
-                )
+                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, waits_in[i] >= _double(0)))
                 for i, queue in enumerate(self._queues)
             ]
         with graph.device(number.device):
@@ -327,7 +325,11 @@ class _Rounds(ReplicaOptimizer):
             # by the clock as well: after two rollbacks to one checkpoint, the second must not repeat the first one's
             seconds = raw.Cast(raw.Timestamp(), DstT=np.int64)
             begun = _assigned(self._epoch, raw.Maximum(self._epoch.read_value() + 1, seconds))
-            return group(begun, *(queue.dequeue_many(queue.size()) for queue in self._queues))
+            # the table says who waited when the checkpoint was saved; whoever waits now must get a token if no round
+            # ends, and each worker may
+            columns = [[worker, WAITS_IN] for worker in range(self._workers)]
+            may_wait = self._table.scatter_nd_update(columns, np.zeros(self._workers))
+            return group(begun, may_wait, *(queue.dequeue_many(queue.size()) for queue in self._queues))
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
@@ -536,11 +538,6 @@ class _ReplicaHook(SessionRunHook):
 
 
 # ---------------------------------------------------------------------- helpers
-def _waits(waits_in: Tensor, current: Tensor) -> Tensor:
-    waiting: Tensor = raw.LogicalAnd(waits_in >= _double(0), waits_in <= _double(current))
-    return waiting
-
-
 def _either(condition: Tensor, yes: Tensor, no: Tensor) -> Any:
     return raw.Select(raw.Fill(raw.Shape(yes), condition), yes, no)
 
