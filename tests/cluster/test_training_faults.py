@@ -1,4 +1,4 @@
-"""Workers of a training are killed at a chosen point of a step, or stopped: it costs that step of theirs and no more."""
+"""Workers of a training are killed at a chosen point of a step, or stopped: it costs that step and no more."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 It says "ready" when its session is open, and then does what it reads, line by line:
 
     run N       N steps; says "ran" and how many steps of this process have ended
-    until N     steps until the global step is N; says the same
+    train FILE  steps until there is such a file; says the same
     hold        its next step says "compute" when it has the parameters, and waits for a line before it goes on
     save        the chief's next step begins a checkpoint
     chief       says "chief" or "no chief"
@@ -14,8 +14,8 @@ parameter server has one. (With rounds of m workers it adds 1/m, and all rows to
 
 Options: workers, columns: the shape of `counts`; ps: how many servers; aggregate: m of rounds, the other workers being
 backups (without: asynchronous); directory: of automatic checkpoints; save_every: seconds between two of these (without:
-they are saved when that is told); lease: seconds that the chief's is good for; beat: seconds after which other processes
-hear that it lives; regression: they learn that, see `Regression`, and do not count.
+they are saved when it is told so); lease: seconds that the chief's is good for; beat: seconds after which other
+processes hear that it lives; regression: they learn that, see `Regression`, and do not count.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,17 +103,17 @@ class Worker(tf.train.SessionRunHook):
         ) as session:
             say("ready")
             for line in sys.stdin:
-                self.obey(line, session, update, step)
+                self.obey(line, session, update)
 
-    def obey(self, line: str, session: Any, update: Any, step: Any) -> None:
+    def obey(self, line: str, session: Any, update: Any) -> None:
         match line.split():
             case ["run", times]:
                 for _ in range(int(times)):
                     session.run(update)
                     self.ended += 1
                 say(f"ran {self.ended}")
-            case ["until", number]:
-                while session.run(step) < int(number):
+            case ["train", file]:
+                while not Path(file).exists():
                     session.run(update)
                     self.ended += 1
                 say(f"ran {self.ended}")
@@ -148,10 +149,10 @@ FEATURES, EXAMPLES = 5, 50
 
 
 def examples(shard: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """What the weights of a parameter server are to learn."""
+    """What the weights of a parameter server are to learn, in some thousand steps: one too many would be seen."""
     random = np.random.default_rng(shard)
-    x, y = random.normal(size=(EXAMPLES, FEATURES)), random.normal(size=EXAMPLES)
-    return x.astype(np.float32) / 4, y.astype(np.float32)
+    x = random.normal(size=(EXAMPLES, FEATURES)) / 60
+    return x.astype(np.float32), (x @ random.normal(scale=3, size=FEATURES)).astype(np.float32)
 
 
 def main(cluster: Mapping[str, list[str]], index: int, options: Mapping[str, Any]) -> None:

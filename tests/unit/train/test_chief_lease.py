@@ -46,7 +46,7 @@ class Worker:
 def test_who_has_taken_the_lease_from_a_dead_chief_knows_it_until_the_model_has_gone_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where it loses it before it has made its session anew, since its step took longer than the lease is good for."""
+    """Also where it loses it before it has made its session anew, since its step took longer than that."""
     clock, shared = Clock(monkeypatch), Lease()
     dead, other = Worker(shared, clock, True), Worker(shared, clock, False)
     assert dead.ask()
