@@ -25,7 +25,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Supervised:
-    """A worker as programs of old write them; a step adds 1 to `a` on one server, to `b` on the other and to the step."""
+    """A worker as older programs write it; a step adds 1 to `a` on one server, to `b` on the other, and to the step."""
 
     def __init__(self, cluster: LocalCluster, directory: Path, index: int) -> None:
         self.target = cluster.target("worker", index)
