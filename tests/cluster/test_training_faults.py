@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -45,6 +46,12 @@ def behind_a_proxy(**options: Any) -> Iterator[tuple[ProxiedCluster, Training, R
 def test_a_worker_killed_at_any_point_of_a_step_costs_that_step_alone(aggregate: int | None) -> None:
     with behind_a_proxy(aggregate=aggregate) as (cluster, trained, reader):
         proxy, endpoint = cluster.proxies["ps/0"], cluster.tasks["ps/0"].endpoint
+        killed = threading.Event()
+
+        def kills() -> None:
+            trained.kill(VICTIM)
+            killed.set()
+
         trained.start("worker/0")
         trained.start("worker/1", "worker/2")
         ended = [0] * WORKERS
@@ -62,10 +69,11 @@ def test_a_worker_killed_at_any_point_of_a_step_costs_that_step_alone(aggregate:
                     trained.kill(VICTIM)
                 case "send":
                     proxy.breaks = endpoint.peer(trained.addresses["worker"][2]).incarnation
-                    proxy.when_broken = lambda: trained.kill(VICTIM)
+                    proxy.when_broken = kills
                     passed, proxy.break_after = proxy.passed, BYTES // 2
                     trained.begin(1, 2)
-                    until(lambda: proxy.broken == 1, "the break within a gradient")
+                    assert killed.wait(DEADLINE)
+                    assert proxy.broken == 1
                     assert BYTES // 2 <= proxy.passed - passed < BYTES
             assert VICTIM not in trained.running
             # what waits for the end of a round is the chief's

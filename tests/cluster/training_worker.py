@@ -99,7 +99,8 @@ class Worker(tf.train.SessionRunHook):
             save_checkpoint_secs="auto" if directory else None,
             save_summaries_steps=None,
             log_step_count_steps=None,
-            config=tf.ConfigProto(operation_timeout_in_ms=int(1000 * DEADLINE)),
+            # before the test gives it up: its error says what it waits for
+            config=tf.ConfigProto(operation_timeout_in_ms=int(750 * DEADLINE)),
         ) as session:
             say("ready")
             for line in sys.stdin:
