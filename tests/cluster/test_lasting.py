@@ -209,6 +209,21 @@ def test_replicas_in_rounds_go_back_to_one_commit_together(
     chief.close()
 
 
+def test_a_save_that_was_to_follow_a_round_is_not_begun_in_the_next_session(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    chief = Trainer(cluster, tmp_path, 0, True)
+    chief.run(2)
+    when_asked.append(True)
+    chief.run()
+    assert not when_asked, "it is asked for, and no round ends any more"
+    comes_back(cluster, PS[1], None)
+    chief.run(3)
+    assert chief.values() == [3, 3, 3]
+    assert saved(chief, tmp_path, when_asked) >= 3
+    chief.close()
+
+
 @pytest.mark.parametrize("in_rounds", [True, False])
 def test_the_duties_of_a_dead_chief_pass_to_a_worker(
     cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, in_rounds: bool
