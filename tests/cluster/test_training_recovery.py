@@ -71,7 +71,7 @@ def saved(trained: Training, chief: int) -> int:
 def test_the_others_go_on_when_the_chief_is_killed(tmp_path: Path, aggregate: int | None) -> None:
     with of_processes(tmp_path, ps=1, workers=3, aggregate=aggregate) as trained:
         trained.run(2, 0, 1, 2)
-        commit = saved(trained, 0)
+        assert saved(trained, 0) >= 2
         before = look(trained)
         # in the midst of steps
         trained.begin(1000, 0)
@@ -80,12 +80,10 @@ def test_the_others_go_on_when_the_chief_is_killed(tmp_path: Path, aggregate: in
         assert trained.ended(1, 2) == [22, 22]
         chief = chief_of(trained, 1, 2)
         after = look(trained)
+        # of one server nothing is lost; in rounds, each step of a worker brings it to a later one
+        assert after.step >= before.step + (40 if aggregate is None else 20)
         if aggregate is None:
-            assert after.step >= before.step + 40
             assert after.counts[0][1:] == [after.workers[i].steps for i in (1, 2)]
-        else:
-            # the dead chief may have been in the midst of an update: back to the last checkpoint
-            assert after.step >= commit
         # what the dead chief did last may be there, and not be counted
         uncounted = sum(after.counts[0]) - after.step
         assert uncounted == pytest.approx(0, abs=1e-3) or uncounted == pytest.approx(1)
