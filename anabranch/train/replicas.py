@@ -309,7 +309,7 @@ class _Rounds(ReplicaOptimizer):
             drained = own.dequeue_many(own.size())
         with graph.control_dependencies([drained.op]):
             current = self._stamp(number)
-        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current)]
+        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current), self._waits_no_more()]
         with graph.device(number.device), graph.control_dependencies([measured]):
             taken = own.dequeue_many(raw.Maximum(own.size(), 1))
             token = taken[-1]
@@ -333,9 +333,12 @@ class _Rounds(ReplicaOptimizer):
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
-            with get_default_graph().device(self._table.device):
-                waits_no_more = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
-            return group(_assigned(self._local_step, token), self._begin_anew(), waits_no_more)
+            return group(_assigned(self._local_step, token), self._begin_anew(), self._waits_no_more())
+
+    def _waits_no_more(self) -> Operation:
+        with get_default_graph().device(self._table.device):
+            done: Any = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
+        return done if isinstance(done, Operation) else done.op
 
 
 class SynchronousReplicas(_Rounds):
