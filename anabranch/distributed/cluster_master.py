@@ -22,7 +22,7 @@ from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
 from anabranch.distributed.described_tasks import Describing, TasksToCome, check_task, described, tasks_of_session
 from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
-from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, nothing
+from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, link_failed, nothing
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
 from anabranch.errors import (
     AbortedError,
@@ -516,7 +516,7 @@ class ClusterRun:
         task = self._parts[position].task
         if isinstance(outcome, NotFoundError) and epoch != task.epoch:
             # the link failed, and is up again, between what was registered and the beginning of the step
-            outcome = AbortedError(None, None, f"the link to {task.name} failed as the step began; run it again")
+            outcome = link_failed(task.name)
         error = outcome if isinstance(outcome, BaseException) else None
         with self._lock:
             if not isinstance(outcome, BaseException):

@@ -10,7 +10,14 @@ from typing import NamedTuple, Protocol
 
 from anabranch.core.values import TensorValue
 from anabranch.distributed.network import TaskConnection
-from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError, OpError, UnavailableError
+from anabranch.errors import (
+    AbortedError,
+    CancelledError,
+    DeadlineExceededError,
+    NotFoundError,
+    OpError,
+    UnavailableError,
+)
 from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
 from anabranch.runtime.task_sessions import Watcher
 from anabranch.xla.partitions import Partition
@@ -240,14 +247,26 @@ class Part:
         """The partition at the task; registered anew where the task has come back.
 
         Raises:
+            AbortedError: the task was lost meanwhile, and another process, which knows no such session, has answered.
             OpError: the task refuses it, or does not answer.
         """
         known = self.registered
         if known is None:
             epoch, session = self.task.session()
+            try:
+                registered = session.register(self.partition)
+            except NotFoundError as error:
+                if epoch == self.task.epoch:
+                    raise
+                raise link_failed(self.task.name) from error
             # at once, for others that run the step: an epoch belongs to its registration
-            known = self._known = Registered(epoch, session.register(self.partition))
+            known = self._known = Registered(epoch, registered)
         return known
+
+
+def link_failed(task: str) -> AbortedError:
+    """What a step fails with that reached the task after the session was lost there, which the task does not say."""
+    return AbortedError(None, None, f"the link to {task} failed as the step began; run it again")
 
 
 class Registered(NamedTuple):

@@ -65,6 +65,8 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._interval: SaveInterval | None = None
         self._current: _SaveUnderWay | None = None
         self._is_asked = False
+        #: in which the training runs; a save that another has begun, or was to begin, is of no use
+        self._session: Session | None = None
         #: the tasks that leave for whose sake was saved
         self._saved_for: frozenset[str] = frozenset()
         self._steps = 0
@@ -80,6 +82,8 @@ class AutomaticCheckpointHook(SessionRunHook):
             self._interval.failed()
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        # first: what was asked for in the session before finds that it is over, also on another thread
+        self._session = session
         self._current, self._is_asked, self._saved_for = None, False, frozenset()
         tasks = {device.name.rpartition("/device:")[0] for device in session.list_devices()}
         if self._interval is None:
@@ -150,8 +154,9 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._is_asked = True
 
         def begin() -> None:
-            self._begin(session)
-            self._is_asked = False
+            if session is self._session:
+                self._begin(session)
+                self._is_asked = False
             begun.set()
 
         rounds.between_rounds(begin)
@@ -170,13 +175,18 @@ class AutomaticCheckpointHook(SessionRunHook):
         except Exception as error:  # the thread that trains raises it
             save.error = error
             save.ended.set()
-            self._current = save
+            self._has_begun(session, save)
             return
         threading.Thread(target=self._write, args=(session, save), name="checkpoint", daemon=True).start()
         with admitted():
             save.read.wait()
         save.pause = time.monotonic() - save.began
-        self._current = save
+        self._has_begun(session, save)
+
+    def _has_begun(self, session: Session, save: _SaveUnderWay) -> None:
+        # a round may end, and fail, as another session is made
+        if session is self._session:
+            self._current = save
 
     def _write(self, session: Session, save: _SaveUnderWay) -> None:
         # what saves have left that failed while a task was still writing; nobody else saves here

@@ -46,6 +46,7 @@ class ChiefLease:
         interrupts: whether a step of a worker may wait for a chief, so that it has to be ended when that changes.
         passes: whether a worker that is not to be the first chief can become chief.
         from_the_dead: whether it was taken from a chief that has not given it back: nobody knows what that one did.
+            Whoever has made that good sets it back.
     """
 
     def __init__(self, is_first: bool, seconds: float | None = None) -> None:
@@ -94,8 +95,10 @@ class ChiefLease:
             self._until = 0.0
             return False
         if term != self._term:
-            self.from_the_dead = before not in ("", self._me)
-            if self.from_the_dead:
+            is_from_the_dead = before not in ("", self._me)
+            # until the model has gone back: this worker may have lost it meanwhile, having done nothing as chief
+            self.from_the_dead = self.from_the_dead or is_from_the_dead
+            if is_from_the_dead:
                 logging.warning("The chief %s was not heard of for %.0f s: this worker is now", before, self._seconds)
         self._until, self._term = asked + self._seconds, term
         return True

@@ -293,9 +293,7 @@ class _Rounds(ReplicaOptimizer):
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
-                hand_out(
-                    queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current % _ROUNDS_OF_EPOCH))
-                )
+                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, waits_in[i] >= _double(0)))
                 for i, queue in enumerate(self._queues)
             ]
         with graph.device(number.device):
@@ -311,7 +309,7 @@ class _Rounds(ReplicaOptimizer):
             drained = own.dequeue_many(own.size())
         with graph.control_dependencies([drained.op]):
             current = self._stamp(number)
-        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current)]
+        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current), self._waits_no_more()]
         with graph.device(number.device), graph.control_dependencies([measured]):
             taken = own.dequeue_many(raw.Maximum(own.size(), 1))
             token = taken[-1]
@@ -327,13 +325,20 @@ class _Rounds(ReplicaOptimizer):
             # by the clock as well: after two rollbacks to one checkpoint, the second must not repeat the first one's
             seconds = raw.Cast(raw.Timestamp(), DstT=np.int64)
             begun = _assigned(self._epoch, raw.Maximum(self._epoch.read_value() + 1, seconds))
-            return group(begun, *(queue.dequeue_many(queue.size()) for queue in self._queues))
+            # the table says who waited when the checkpoint was saved; whoever waits now must get a token if no round
+            # ends, and each worker may
+            columns = [[worker, WAITS_IN] for worker in range(self._workers)]
+            may_wait = self._table.scatter_nd_update(columns, np.zeros(self._workers))
+            return group(begun, may_wait, *(queue.dequeue_many(queue.size()) for queue in self._queues))
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
-            with get_default_graph().device(self._table.device):
-                waits_no_more = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
-            return group(_assigned(self._local_step, token), self._begin_anew(), waits_no_more)
+            return group(_assigned(self._local_step, token), self._begin_anew(), self._waits_no_more())
+
+    def _waits_no_more(self) -> Operation:
+        with get_default_graph().device(self._table.device):
+            done: Any = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
+        return done if isinstance(done, Operation) else done.op
 
 
 class SynchronousReplicas(_Rounds):
@@ -536,11 +541,6 @@ class _ReplicaHook(SessionRunHook):
 
 
 # ---------------------------------------------------------------------- helpers
-def _waits(waits_in: Tensor, current: Tensor) -> Tensor:
-    waiting: Tensor = raw.LogicalAnd(waits_in >= _double(0), waits_in <= _double(current))
-    return waiting
-
-
 def _either(condition: Tensor, yes: Tensor, no: Tensor) -> Any:
     return raw.Select(raw.Fill(raw.Shape(yes), condition), yes, no)
 

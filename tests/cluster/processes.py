@@ -26,6 +26,7 @@ class Process:
     def __init__(self, script: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / script), *arguments],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **quick_compilation.environment(), **(environment or {})},
@@ -42,6 +43,16 @@ class Process:
         assert lines, "the process says nothing"
         return lines[0].strip()
 
+    def tell(self, *lines: str) -> None:
+        """Writes lines that it reads."""
+        assert self._process.stdin is not None
+        self._process.stdin.writelines(f"{line}\n" for line in lines)
+        self._process.stdin.flush()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
@@ -51,8 +62,9 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(DEADLINE)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 @contextlib.contextmanager

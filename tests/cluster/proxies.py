@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch.distributed.cluster_master import ClusterMaster
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
@@ -40,6 +40,8 @@ class Proxy:
         delay: seconds that each piece is held.
         bytes_per_second: how much is passed on; None: as much as comes.
         break_after: bytes from now on after which the connection that passes them on is broken; None: never.
+        breaks: the incarnation whose bytes count for that; None: all.
+        when_broken: called when so many bytes have been passed on, before the connection is broken.
         resets: whether it is broken by a reset, and not cleanly.
         broken: how many connections were broken.
         passed: bytes that were passed on.
@@ -50,6 +52,8 @@ class Proxy:
         self.delay = 0.0
         self.bytes_per_second: float | None = None
         self.break_after: int | None = None
+        self.breaks: int | None = None
+        self.when_broken: Callable[[], None] = lambda: None
         self.resets = False
         self.broken = self.passed = self.held = 0
         self._cut: set[int] = set()
@@ -111,10 +115,11 @@ class Proxy:
                         (source,) = struct.unpack_from("<Q", beginning, at + 8)
                 if not self._wait(source, len(data)):
                     break
-                left = self._left(len(data))
+                left = self._left(source, len(data))
                 far.sendall(data[:left])
                 self.passed += left
                 if left < len(data):
+                    self.when_broken()
                     self._break(near, far)
                     break
         self._end(near, far)
@@ -131,10 +136,10 @@ class Proxy:
                 self._changed.wait()
             return not self._closed
 
-    def _left(self, size: int) -> int:
+    def _left(self, source: int | None, size: int) -> int:
         """How much of a piece is passed on before the connection breaks."""
         with self._changed:
-            if self.break_after is None:
+            if self.break_after is None or self.breaks not in (None, source):
                 return size
             if self.break_after >= size:
                 self.break_after -= size
@@ -225,16 +230,17 @@ class ProxiedCluster:
 
     Attributes:
         tasks: by "job/index".
+        addresses: of all, by their full names.
         proxies: what stands before them.
         client: the endpoint of the sessions.
     """
 
-    def __init__(self, jobs: dict[str, int]) -> None:
+    def __init__(self, jobs: Mapping[str, int], others: Mapping[str, str]) -> None:
         self.scheme = f"proxied{next(_schemes)}"
         names = [f"{job}/{i}" for job, count in jobs.items() for i in range(count)]
         self.tasks = {name: ProxiedTask(_full(name)) for name in names}
         self.proxies: dict[str, Proxy] = {}
-        self.addresses: dict[str, str] = {}
+        self.addresses = {_full(name): address for name, address in others.items()}
         for name, task in self.tasks.items():
             self.proxies[name] = Proxy([task.port, task.endpoint.hello.bulk_port])
             self.addresses[_full(name)] = f"{_PROXY_HOST}:{task.port}"
@@ -271,9 +277,14 @@ def _full(name: str) -> str:
 
 
 @contextlib.contextmanager
-def proxied(**jobs: int) -> Iterator[ProxiedCluster]:
-    """A cluster behind proxies, which is ended afterwards."""
-    cluster = ProxiedCluster(jobs)
+def proxied(others: Mapping[str, str] | None = None, /, **jobs: int) -> Iterator[ProxiedCluster]:
+    """A cluster behind proxies, which is ended afterwards.
+
+    Args:
+        others: the addresses of tasks that are processes, and have no proxy, by "job/index".
+        jobs: how many tasks of this process each job has.
+    """
+    cluster = ProxiedCluster(jobs, others or {})
     schemes[cluster.scheme] = cluster
     try:
         yield cluster

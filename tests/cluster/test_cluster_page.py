@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 import time
 import urllib.error
@@ -19,6 +20,8 @@ import anabranch as tf
 from anabranch.distributed.activity import ActivityWatch
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.tools.cluster.page import ClusterPage
+from anabranch.train.replica_status import SECONDS, SECONDS_SUM, STEPS, TABLE_NAME, WAITS_IN
+from anabranch.train.replicas import MAX_WORKERS
 
 DEADLINE = 30.0
 
@@ -155,6 +158,26 @@ def test_the_page_shows_tasks_steps_and_replicas(folder: ClusterFolder, servers:
     # who does not run is not asked
     assert (worker["state"], "links" in worker) == ("failed (SIGKILL)", False)
     assert "<title>anabranch cluster</title>" in document
+
+
+def test_the_page_marks_stragglers(folder: ClusterFolder, servers: dict[str, Any]) -> None:
+    measured = np.zeros((MAX_WORKERS, WAITS_IN + 1))
+    # steps of a tenth of a second, but those of the second worker
+    for worker, seconds in enumerate((0.1, 0.3, 0.12)):
+        measured[worker, [STEPS, SECONDS, SECONDS_SUM]] = 10, seconds, 10 * seconds
+    with tf.Graph().as_default():
+        with tf.device("/job:ps/task:0"):
+            table = tf.Variable(measured, name=TABLE_NAME, use_resource=True)
+        with tf.Session(servers["worker/0"].target) as session, contextlib.closing(ClusterPage(folder)) as page:
+            session.run(table.initializer)
+            rows = fetched(f"{page.address}state")["replicas"]
+            with urllib.request.urlopen(page.address, timeout=DEADLINE) as answer:
+                document = answer.read().decode()
+    assert [(row["worker"], row["is_straggler"]) for row in rows] == [(1, True), (2, False), (0, False)]
+    # the document shows what it is given, by its names, and a straggler as one
+    (shown,) = re.findall(r"state\.replicas\.map\(one => row\(\[(.*?)\]\)\)\);", document, re.DOTALL)
+    assert set(re.findall(r"one\.(\w+)", shown)) == set(rows[0])
+    assert '`worker/${one.worker}${one.is_straggler ? " (straggler)" : ""}`, one.is_straggler ? "bad" : ""' in shown
 
 
 def test_nobody_without_the_secret_sees_anything(folder: ClusterFolder) -> None:

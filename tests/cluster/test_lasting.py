@@ -22,6 +22,8 @@ from anabranch.io import checkpoint_manifest, checkpoint_writer, durable
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train import chief_lease
 from anabranch.train.model_shards import ModelShards
+from anabranch.train.replica_status import TABLE_NAME, WAITS_IN
+from anabranch.train.replicas import MAX_WORKERS
 from anabranch.train.save_interval import SaveInterval
 from tests.cluster.processes import DEADLINE, Process, one_ps
 
@@ -37,7 +39,9 @@ def cluster() -> Iterator[LocalCluster]:
 class Trainer:
     """A worker whose step adds 1 to `a` on one parameter server, to `b` on the other, and to the global step."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path, index: int = 0, in_rounds: bool = False) -> None:
+    def __init__(
+        self, cluster: LocalCluster, directory: Path, index: int = 0, in_rounds: bool = False, backups: int = 1
+    ) -> None:
         self.graph = tf.Graph()
         hooks = []
         with self.graph.as_default():
@@ -47,7 +51,7 @@ class Trainer:
                 self.b = tf.get_variable("b", initializer=np.zeros(2, np.float32), use_resource=True)
                 optimizer: Any = tf.train.GradientDescentOptimizer(1.0)
                 if in_rounds:
-                    optimizer = tf.train.replicas.synchronous(optimizer, aggregate=1, backups=1)
+                    optimizer = tf.train.replicas.synchronous(optimizer, 1, backups, reissue_after=0.5)
                 loss = -tf.reduce_sum(self.a) - tf.reduce_sum(self.b)
                 self.train = optimizer.minimize(loss, self.step)
                 if in_rounds:
@@ -205,6 +209,21 @@ def test_replicas_in_rounds_go_back_to_one_commit_together(
     chief.close()
 
 
+def test_a_save_that_was_to_follow_a_round_is_not_begun_in_the_next_session(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    chief = Trainer(cluster, tmp_path, 0, True)
+    chief.run(2)
+    when_asked.append(True)
+    chief.run()
+    assert not when_asked, "it is asked for, and no round ends any more"
+    comes_back(cluster, PS[1], None)
+    chief.run(3)
+    assert chief.values() == [3, 3, 3]
+    assert saved(chief, tmp_path, when_asked) >= 3
+    chief.close()
+
+
 @pytest.mark.parametrize("in_rounds", [True, False])
 def test_the_duties_of_a_dead_chief_pass_to_a_worker(
     cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, in_rounds: bool
@@ -233,6 +252,47 @@ def test_the_duties_of_a_dead_chief_pass_to_a_worker(
     assert later >= now[0]
     other.close()
     assert not other.is_chief()
+
+
+def test_a_worker_that_waits_as_the_model_goes_back_goes_on(
+    tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token is dropped then, and the table of who waits is that of the checkpoint."""
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 1.5)
+    with local_cluster(ps=2, worker=3) as cluster:
+        chief, other, waits = (Trainer(cluster, tmp_path, index, True, backups=2) for index in range(3))
+        for trainer in (chief, other, waits):
+            trainer.run(2)
+        saved(chief, tmp_path, when_asked)
+        lease = next(hook._lease for hook in waits.session._hooks if isinstance(hook, chief_lease.LeaseHook))
+        lease.passes = False  # what made it chief would end its step
+        waits.run()  # it has tokens of the rounds that the chief has ended
+        chief.die()
+        late = threading.Thread(target=waits.run, daemon=True)
+        late.start()
+        deadline = time.monotonic() + DEADLINE
+        while waiting_in(cluster)[2] < 0:
+            assert time.monotonic() < deadline
+        # it takes no step, which would hand out tokens
+        while not other.is_chief():
+            assert time.monotonic() < deadline
+            other.values()
+        # in a session that was made anew
+        other.values()
+        late.join(DEADLINE)
+        assert not late.is_alive()
+        assert lease.is_held is False
+        step, a, b = other.values()
+        assert step == a == b
+        other.close()
+
+
+def waiting_in(cluster: LocalCluster) -> list[float]:
+    """The rounds whose ends workers wait for."""
+    with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+        table = tf.get_variable(TABLE_NAME, [MAX_WORKERS, WAITS_IN + 1], tf.float64, use_resource=True)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            return [float(number) for number in session.run(table)[:, WAITS_IN]]
 
 
 class Fault:

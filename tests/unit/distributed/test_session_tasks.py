@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.distributed.session_tasks import TaskOfSession
-from anabranch.errors import AbortedError, CancelledError, OpError, UnavailableError
+from anabranch.distributed.session_tasks import Part, TaskOfSession
+from anabranch.errors import AbortedError, CancelledError, NotFoundError, OpError, UnavailableError
 
 LOST = UnavailableError(None, None, "lost")
 
@@ -156,3 +156,23 @@ def test_steps_of_a_server_of_this_process_that_is_stopped_are_cancelled() -> No
     assert task.session() == (1, "session 2")
     late([])
     assert len(master.errors) == 1
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_what_another_process_knows_no_session_for_is_run_again(is_lost: bool) -> None:
+    """A step is prepared just as its task is lost and comes back: the new process gets what was meant for the old."""
+    master = Master()
+    task: Any = TaskOfSession(master, "ps", "a:1", 1)
+
+    class OfAnother:
+        def register(self, partition: object) -> Any:
+            if is_lost:
+                master.lose(LOST)
+            raise NotFoundError(None, None, "this task does not work for a session")
+
+    task._opened = 0, OfAnother()
+    partition: Any = None
+    part = Part(task, partition)
+    with pytest.raises(AbortedError if is_lost else NotFoundError, match="the link to ps" if is_lost else "session"):
+        part.ready()
+    assert part.registered is None
