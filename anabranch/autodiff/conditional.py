@@ -30,7 +30,20 @@ class _GradientBody(FunctionGraph):
         self.forward = forward
 
     def _as_outer(self, tensor: Tensor) -> Tensor:
-        return tensor if tensor.graph is self.forward else super()._as_outer(tensor)
+        if tensor.graph is self.forward:
+            return tensor
+        held = self.forward._held(tensor) if isinstance(self.forward, _GradientBody) else None
+        return super()._as_outer(tensor) if held is None else held
+
+    def _held(self, tensor: Tensor) -> Tensor | None:
+        """What stands here already for a tensor of the branch, or of the branch that this is the gradient of.
+
+        The gradient function of a `custom_gradient` has such tensors in its closure, and is called for a gradient of
+        the gradient, too.
+        """
+        below = self.forward
+        inner = below._held(tensor) if isinstance(below, _GradientBody) and tensor.graph is not below else tensor
+        return None if inner is None else self._captured.get(inner, self._constants.get(inner))
 
     def _is_copied(self, tensor: Tensor) -> bool:
         """Also numbers of the branch: outside of it, where they would be intermediates, no gradient can name them."""

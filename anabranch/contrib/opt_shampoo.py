@@ -187,9 +187,10 @@ class ShampooOptimizer(tf.train.Optimizer):
         if self._is_one(self._svd_interval):
             return self._power(matrix, size, alpha)
         kept = self._kept_slot(var, f"H_{axis}")
-        return tf.cond(
+        result: tf.Tensor = tf.cond(
             self._is_time(self._svd_interval), lambda: kept.assign(self._power(matrix, size, alpha)), kept.read_value
         )
+        return result
 
     def _power(self, matrix: tf.Tensor, size: int, alpha: TensorLike) -> tf.Tensor:
         with tf.name_scope("matrix_iterative_power"):
@@ -215,8 +216,8 @@ class ShampooOptimizer(tf.train.Optimizer):
         if self._is_number(decay, 0.0):
             return added
         if self._is_number(decay, 1.0):
-            return kept.assign_add(added)
-        return kept.assign_add((self._weight(decay, kept) - 1) * kept.read_value() + added)
+            return tf.convert_to_tensor(kept.assign_add(added))
+        return tf.convert_to_tensor(kept.assign_add((self._weight(decay, kept) - 1) * kept.read_value() + added))
 
     def _is_number(self, setting: Changing, number: float) -> bool:
         return isinstance(setting, int | float) and setting == number

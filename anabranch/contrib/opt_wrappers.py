@@ -109,7 +109,7 @@ class DropStaleGradientOptimizer(OptimizerWithInner):
         is_recent = staleness <= tf.cast(self._staleness, staleness.dtype)
         count = dropped.assign_add(tf.cond(is_recent, accept, lambda: tf.constant(1.0)))
         tf.summary.scalar("Gradient staleness percentage", dropped / tf.cast(global_step + 1, tf.float32))
-        return count
+        return tf.convert_to_tensor(count)
 
 
 class MultitaskOptimizerWrapper:

@@ -9,7 +9,7 @@ import anabranch as tf
 from anabranch.contrib.arguments import TensorLike
 
 #: takes a variable, what was measured in a batch, and a name; gives the new value
-_Assignment: TypeAlias = "Callable[[tf.Variable, tf.Tensor, str], tf.Tensor]"
+_Assignment: TypeAlias = "Callable[[tf.Variable, tf.Tensor, str], TensorLike]"
 
 
 class RangeOptions(NamedTuple):
@@ -58,7 +58,7 @@ def last_value_quantize(
     """
     options = RangeOptions(is_training, num_bits, symmetric, narrow_range, init_min, init_max, vars_collection)
 
-    def assign(variable: tf.Variable, value: tf.Tensor, name: str) -> tf.Tensor:
+    def assign(variable: tf.Variable, value: tf.Tensor, name: str) -> TensorLike:
         return tf.assign(variable, value, name=f"{name}Last")
 
     return _quantize(tf.convert_to_tensor(inputs), options, name_prefix, reuse, assign)
@@ -84,7 +84,7 @@ def moving_average_quantize(
     """
     options = RangeOptions(is_training, num_bits, symmetric, narrow_range, init_min, init_max, vars_collection)
 
-    def assign(variable: tf.Variable, value: tf.Tensor, name: str) -> tf.Tensor:
+    def assign(variable: tf.Variable, value: tf.Tensor, name: str) -> TensorLike:
         return tf.assign(variable, _moved(variable, value, 1.0 - ema_decay), name=f"{name}Ema")
 
     return _quantize(tf.convert_to_tensor(inputs), options, name_prefix, reuse, assign)
@@ -105,7 +105,7 @@ def _quantize(
     with tf.variable_scope(None, default_name=prefix, values=[inputs], reuse=reuse) as scope:
         scope.set_partitioner(None)  # a number cannot be partitioned
         low, high = _variable("min", options.init_min, options), _variable("max", options.init_max, options)
-        ends: tuple[tf.Variable | tf.Tensor, tf.Variable | tf.Tensor] = low, high
+        ends: tuple[TensorLike, TensorLike] = low, high
         if options.is_training:
             least, greatest = _range_of_batch(inputs, options)
             ends = assign(low, least, "AssignMin"), assign(high, greatest, "AssignMax")

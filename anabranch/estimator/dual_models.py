@@ -98,32 +98,33 @@ class _Parts:
         """Some of the weights that steps add to."""
         return tf.nn.embedding_lookup(list(self._added), ids, partition_strategy="div")
 
-    def add(self, deltas: tf.Tensor) -> list[tf.Tensor]:
+    def add(self, deltas: tf.Tensor) -> list[tf.Operation]:
         """Adds to all weights."""
         sizes = [part.shape.num_elements() for part in self._added]
         cut = tf.split(tf.reshape(deltas, [-1]), sizes)
         return [
-            tf.assign_add(part, tf.reshape(delta, part.shape)) for part, delta in zip(self._added, cut, strict=True)
+            tf.assign_add(part, tf.reshape(delta, part.shape)).op for part, delta in zip(self._added, cut, strict=True)
         ]
 
-    def add_at(self, ids: tf.Tensor, deltas: tf.Tensor) -> list[tf.Tensor]:
+    def add_at(self, ids: tf.Tensor, deltas: tf.Tensor) -> list[tf.Operation]:
         """Adds to some weights."""
         updates, start = [], 0
         for part in self._added:
             end = start + int(part.shape[0])
             mine = tf.logical_and(ids >= start, ids < end)
-            updates.append(tf.scatter_add(part, tf.boolean_mask(ids, mine) - start, tf.boolean_mask(deltas, mine)))
+            added = tf.scatter_add(part, tf.boolean_mask(ids, mine) - start, tf.boolean_mask(deltas, mine))
+            updates.append(added.op)
             start = end
         return updates
 
-    def take_over(self, shrinkage: float) -> list[tf.Tensor]:
+    def take_over(self, shrinkage: float) -> list[tf.Operation]:
         """Gives the model its weights, nearer to zero by `shrinkage`."""
         updates = []
         for variable, added in zip(self._model, self._added, strict=True):
             value = tf.identity(added)
             if shrinkage:
                 value = tf.sign(value) * tf.maximum(0.0, tf.abs(value) - shrinkage)
-            updates.append(tf.assign(variable, value))
+            updates.append(tf.assign(variable, value).op)
         return updates
 
     def absolute(self) -> tf.Tensor:

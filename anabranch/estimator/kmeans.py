@@ -156,8 +156,7 @@ def _choose(settings: _Settings, centres: _Centres, points: tf.Tensor) -> tf.Ten
         updates.append(tf.scatter_update(centres.moved, rows, new))
     with tf.control_dependencies(updates):
         now = tf.assign_add(centres.selected, number)
-    result: tf.Tensor = tf.assign(centres.is_initialized, tf.equal(now, settings.num_clusters))
-    return result
+    return tf.convert_to_tensor(tf.assign(centres.is_initialized, tf.equal(now, settings.num_clusters)))
 
 
 def _new_centres(settings: _Settings, points: tf.Tensor, missing: tf.Tensor) -> tf.Tensor:

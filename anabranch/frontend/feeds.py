@@ -53,9 +53,10 @@ def fed_tensors(key: TensorLike, element: Tensor) -> list[Tensor]:
 
     For a variable, or its name, they are all its reads in the graph: what is computed from the variable is computed
     from what is fed, as with TensorFlow's reference variables. What looks rows up in the variable itself, and what is
-    inside of functions and loops, sees the variable.
+    inside of functions and loops, sees the variable. A read after an update is one of its own.
     """
-    if isinstance(key, Tensor) or element.op.type not in ("ReadVariableOp", "VarHandleOp"):
+    is_read = element.op.type in ("ReadVariableOp", "VarHandleOp") and element.get_attribute("updated_by") is None
+    if isinstance(key, Tensor) or not is_read:
         return [element]
     handle = element if element.op.type == "VarHandleOp" else element.op.inputs[0]
     return [op.outputs[0] for op in handle.consumers() if op.type == "ReadVariableOp"] or [element]

@@ -186,7 +186,7 @@ class DynamicLossScale(LossScale):
             return group(grown, self._num_good_steps.assign(0))
 
         enough = raw.GreaterEqual(raw.AddV2(self._num_good_steps.value(), 1), self._increment_period)
-        return _as_operation(cond(enough, grow, lambda: _as_operation(self._num_good_steps.assign_add(1))))
+        return _as_operation(cond(enough, grow, lambda: self._num_good_steps.assign_add(1).op))
 
     def _after_not_finite(self) -> Operation:
         smaller = raw.Maximum(raw.RealDiv(self._current_loss_scale.value(), self._multiplier), 1.0)
@@ -221,7 +221,7 @@ def loss_scale_of(identifier: LossScaleLike) -> LossScale:
 
 
 def _assigning(variable: Variable, value: Tensor) -> Callable[[], Operation]:
-    return lambda: _as_operation(variable.assign(value))
+    return lambda: variable.assign(value).op
 
 
 def _as_operation(value: Tensor | Operation) -> Operation:

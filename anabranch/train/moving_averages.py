@@ -11,6 +11,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.scope import get_variable, get_variable_scope, variable_scope
+from anabranch.frontend.variables.updates import UnreadVariable
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import REFERENCE, convert_to_tensor
@@ -24,7 +25,7 @@ _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.floa
 
 def assign_moving_average(
     variable: Variable, value: TensorLike, decay: TensorLike, zero_debias: bool = True, name: str | None = None
-) -> Tensor:
+) -> UnreadVariable:
     """Moves a variable towards a value: ``variable = variable * decay + value * (1 - decay)``.
 
     Args:
@@ -43,12 +44,9 @@ def assign_moving_average(
         dtype = variable.dtype.base_dtype
         rate = _complement(decay, dtype)
         value = convert_to_tensor(value, dtype)
-        moved: Tensor
         if zero_debias:
-            moved = variable.assign(_debiased(variable, value, rate))
-        else:
-            moved = variable.assign_sub(raw.Mul(raw.Sub(variable.value(), value), rate))
-        return moved
+            return variable.assign(_debiased(variable, value, rate))
+        return variable.assign_sub(raw.Mul(raw.Sub(variable.value(), value), rate))
 
 
 def _complement(decay: TensorLike, dtype: DType) -> Tensor:
@@ -108,7 +106,7 @@ def weighted_moving_average(
         return result
 
 
-def _local_average(name: str, value: Tensor, decay: TensorLike, collections: Iterable[str] | None) -> Tensor:
+def _local_average(name: str, value: Tensor, decay: TensorLike, collections: Iterable[str] | None) -> UnreadVariable:
     variable = get_variable(
         name,
         shape=value.shape,
@@ -224,7 +222,7 @@ class ExponentialMovingAverage:
         smaller: Tensor = raw.Minimum(decay, warm_up)
         return smaller
 
-    def _update(self, var: Variable | Tensor, decay: Tensor) -> Tensor:
+    def _update(self, var: Variable | Tensor, decay: Tensor) -> UnreadVariable:
         debias = self._zero_debias and isinstance(var, Tensor)
         return assign_moving_average(self._averages[var], var, decay, zero_debias=debias)
 

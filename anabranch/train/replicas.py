@@ -565,8 +565,8 @@ def _after(tensors: list[Tensor], value: Gradient | None) -> Any:
 
 
 def _added(total: Variable, grad: Gradient) -> Operation:
-    done: Any = total.scatter_add(grad) if isinstance(grad, IndexedSlices) else total.assign_add(grad)
-    return done if isinstance(done, Operation) else done.op
+    done = total.scatter_add(grad) if isinstance(grad, IndexedSlices) else total.assign_add(grad)
+    return done.op
 
 
 def _local(value: TensorLike, dtype: DTypeLike, name: str, beside: Operation) -> Variable:
@@ -587,5 +587,4 @@ def _made_local() -> Iterator[None]:
 
 
 def _assigned(variable: Variable, value: TensorLike) -> Operation:
-    done: Any = variable.assign(value)
-    return done if isinstance(done, Operation) else done.op
+    return variable.assign(value).op

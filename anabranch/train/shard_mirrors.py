@@ -130,18 +130,18 @@ class MirroredShard:
         self._newest = raw.Max(raw.Pack(newest), np.int32(0))
         self._read_number = self.number.read_value()
         self._next = raw.Placeholder(dtype=np.int64, shape=[])
-        self._count_on = _operation(self.number.assign(self._next))
-        self._take = group(*(_operation(m.variable.assign(m.copy.read_value())) for m in self.mirrors.values()))
+        self._count_on = self.number.assign(self._next).op
+        self._take = group(*(m.variable.assign(m.copy.read_value()).op for m in self.mirrors.values()))
         made = []
         with graph.control_dependencies([self._count_on]):
             for mirror in self.mirrors.values():
-                made.append(_operation(mirror.copy.assign(mirror.variable.read_value())))
+                made.append(mirror.copy.assign(mirror.variable.read_value()).op)
                 with graph.device(mirror.numbers.device):
                     numbers = raw.Fill(np.asarray(mirror.numbers.shape.as_list(), np.int32), self._next)
-                made.append(_operation(mirror.numbers.assign(numbers)))
+                made.append(mirror.numbers.assign(numbers).op)
         self._make = group(*made)
         self.is_marked, self.read_mark = self.mark.is_initialized(), self.mark.read_value()
-        self._set_mark = _operation(self.mark.assign(np.int64(mark)))
+        self._set_mark = self.mark.assign(np.int64(mark)).op
 
     def give_back(self, session: Session) -> None:
         """Gives the variables the values of their mirrors."""
@@ -214,7 +214,7 @@ class ShardMirrors:
         graph = get_default_graph()
         with graph.device(None), graph.device(shard.number.device):
             with graph.control_dependencies([update]):
-                counted = _operation(shard.number.assign_add(1))
+                counted = shard.number.assign_add(1).op
             with graph.control_dependencies([counted]):
                 number = shard.number.read_value()
         for key, (variable, indices) in changed.items():
@@ -319,7 +319,3 @@ def _made(value: PassedOn, name: str, device: str) -> Variable:
     graph = get_default_graph()
     with graph.name_scope(""), graph.control_dependencies(None), graph.device(None), graph.device(device):
         return Variable(value, trainable=False, collections=[_COLLECTION], name=name, use_resource=True)
-
-
-def _operation(value: Tensor | Operation) -> Operation:
-    return value if isinstance(value, Operation) else value.op

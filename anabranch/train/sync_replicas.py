@@ -344,5 +344,6 @@ def _local_step(global_step: Variable) -> Variable:
 
 
 def _assign(variable: Variable, value: TensorLike) -> Operation:
-    assigned: Any = variable.assign(value)
-    return assigned if isinstance(assigned, Operation) else assigned.op
+    graph = get_default_graph()
+    with graph.device(None), graph.device(variable.device):
+        return variable.assign(value).op

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
-from anabranch.frontend.variables.updates import VariableUpdates
+from anabranch.frontend.variables.updates import UnreadVariable, VariableUpdates
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
@@ -267,30 +266,9 @@ class _Referenced(VariableUpdates):
     _read = value
 
 
-class _InTurn:
-    """A variable whose updates come after another one, whose result they are asked of."""
-
-    def __init__(self, result: Tensor) -> None:
-        self._result = result
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._result.get_attribute("updated"), name)
-        if not callable(value):
-            return value
-
-        @functools.wraps(value)
-        def in_turn(*args: PassedOn, **kwargs: PassedOn) -> Any:
-            with self._result.graph.control_dependencies([self._result]):
-                return value(*args, **kwargs)
-
-        return in_turn
-
-
 def _variable(ref: Variable) -> Any:
     if isinstance(ref, Variable) or hasattr(ref, "assign"):
         return ref
-    if isinstance(ref, Tensor) and ref.get_attribute("updated") is not None:
-        return _InTurn(ref)
     if isinstance(ref, Tensor) and REFERENCE in ref.op.attrs:
         return _Referenced(ref)
     raise TypeError(
@@ -304,7 +282,7 @@ def assign(
     validate_shape: bool | None = None,
     use_locking: bool | None = None,
     name: str | None = None,
-) -> Tensor:
+) -> UnreadVariable:
     """Replaces the value of a variable.
 
     Args:
@@ -326,11 +304,13 @@ def assign(
         >>> sess.run(tf.assign(v, 5.0))
         np.float32(5.0)
     """
-    result: Tensor = _variable(ref).assign(value, name=name)
+    result: UnreadVariable = _variable(ref).assign(value, name=name)
     return result
 
 
-def assign_add(ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+def assign_add(
+    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None
+) -> UnreadVariable:
     """Adds to a variable.
 
     Args:
@@ -352,13 +332,15 @@ def assign_add(ref: Variable, value: TensorLike, use_locking: bool | None = None
         >>> sess.run(tf.assign_add(v, 5.0))
         np.float32(6.0)
     """
-    result: Tensor = _variable(ref).assign_add(value, name=name)
+    result: UnreadVariable = _variable(ref).assign_add(value, name=name)
     return result
 
 
-def assign_sub(ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+def assign_sub(
+    ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None
+) -> UnreadVariable:
     """Subtracts `value`; the result is the variable's value afterwards."""
-    result: Tensor = _variable(ref).assign_sub(value, name=name)
+    result: UnreadVariable = _variable(ref).assign_sub(value, name=name)
     return result
 
 
@@ -393,13 +375,13 @@ _SCATTER_ND_DOC = """{what}; the result is the variable's value afterwards.
     """
 
 
-def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1:]``") -> Callable[..., Tensor]:
+def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1:]``") -> Callable[..., UnreadVariable]:
     def scatter(
         ref: Variable, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
-    ) -> Tensor:
+    ) -> UnreadVariable:
         variable = _variable(ref)
         slices = IndexedSlices(convert_to_tensor(updates, variable.dtype), convert_to_tensor(indices))
-        result: Tensor = getattr(variable, method)(slices, name=name)
+        result: UnreadVariable = getattr(variable, method)(slices, name=name)
         return result
 
     scatter.__name__ = scatter.__qualname__ = method
@@ -407,11 +389,11 @@ def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1
     return scatter
 
 
-def _scatter_nd(method: str, what: str) -> Callable[..., Tensor]:
+def _scatter_nd(method: str, what: str) -> Callable[..., UnreadVariable]:
     def scatter(
         ref: Variable, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
-    ) -> Tensor:
-        result: Tensor = getattr(_variable(ref), method)(indices, updates, name=name)
+    ) -> UnreadVariable:
+        result: UnreadVariable = getattr(_variable(ref), method)(indices, updates, name=name)
         return result
 
     scatter.__name__ = scatter.__qualname__ = method

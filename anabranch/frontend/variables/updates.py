@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorLike
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike, TensorValue
 from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.graph.composite import IndexedSlices
-from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import BINARY_OPERATORS, Operation, Tensor, TensorIndex
+from anabranch.graph.operation import BINARY_OPERATORS, FeedDict, Operation, StepRunner, Tensor, TensorIndex
 from anabranch.ops import raw
 
 
 class VariableUpdates:
     """The updating half of `Variable`.
 
-    Every update returns a tensor that reads the variable after the update: fetching it runs the update and gives the
-    new value, and its operation can be a control input. With ``read_value=False`` the updating operation itself is
-    returned. `use_locking` is accepted for programs that pass it: updates of one variable are always in sequence.
+    Every update returns an `UnreadVariable`, which stands for the variable after the update: fetching it, or using it
+    as a tensor, runs the update and gives the new value, and its ``op`` is the update. With ``read_value=False`` the
+    updating operation itself is returned. `use_locking` is accepted for programs that pass it: updates of one variable
+    are always in sequence.
     """
 
     __array_priority__ = 100
@@ -41,6 +42,8 @@ class VariableUpdates:
         def shape(self) -> TensorShape: ...
         @property
         def graph(self) -> Graph: ...
+        @property
+        def device(self) -> str: ...
         def value(self) -> Tensor: ...
         def _read(self) -> Tensor: ...
 
@@ -48,14 +51,14 @@ class VariableUpdates:
     @overload
     def assign(
         self, value: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
-    ) -> Tensor: ...
+    ) -> UnreadVariable: ...
     @overload
     def assign(
         self, value: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
-    ) -> Tensor | Operation: ...
+    ) -> UnreadVariable | Operation: ...
     def assign(
         self, value: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Tensor | Operation:
+    ) -> UnreadVariable | Operation:
         """Replaces the value.
 
         Args:
@@ -81,14 +84,14 @@ class VariableUpdates:
     @overload
     def assign_add(
         self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
-    ) -> Tensor: ...
+    ) -> UnreadVariable: ...
     @overload
     def assign_add(
         self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
-    ) -> Tensor | Operation: ...
+    ) -> UnreadVariable | Operation: ...
     def assign_add(
         self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Tensor | Operation:
+    ) -> UnreadVariable | Operation:
         """Adds to the value.
 
         Args:
@@ -114,14 +117,14 @@ class VariableUpdates:
     @overload
     def assign_sub(
         self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
-    ) -> Tensor: ...
+    ) -> UnreadVariable: ...
     @overload
     def assign_sub(
         self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
-    ) -> Tensor | Operation: ...
+    ) -> UnreadVariable | Operation: ...
     def assign_sub(
         self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Tensor | Operation:
+    ) -> UnreadVariable | Operation:
         """Subtracts from the value.
 
         Args:
@@ -166,19 +169,16 @@ class VariableUpdates:
             )
         return tensor
 
-    def _assigned(self, update: Operation, read_value: bool) -> Tensor | Operation:
+    def _assigned(self, update: Operation, read_value: bool) -> UnreadVariable | Operation:
         return self._after(update) if read_value else update
 
-    def _after(self, update: Operation) -> Tensor:
-        """The value after `update`; who only waits for it waits for the update, and not for the reading."""
-        with update.graph.control_dependencies([update]):
-            value = self._read()
-        value.set_attribute("updated_by", update)
-        value.set_attribute("updated", self)
-        return value
+    def _after(self, update: Operation) -> UnreadVariable:
+        return UnreadVariable(self, update)
 
     # ------------------------------------------------------------------ rows
-    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_add(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Adds rows: ``v[indices[i]] += values[i]``; rows that stand twice are added twice.
 
         Raises:
@@ -186,33 +186,45 @@ class VariableUpdates:
         """
         return self._scatter("ResourceScatterAdd", sparse_delta, name)
 
-    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_sub(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Subtracts rows."""
         return self._scatter("ResourceScatterSub", sparse_delta, name)
 
-    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_mul(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Multiplies rows."""
         return self._scatter("ResourceScatterMul", sparse_delta, name)
 
-    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_div(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Divides rows."""
         return self._scatter("ResourceScatterDiv", sparse_delta, name)
 
-    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_min(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Takes the elementwise minimum with rows."""
         return self._scatter("ResourceScatterMin", sparse_delta, name)
 
-    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_max(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Takes the elementwise maximum with rows."""
         return self._scatter("ResourceScatterMax", sparse_delta, name)
 
-    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter_update(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> UnreadVariable:
         """Replaces rows."""
         return self._scatter("ResourceScatterUpdate", sparse_delta, name)
 
     def batch_scatter_update(
         self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
-    ) -> Tensor:
+    ) -> UnreadVariable:
         """Replaces rows along the last dimension of `indices`; those before it run along those of the variable.
 
         ``v[b.., indices[b.., i]] = values[b.., i]``.
@@ -222,14 +234,14 @@ class VariableUpdates:
             indices = _batch_positions(slices.indices)
             return self._scatter_nd("ResourceScatterNdUpdate", indices, slices.values, None)
 
-    def _scatter(self, op_type: str, sparse_delta: IndexedSlices, name: str | None) -> Tensor:
+    def _scatter(self, op_type: str, sparse_delta: IndexedSlices, name: str | None) -> UnreadVariable:
         slices = _checked_slices(sparse_delta)
         values = convert_to_tensor(slices.values, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, slices.indices, values, name=name))
 
     # ------------------------------------------------------------------ single positions
-    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
+    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> UnreadVariable:
         """Adds at positions: ``v[tuple(indices[i])] += updates[i]``.
 
         Args:
@@ -238,23 +250,23 @@ class VariableUpdates:
         """
         return self._scatter_nd("ResourceScatterNdAdd", indices, updates, name)
 
-    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
+    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> UnreadVariable:
         """Subtracts at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdSub", indices, updates, name)
 
-    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
+    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> UnreadVariable:
         """Replaces at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdUpdate", indices, updates, name)
 
-    def scatter_nd_min(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
+    def scatter_nd_min(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> UnreadVariable:
         """Takes the minimum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMin", indices, updates, name)
 
-    def scatter_nd_max(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
+    def scatter_nd_max(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> UnreadVariable:
         """Takes the maximum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMax", indices, updates, name)
 
-    def _scatter_nd(self, op_type: str, indices: TensorLike, updates: TensorLike, name: str | None) -> Tensor:
+    def _scatter_nd(self, op_type: str, indices: TensorLike, updates: TensorLike, name: str | None) -> UnreadVariable:
         values = convert_to_tensor(updates, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, indices, values, name=name))
@@ -337,6 +349,131 @@ def _attach_operators(cls: type[VariableUpdates]) -> None:
 
 
 _attach_operators(VariableUpdates)
+
+
+class UnreadVariable(VariableUpdates):
+    """A variable after an update of it: what `Variable.assign` and its like return.
+
+    It is what its update is: `op` is the updating operation, whose inputs are the handle and what was assigned, and
+    who waits for it waits for the update alone. Where a tensor is expected the variable is read, after the update and
+    after the control dependencies that are open there. Further updates that it is asked for come after its own.
+
+    Args:
+        variable: what was updated.
+        update: the updating operation.
+    """
+
+    def __init__(self, variable: VariableUpdates, update: Operation) -> None:
+        self._variable = variable
+        self._update = update
+        # made at once: who fetches it may do so when nothing can be added to the graph any more
+        self._graph_element = self._fresh()
+
+    # ------------------------------------------------------------------ what it is
+    @property
+    def op(self) -> Operation:
+        """The update."""
+        return self._update
+
+    @property
+    def name(self) -> str:
+        """The name of the update."""
+        return self._update.name
+
+    @property
+    def handle(self) -> Tensor:
+        return self._variable.handle
+
+    @property
+    def dtype(self) -> DType:
+        return self._variable.dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        return self._graph_element.shape
+
+    def get_shape(self) -> TensorShape:
+        """The same as `shape`."""
+        return self.shape
+
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Adds what the caller knows of the shape; raises ValueError where that contradicts what is known."""
+        self._graph_element.set_shape(shape)
+
+    @property
+    def graph(self) -> Graph:
+        return self._update.graph
+
+    @property
+    def device(self) -> str:
+        return self._update.device
+
+    # ------------------------------------------------------------------ reading
+    def value(self) -> Tensor:
+        """The value after the update, and after the open control dependencies."""
+        is_here = get_default_graph() is self.graph
+        is_later = is_here and self.graph._current_control_inputs([self._graph_element])
+        return self._fresh() if is_later else self._graph_element
+
+    def read_value(self) -> Tensor:
+        """The same as `value`."""
+        return self.value()
+
+    def _fresh(self) -> Tensor:
+        with self._update.graph.control_dependencies([self._update]):
+            value = self._variable._read()
+        # to wait for it is to wait for the update, and not for the reading
+        value.set_attribute("updated_by", self._update)
+        return value
+
+    _read = value
+
+    def _as_graph_element(self) -> Tensor:
+        """What fetching or feeding it means: the read that was made with it."""
+        return self._graph_element
+
+    def eval(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> TensorValue:
+        """Runs the update in `session` (default: the default session) and gives the value, as a NumPy array."""
+        return self._graph_element.eval(feed_dict, session)
+
+    def __repr__(self) -> str:
+        return f"<tf.Variable after '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
+
+    def _afterwards(self) -> contextlib.AbstractContextManager[None]:
+        """Operations that are made inside come after the update."""
+        default = get_default_graph()
+        return (default if default.building_function else self.graph).control_dependencies([self._update])
+
+
+def _attach_later_updates(cls: type[UnreadVariable]) -> None:
+    def later(name: str) -> Callable[..., Any]:
+        def update(self: UnreadVariable, *args: PassedOn, **kwargs: PassedOn) -> Any:
+            with self._afterwards():
+                return getattr(self._variable, name)(*args, **kwargs)
+
+        return functools.update_wrapper(update, getattr(VariableUpdates, name))
+
+    partial = {"count_up_to", "sparse_read", "gather_nd"}
+    for name in vars(VariableUpdates):
+        if name.startswith(("assign", "scatter_", "batch_scatter_")) or name in partial:
+            setattr(cls, name, later(name))
+
+
+_attach_later_updates(UnreadVariable)
+
+
+def _to_tensor(
+    unread: UnreadVariable, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+) -> Any:
+    if dtype is not None and not dtype.is_compatible_with(unread.dtype):
+        raise ValueError(
+            f"the variable after {unread.name} has dtype {unread.dtype.name}, but {dtype.name} is needed here; "
+            "use tf.cast"
+        )
+    return unread.value()
+
+
+register_tensor_conversion_function(UnreadVariable, _to_tensor)
 
 
 def _checked_slices(sparse_delta: IndexedSlices) -> IndexedSlices:
