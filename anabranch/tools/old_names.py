@@ -2,11 +2,11 @@
 
 `restore` lets modules answer for them, ``numpy.int``, ``collections.Mapping``, ``inspect.getargspec``; a name that is
 still there is left alone. The first use of one is told on the standard error stream, once in the process. So it is
-with methods of pandas (`old_pandas`), functions of SciPy for pictures (`old_scipy`), modules that moved
-(`moved_modules`) and ``yaml.load(file)``. Without a word, what h5py reads otherwise than it did (`old_h5py`) is
-restored, and so are the lists that `numpy.meshgrid` and its like returned. Arrays of rows of unequal lengths, which
-NumPy refuses since 1.24, are arrays of objects again, and ``np.array(x, copy=False)`` copies where it must, which
-NumPy 2 refuses.
+with methods of pandas (`old_pandas`), functions of SciPy for pictures (`old_scipy`), functions of TensorBoard's
+summaries, modules that moved (`moved_modules`) and ``yaml.load(file)``. Without a word, what h5py reads otherwise
+than it did (`old_h5py`) is restored, and so are the lists that `numpy.meshgrid` and its like returned. Arrays of rows
+of unequal lengths, which NumPy refuses since 1.24, are arrays of objects again, and ``np.array(x, copy=False)`` copies
+where it must, which NumPy 2 refuses.
 """
 
 from __future__ import annotations
@@ -77,6 +77,13 @@ def _of_pillow(image: ModuleType) -> dict[str, object]:
     return {"ANTIALIAS": image.Resampling.LANCZOS}
 
 
+def _of_tensorboard() -> dict[str, object]:
+    """What `tensorboard.summary` had of version 1 of its interface, and has in a module of that name now."""
+    names = ("custom_scalar", "pr_curve", "pr_curve_streaming_op", "pr_curve_raw_data_op", "pr_curve_raw_data_pb")
+    kinds = ("audio", "custom_scalar", "histogram", "image", "pr_curve", "scalar", "text")
+    return {name: old_scipy.lazily("tensorboard.summary.v1", name) for name in (*names, *(f"{k}_pb" for k in kinds))}
+
+
 def _answer_for_scipy(scipy: ModuleType, teller: _Teller) -> Callable[[], object]:
     undo = [old_scipy.bind_misc(scipy), _answer_for(scipy, old_scipy.names_of_package(), teller)]
     return lambda: [one() for one in undo]
@@ -127,6 +134,9 @@ def restore(quiet: bool = False) -> Callable[[], None]:
         undo.append(after_import.change(name, functools.partial(_answer_for, names=names, teller=teller)))
     undo.append(after_import.change("scipy", lambda module: _answer_for_scipy(module, teller)))
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
+    undo.append(
+        after_import.change("tensorboard.summary", lambda module: _answer_for(module, _of_tensorboard(), teller))
+    )
     undo.append(after_import.change("pandas", lambda module: old_pandas.restore(teller.tell, module)))
     undo.append(after_import.change("yaml", lambda module: _load_without_loader(module, teller)))
     if not hasattr(threading.Thread, "isAlive"):

@@ -175,7 +175,9 @@ def imrotate(arr: PassedOn, angle: float, interp: str = "bilinear") -> Pixels:
     return fromimage(toimage(arr).rotate(angle, resample=_FILTERS[interp]))
 
 
-def _lazily(module: str, name: str) -> Callable[..., Any]:
+def lazily(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module, which is imported when it is called."""
+
     def moved(*values: PassedOn, **options: PassedOn) -> Any:
         return getattr(importlib.import_module(module), name)(*values, **options)
 
@@ -187,7 +189,7 @@ def names_of_misc() -> dict[str, object]:
     """What `scipy.misc` had."""
     own: tuple[Callable[..., object], ...] = (imread, imsave, imresize, imrotate, toimage, fromimage, bytescale)
     special: dict[str, object] = {
-        name: _lazily("scipy.special", name) for name in ("comb", "factorial", "factorial2", "logsumexp")
+        name: lazily("scipy.special", name) for name in ("comb", "factorial", "factorial2", "logsumexp")
     }
     return {function.__name__: function for function in own} | special
 
@@ -210,9 +212,9 @@ def names_elsewhere() -> dict[str, dict[str, object]]:
     return {
         "scipy.misc": names_of_misc(),
         "scipy.ndimage": {"imread": imread},
-        "scipy.signal": {name: _lazily("scipy.signal.windows", name) for name in windows},
-        "scipy.integrate": {old: _lazily("scipy.integrate", new) for old, new in rules.items()},
-        "skimage.measure": {old: _lazily("skimage.metrics", new) for old, new in measures.items()},
+        "scipy.signal": {name: lazily("scipy.signal.windows", name) for name in windows},
+        "scipy.integrate": {old: lazily("scipy.integrate", new) for old, new in rules.items()},
+        "skimage.measure": {old: lazily("skimage.metrics", new) for old, new in measures.items()},
     }
 
 

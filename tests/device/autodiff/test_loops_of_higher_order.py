@@ -81,6 +81,32 @@ def test_a_gradient_function_that_uses_tensors_of_the_body() -> None:
     np.testing.assert_allclose(found, 4 * s * c + 2 * VALUES * (c * c - s * s), rtol=1e-12)
 
 
+def test_gradient_functions_that_use_tensors_of_the_branch() -> None:
+    """As StyleGAN's leaky ReLU, whose gradient's gradient uses what is inside of the branch."""
+
+    @tf.custom_gradient
+    def leaky(value: Any) -> Any:
+        y = tf.maximum(value, value * 0.2)
+
+        @tf.custom_gradient
+        def gradient(dy: Any) -> Any:
+            return tf.where(y >= 0, dy, dy * 0.2), lambda ddx: tf.where(y >= 0, ddx, ddx * 0.2)
+
+        return y, gradient
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, goes = tf.placeholder(tf.float64, [4]), tf.placeholder(tf.bool, [])
+        y = tf.cond(goes, lambda: leaky(x * x * x), lambda: x)
+        first = tf.gradients(y, x)[0]
+        second = tf.gradients(first, x)[0]
+        (third,) = tf.gradients(second, x)
+        given = np.array([-2.0, -0.5, 0.5, 2.0])
+        found = session.run([y, first, second, third], {x: given, goes: True})
+        assert session.run([first, second], {x: given, goes: False})[1].tolist() == [0.0] * 4
+    slope = np.where(given >= 0, 1.0, 0.2)
+    np.testing.assert_allclose(found, slope * [given**3, 3 * given**2, 6 * given, np.full(4, 6.0)], rtol=1e-12)
+
+
 def test_zeros_for_a_variable_that_nothing_depends_on() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         x, w = tf.placeholder(tf.float64, [3]), tf.get_variable("w", [2, 2], tf.float64, use_resource=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.tools import moved_modules, old_names, old_scipy
+from anabranch.tools import moved_modules, old_names, old_scipy, tensorflow_alias
 
 RNG = np.random.default_rng(1)
 PICTURE = RNG.integers(0, 256, size=(6, 8, 3), dtype=np.uint8)
@@ -70,6 +70,20 @@ def test_pictures_of_arrays() -> None:
             old_scipy.toimage(wrong, mode=mode)
     with pytest.raises(ValueError, match="Channel axis"):
         old_scipy.toimage(PICTURE, channel_axis=0)
+
+
+def test_summaries_of_version_1(restored: None) -> None:
+    tensorboard = pytest.importorskip("tensorboard")
+    assert callable(tensorboard.summary.custom_scalar)
+    tensorflow_alias.install()
+    layout = importlib.import_module("tensorboard.plugins.custom_scalar.layout_pb2").Layout(
+        category=[{"title": "losses"}]
+    )
+    try:
+        summary = tensorboard.summary.custom_scalar_pb(layout)
+    finally:
+        tensorflow_alias.uninstall()
+    assert [value.metadata.plugin_data.plugin_name for value in summary.value] == ["custom_scalars"]
 
 
 def test_functions_that_moved(restored: None) -> None:
