@@ -1,3 +1,8 @@
+from anabranch.contrib.crf_cells import (
+    CrfDecodeBackwardRnnCell as CrfDecodeBackwardRnnCell,
+    CrfDecodeForwardRnnCell as CrfDecodeForwardRnnCell,
+    CrfForwardRnnCell as CrfForwardRnnCell,
+)
 from anabranch.contrib.crf_functions import (
     crf_binary_score as crf_binary_score,
     crf_decode as crf_decode,

@@ -1,7 +1,10 @@
+from anabranch.contrib.rnn_blocks import (
+    LSTMBlockFusedCell as LSTMBlockFusedCell,
+    LSTMBlockWrapper as LSTMBlockWrapper,
+)
 from anabranch.contrib.rnn_cells import (
     GRUBlockCell as GRUBlockCell,
     GRUBlockCellV2 as GRUBlockCellV2,
-    LSTMBlockFusedCell as LSTMBlockFusedCell,
     NASCell as NASCell,
     UGRNNCell as UGRNNCell,
 )

@@ -1,4 +1,4 @@
-"""`tf.contrib.rnn`: further cells, and LSTMs that take all steps at once."""
+"""`tf.contrib.rnn`: further cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
-from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
-from anabranch.contrib.rnn_extras import LSTMBlockCell
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.rnn_projections import linear
 
 
@@ -161,69 +160,3 @@ class GRUBlockCell(GRUBlockCellV2):
         self._candidate_kernel = self.add_weight("w_c", [rows, units])
         self._candidate_bias = self.add_weight("b_c", [units], initializer=zeros)
         self.built = True
-
-
-class LSTMBlockFusedCell:
-    """An LSTM that is given all steps at once.
-
-    Args:
-        num_units: size of c and h.
-        forget_bias: added to the forget gate's input.
-        cell_clip: c is cut off at this value on both sides; None or a negative number for none.
-        use_peephole: whether the gates see c.
-        reuse: whether the variables exist already.
-        dtype: of the variables; default: that of the first inputs.
-        name: of the cell, under which its variables stand.
-    """
-
-    def __init__(
-        self,
-        num_units: int,
-        forget_bias: float = 1.0,
-        cell_clip: float | None = None,
-        use_peephole: bool = False,
-        reuse: bool | None = None,
-        dtype: DTypeLike | None = None,
-        name: str = "lstm_fused_cell",
-    ) -> None:
-        self._cell = LSTMBlockCell(num_units, forget_bias, cell_clip, use_peephole, dtype, reuse, name)
-
-    @property
-    def num_units(self) -> int:
-        """The size of c and h."""
-        return int(self._cell.output_size)
-
-    @property
-    def trainable_variables(self) -> list[Any]:
-        return list(self._cell.trainable_variables)
-
-    @property
-    def variables(self) -> list[Any]:
-        return list(self._cell.variables)
-
-    def __call__(
-        self,
-        inputs: TensorLike,
-        initial_state: PassedOn = None,
-        dtype: DTypeLike | None = None,
-        sequence_length: TensorLike | None = None,
-    ) -> tuple[PassedOn, tf.nest.Structure]:
-        """Runs all steps.
-
-        Args:
-            inputs: [time, batch, size], or a list of [batch, size].
-            initial_state: (c, h), each [batch, num_units]; None: zeros.
-            dtype: of those zeros; None: that of the inputs.
-            sequence_length: int [batch]; what is beyond gives zeros, and leaves the state. None: all steps.
-
-        Returns:
-            (outputs as the inputs are given, the last state).
-        """
-        steps = tf.stack(inputs) if isinstance(inputs, list | tuple) else tf.convert_to_tensor(inputs)
-        if initial_state is not None:
-            initial_state = tf.nn.rnn_cell.LSTMStateTuple(*initial_state)
-        outputs, state = tf.nn.dynamic_rnn(
-            self._cell, steps, sequence_length, initial_state, dtype or steps.dtype, time_major=True,
-            scope=tf.get_variable_scope(),
-        )  # fmt: skip
-        return tf.unstack(outputs, len(inputs)) if isinstance(inputs, list | tuple) else outputs, state

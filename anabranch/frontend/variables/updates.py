@@ -406,7 +406,8 @@ class UnreadVariable(VariableUpdates):
 
     @property
     def device(self) -> str:
-        return self._update.device
+        """The variable's."""
+        return self.handle.device
 
     # ------------------------------------------------------------------ reading
     def value(self) -> Tensor:

@@ -133,12 +133,33 @@ def test_a_highway(coupled: bool) -> None:
         np.testing.assert_allclose(got[:, step], x * carried + state * passed, rtol=1e-8)
 
 
-def test_an_lstm_over_all_steps_is_its_cell_step_by_step() -> None:
-    steps = tf.constant(X.transpose(1, 0, 2))
+def test_what_an_lstm_over_all_steps_needs() -> None:
+    fused = tf.contrib.rnn.LSTMBlockFusedCell(3)
+    assert isinstance(fused, tf.contrib.rnn.LSTMBlockWrapper)
+    with pytest.raises(ValueError, match="Either initial_state or dtype needs to be specified"):
+        fused(tf.zeros([5, 2, 4]))
+    with pytest.raises(ValueError, match="tuple with length 2"):
+        fused(tf.zeros([5, 2, 4]), initial_state=[tf.zeros([2, 3])])
+    with pytest.raises(TypeError, match="abstract"):
+        tf.contrib.rnn.LSTMBlockWrapper()
+    steps = tf.placeholder(tf.float32, [None, None, 4])
+    outputs, state = fused(steps, [tf.ones([2, 3])] * 2, sequence_length=[0, 2])
+    assert outputs.shape.as_list()[2] == 3
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        got, last = session.run([outputs, state], {steps: X[:2, :2]})
+    np.testing.assert_array_equal(got[:, 0], 0.0)
+    np.testing.assert_array_equal([last.c[0], last.h[0]], 1.0)
+    np.testing.assert_array_equal(last.h[1], got[1, 1])
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(tf.float64, 1e-8), (tf.float32, 1e-5)])
+def test_an_lstm_over_all_steps_is_its_cell_step_by_step(dtype: tf.DType, error: float) -> None:
+    steps = tf.constant(X.transpose(1, 0, 2), dtype)
     lengths = [5, 1, 3]
     fused = tf.contrib.rnn.LSTMBlockFusedCell(3, use_peephole=True)
-    outputs, state = fused(steps, dtype=tf.float64, sequence_length=lengths)
-    listed, _ = fused(tf.unstack(steps), dtype=tf.float64, sequence_length=lengths)
+    outputs, state = fused(steps, dtype=dtype, sequence_length=lengths)
+    listed, _ = fused(tf.unstack(steps), dtype=dtype, sequence_length=lengths)
     names = [v.op.name for v in tf.global_variables()]
     assert names[:2] == ["lstm_fused_cell/kernel", "lstm_fused_cell/bias"]
     assert len(names) == len(fused.variables) == 5
@@ -154,8 +175,8 @@ def test_an_lstm_over_all_steps_is_its_cell_step_by_step() -> None:
         new_h = sigmoid(o + new_c * v["w_o_diag"]) * np.tanh(new_c)
         alive = (step < np.array(lengths))[:, None]
         c, h = np.where(alive, new_c, c), np.where(alive, new_h, h)
-        np.testing.assert_allclose(got[step], np.where(alive, h, 0), rtol=1e-8)
-    np.testing.assert_allclose(last.c, c, rtol=1e-8)
+        np.testing.assert_allclose(got[step], np.where(alive, h, 0), rtol=error)
+    np.testing.assert_allclose(last.c, c, rtol=error)
 
 
 def test_sizes_of_a_gru() -> None:
