@@ -15,6 +15,7 @@ from anabranch.contrib import (
     graph_editor as graph_editor,
     hooks as hooks,
     image as image,
+    integrate as integrate,
     layers as layers,
     learn as learn,
     legacy_seq2seq as legacy_seq2seq,

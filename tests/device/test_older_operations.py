@@ -245,3 +245,11 @@ def test_readers(tmp_path: Path) -> None:
         assert session.run(raw.ReaderNumWorkUnitsCompleted(reader_handle=reader)) == 1
         whole = raw.ReaderRead(reader_handle=raw.WholeFileReader(), queue_handle=queue).value
         assert session.run(whole) == b"one\ntwo\nthree\n"
+
+
+def test_an_operation_of_a_reference_comes_after_the_updates_that_gave_it() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        reference = tf.raw_ops.TemporaryVariable(shape=[2], dtype=tf.float32, var_name="kept")
+        updated = tf.assign_add(tf.assign(reference, [4.0, 5.0]), [6.0, 7.0])
+        last = tf.raw_ops.DestroyTemporaryVariable(ref=updated, var_name="kept")
+        np.testing.assert_array_equal(session.run(last), [10.0, 12.0])
