@@ -160,10 +160,10 @@ class _Building:
                 f"Input {arg.name!r} of {self._older.definition.name!r} Op requires l-value input: a reference, which "
                 f"only a variable, a queue, a table or a reader is; got {value!r}"
             )
-        op = getattr(value, "op", None)
-        if isinstance(op, Operation) and op is not handle.op:
-            if not isinstance(value, Tensor) or op.control_inputs or op.type == "Merge":
-                self._waits.append(op)  # what an update gave: the reference exists after it
+        op: Any = getattr(value, "op", None)
+        is_given = isinstance(op, Operation) and op is not handle.op
+        if is_given and (not isinstance(value, Tensor) or op.control_inputs or op.type == "Merge"):
+            self._waits.append(op)  # what an update gave: the reference exists after it
         dtype = _dtype_behind(value, handle)
         if arg.type_attr is not None and dtype is not None:
             stated = bound.setdefault(arg.type_attr, dtype)

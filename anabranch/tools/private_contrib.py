@@ -21,6 +21,7 @@ _IMAGE: Final = (
 )
 
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.crf.python.ops.crf": "tf.contrib.crf",
     "contrib.cudnn_rnn.python.layers.cudnn_rnn": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
     "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
     **{f"contrib.distributions.python.ops.{module}": "tf.contrib.distributions" for module in _DISTRIBUTIONS},
@@ -51,6 +52,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.gan.python.train": "tf.contrib.gan",
     "contrib.image.ops.gen_image_ops": "tf.contrib.image",
     **{f"contrib.image.python.ops.{module}": "tf.contrib.image" for module in _IMAGE},
+    "contrib.integrate.python.ops.odes": "tf.contrib.integrate",
     "contrib.layers.python.layers": "tf.contrib.layers",
     "contrib.layers.python.layers.encoders": "tf.contrib.layers",
     "contrib.learn.python.learn": "tf.contrib.learn",
