@@ -46,8 +46,29 @@ def _attr(attr: AttrDef) -> OpDefProto.AttrDef:
     return message
 
 
+def op_names_of(graph_def: GraphDef) -> list[str]:
+    """The names of the types of a graph's nodes, and of those of the functions that it calls; not those of functions.
+
+    Args:
+        graph_def: the graph.
+    """
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    names: set[str] = set()
+    waiting = [node.op for node in graph_def.node]
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.add(name)
+            waiting += [node.op for node in functions[name].node_def] if name in functions else []
+    return sorted(names - functions.keys())
+
+
 def op_list_of(graph_def: GraphDef) -> OpList:
-    """The types of all nodes of a graph and its functions, sorted by name."""
+    """The types of all nodes of a graph and its functions, sorted by name.
+
+    Args:
+        graph_def: the graph.
+    """
     names = {node.op for node in _all_nodes(graph_def)}
     op_defs = [op_def for name in sorted(names) if (op_def := find_op_def(name)) is not None]
     return OpList(op=[op_def_to_proto(op_def) for op_def in op_defs])

@@ -21,6 +21,8 @@ _IMAGE: Final = (
 )
 
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.copy_graph.python.util": "tf.contrib.copy_graph",
+    "contrib.copy_graph.python.util.copy_elements": "tf.contrib.copy_graph",
     "contrib.crf.python.ops.crf": "tf.contrib.crf",
     "contrib.cudnn_rnn.python.layers.cudnn_rnn": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
     "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": "tf.contrib.cudnn_rnn anabranch.contrib.cudnn_layers",
@@ -74,6 +76,9 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.losses.python.losses": "tf.contrib.losses",
     "contrib.metrics.python.ops": "tf_slim.metrics",
     "contrib.metrics.python.ops.set_ops": "tf.sets",
+    "contrib.mixed_precision.python": "tf.contrib.mixed_precision",
+    "contrib.mixed_precision.python.loss_scale_manager": "tf.contrib.mixed_precision",
+    "contrib.mixed_precision.python.loss_scale_optimizer": "tf.contrib.mixed_precision",
     "contrib.nn.python.ops.alpha_dropout": "tf.contrib.nn",
     "contrib.nn.python.ops.scaled_softplus": "tf.contrib.nn",
     "contrib.opt.python.training": "tf.contrib.opt",
@@ -134,6 +139,13 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.seq2seq.python.ops.helper": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.loss": "tf.contrib.seq2seq",
     "contrib.slim.python.slim": "tf.contrib.slim",
+    **{
+        f"contrib.solvers.python.ops.{module}": f"anabranch.contrib.solvers.{module}"
+        for module in ("lanczos", "least_squares", "linear_equations", "util")
+    },
+    "contrib.solvers.python.ops": "tf.contrib.solvers",
+    "contrib.text.python.ops": "tf.contrib.text",
+    "contrib.text.python.ops.skip_gram_ops": "tf.contrib.text",
     "contrib.tpu.python.tpu.tpu_config": "tf.contrib.tpu",
     "contrib.tpu.python.tpu.tpu_estimator": "tf.contrib.tpu",
     "contrib.tpu.python.tpu.tpu_function": "anabranch.compat.private.replicas_on_chips",
