@@ -25,6 +25,7 @@ from anabranch.contrib import (
     memory_stats as memory_stats,
     metrics as metrics,
     mixed_precision as mixed_precision,
+    model_pruning as model_pruning,
     nccl as nccl,
     nn as nn,
     opt as opt,

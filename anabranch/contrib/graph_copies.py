@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn
 
 
 def copy_variable_to_graph(org_instance: tf.Variable, to_graph: tf.Graph, scope: str = "") -> tf.Variable:
@@ -35,7 +37,9 @@ def copy_variable_to_graph(org_instance: tf.Variable, to_graph: tf.Graph, scope:
         )
 
 
-def copy_op_to_graph(org_instance: Any, to_graph: tf.Graph, variables: Any, scope: str = "") -> Any:
+def copy_op_to_graph(
+    org_instance: PassedOn, to_graph: tf.Graph, variables: Iterable[tf.Variable], scope: str = ""
+) -> PassedOn:
     """Copies an operation or tensor, and what it depends on, as far as the other graph has nothing of these names yet.
 
     Args:
@@ -74,7 +78,7 @@ def copy_op_to_graph(org_instance: Any, to_graph: tf.Graph, variables: Any, scop
     return copied
 
 
-def get_copied_op(org_instance: Any, graph: tf.Graph, scope: str = "") -> Any:
+def get_copied_op(org_instance: PassedOn, graph: tf.Graph, scope: str = "") -> PassedOn:
     """What has the name of an operation or tensor in another graph.
 
     Args:
@@ -92,7 +96,7 @@ def _scoped(name: str, scope: str) -> str:
     return f"{scope}/{name}" if scope else name
 
 
-def _collections(item: Any) -> list[str]:
+def _collections(item: PassedOn) -> list[str]:
     return [
         name for name in item.graph.get_all_collection_keys() if any(item is x for x in item.graph.get_collection(name))
     ]

@@ -13,7 +13,7 @@ class LossScaleManager(abc.ABC):
     """Says by how much a loss is scaled, and learns from gradients that were not finite."""
 
     @abc.abstractmethod
-    def get_loss_scale(self) -> Any:
+    def get_loss_scale(self) -> PassedOn:
         """The scale: float32, shape []."""
 
     @abc.abstractmethod
@@ -146,7 +146,7 @@ class LossScaleOptimizer(tf.train.Optimizer):
             return tf.group(applied, self._loss_scale_manager.update_loss_scale(finite))
 
 
-def _scaled(grad: Any, factor: tf.Tensor) -> Any:
+def _scaled(grad: PassedOn, factor: tf.Tensor) -> Any:
     if isinstance(grad, tf.IndexedSlices):
         return tf.IndexedSlices(_scaled(grad.values, factor), grad.indices, grad.dense_shape)
     return grad * tf.cast(factor, grad.dtype)

@@ -20,7 +20,7 @@ def odeint(
     options: Mapping[str, PassedOn] | None = None,
     full_output: bool = False,
     name: str | None = None,
-) -> Any:
+) -> PassedOn:
     """The values of y at some times, where dy/dt is ``func(y, t)``, by Dormand's and Prince's method.
 
     Steps are as long as their estimated error allows; values at times within a step are interpolated.
@@ -131,7 +131,9 @@ def odeint_fixed(
         return found
 
 
-def _on_grid(func: Slope, y0: tf.Tensor, start: tf.Tensor, grid: tuple[tf.Tensor, tf.Tensor], step: Any) -> tf.Tensor:
+def _on_grid(
+    func: Slope, y0: tf.Tensor, start: tf.Tensor, grid: tuple[tf.Tensor, tf.Tensor], step: PassedOn
+) -> tf.Tensor:
     def over_interval(state: tuple[tf.Tensor, tf.Tensor], interval: tuple[tf.Tensor, tf.Tensor]) -> Any:
         count, length = interval
         _, time, y = tf.while_loop(

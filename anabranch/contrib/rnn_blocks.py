@@ -41,7 +41,7 @@ class LSTMBlockWrapper(tf.layers.Layer, metaclass=abc.ABCMeta):
             c and h after each step, [time, batch, num_units]; what stands beyond a sequence's end does not matter.
         """
 
-    def __call__(self, inputs: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> Any:
+    def __call__(self, inputs: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> PassedOn:
         """Runs all steps: see `call`."""
         if not isinstance(inputs, list):
             return super().__call__(inputs, *args, **kwargs)

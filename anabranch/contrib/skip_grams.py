@@ -67,6 +67,7 @@ def skip_gram_sample(
         )
     with tf.name_scope(name, "skip_gram_sample", [input_tensor, min_skips, max_skips, start, limit]):
         words = tf.convert_to_tensor(input_tensor)
+        words.shape.assert_has_rank(1)
         if vocab_freq_table is not None:
             words = _known_words(words, vocab_freq_table, vocab_min_count, vocab_subsampling, corpus_size, seed)
         pairs = _pairs(words, (min_skips, max_skips), start, limit, emit_self_as_target, seed)

@@ -54,13 +54,19 @@ def op_names_of(graph_def: GraphDef) -> list[str]:
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
     names: set[str] = set()
-    waiting = [node.op for node in graph_def.node]
-    while waiting:
-        name = waiting.pop()
-        if name not in names:
-            names.add(name)
-            waiting += [node.op for node in functions[name].node_def] if name in functions else []
+    nodes = list(graph_def.node)
+    while nodes:
+        node = nodes.pop()
+        for name in (node.op, *_called(node)):
+            if name not in names:
+                names.add(name)
+                nodes += functions[name].node_def if name in functions else []
     return sorted(names - functions.keys())
+
+
+def _called(node: NodeDef) -> list[str]:
+    """The functions that attributes name."""
+    return [func.name for attr in node.attr.values() for func in (attr.func, *attr.list.func) if func.name]
 
 
 def op_list_of(graph_def: GraphDef) -> OpList:

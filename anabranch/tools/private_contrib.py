@@ -79,6 +79,16 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.mixed_precision.python": "tf.contrib.mixed_precision",
     "contrib.mixed_precision.python.loss_scale_manager": "tf.contrib.mixed_precision",
     "contrib.mixed_precision.python.loss_scale_optimizer": "tf.contrib.mixed_precision",
+    "contrib.model_pruning.python": "tf.contrib.model_pruning",
+    "contrib.model_pruning.python.layers": "anabranch.contrib.pruning_layers",
+    "contrib.model_pruning.python.layers.core_layers": (
+        "anabranch.contrib.pruning_layers anabranch.contrib.pruning_masks MASK_COLLECTION=MASKS "
+        "THRESHOLD_COLLECTION=THRESHOLDS MASKED_WEIGHT_COLLECTION=MASKED_WEIGHTS WEIGHT_COLLECTION=WEIGHTS"
+    ),
+    "contrib.model_pruning.python.layers.layers": "tf.contrib.model_pruning anabranch.contrib.pruning_layers",
+    "contrib.model_pruning.python.layers.rnn_cells": "tf.contrib.model_pruning",
+    "contrib.model_pruning.python.pruning": "tf.contrib.model_pruning",
+    "contrib.model_pruning.python.strip_pruning_vars_lib": "tf.contrib.model_pruning",
     "contrib.nn.python.ops.alpha_dropout": "tf.contrib.nn",
     "contrib.nn.python.ops.scaled_softplus": "tf.contrib.nn",
     "contrib.opt.python.training": "tf.contrib.opt",

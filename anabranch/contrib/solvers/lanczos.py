@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import anabranch as tf
-from anabranch.contrib.arguments import TensorLike
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.solvers import util
 
 
@@ -26,7 +26,7 @@ class LanczosBidiagState(NamedTuple):
 
 
 def lanczos_bidiag(
-    operator: Any,
+    operator: PassedOn,
     k: TensorLike,
     orthogonalize: bool = True,
     starting_vector: TensorLike | None = None,
@@ -66,8 +66,7 @@ def lanczos_bidiag(
                 state.alpha + alpha * tf.one_hot(i, k, dtype=dtype),
                 state.beta + beta * tf.one_hot(i, k, dtype=dtype),
             )
-            for before, after in zip(state, further, strict=True):
-                after.set_shape(before.shape)
+            util.same_shapes(state, further)
             return i + 1, further
 
         empty = LanczosBidiagState(

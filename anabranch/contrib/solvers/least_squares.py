@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anabranch as tf
-from anabranch.contrib.arguments import TensorLike
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.solvers import util
 
 
@@ -27,7 +27,7 @@ class CGLSState(NamedTuple):
     gamma: tf.Tensor
 
 
-def cgls(operator: Any, rhs: TensorLike, tol: float = 1e-6, max_iter: int = 20, name: str = "cgls") -> CGLSState:
+def cgls(operator: PassedOn, rhs: TensorLike, tol: float = 1e-6, max_iter: int = 20, name: str = "cgls") -> CGLSState:
     """Minimizes the norm of ``A x - rhs`` by conjugate gradients for the normal equations, which are not formed.
 
     Args:
@@ -59,7 +59,9 @@ def cgls(operator: Any, rhs: TensorLike, tol: float = 1e-6, max_iter: int = 20, 
             gradient = operator.apply_adjoint(r)
             gamma = util.l2norm_squared(gradient)
             p = gradient + gamma / state.gamma * state.p
-            return [CGLSState(state.i + 1, state.x + length * state.p, r, p, gamma)]
+            further = CGLSState(state.i + 1, state.x + length * state.p, r, p, gamma)
+            util.same_shapes(state, further)
+            return [further]
 
         first = CGLSState(tf.constant(0), tf.zeros_like(direction), right, direction, gamma)
         (last,) = tf.while_loop(go_on, step, [first])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anabranch as tf
-from anabranch.contrib.arguments import TensorLike
+from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.solvers import util
 
 
@@ -28,9 +28,9 @@ class CGState(NamedTuple):
 
 
 def conjugate_gradient(
-    operator: Any,
+    operator: PassedOn,
     rhs: TensorLike,
-    preconditioner: Any = None,
+    preconditioner: PassedOn = None,
     x: TensorLike | None = None,
     tol: float = 1e-4,
     max_iter: int = 20,
@@ -75,7 +75,9 @@ def conjugate_gradient(
             z = conditioned(r)
             gamma = util.dot(r, z)
             p = z + gamma / state.gamma * state.p
-            return [CGState(state.i + 1, state.x + length * state.p, r, p, gamma)]
+            further = CGState(state.i + 1, state.x + length * state.p, r, p, gamma)
+            util.same_shapes(state, further)
+            return [further]
 
         first = CGState(tf.constant(0), begin, left, direction, util.dot(left, direction))
         (last,) = tf.while_loop(go_on, step, [first])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import anabranch as tf
@@ -41,6 +41,12 @@ def identity_operator(matrix: tf.Tensor) -> MultiplyingOperator:
 
 def _shape(matrix: tf.Tensor) -> Any:
     return matrix.shape.as_list() if matrix.shape.is_fully_defined() else tf.shape(matrix)
+
+
+def same_shapes(before: Iterable[tf.Tensor], after: Iterable[tf.Tensor]) -> None:
+    """States of a loop keep their shapes, which operators may not know."""
+    for old, new in zip(before, after, strict=True):
+        new.set_shape(old.shape)
 
 
 def dot(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
