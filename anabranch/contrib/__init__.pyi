@@ -32,6 +32,7 @@ from anabranch.contrib import (
     predictor as predictor,
     proto as proto,
     quantize as quantize,
+    reduce_slice_ops as reduce_slice_ops,
     resampler as resampler,
     rnn as rnn,
     seq2seq as seq2seq,

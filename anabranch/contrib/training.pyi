@@ -1,3 +1,9 @@
+from anabranch.contrib.example_sampling import (
+    rejection_sample as rejection_sample,
+    resample_at_rate as resample_at_rate,
+    stratified_sample as stratified_sample,
+    weighted_resample as weighted_resample,
+)
 from anabranch.contrib.hparams import HParams as HParams
 from anabranch.contrib.load_balancing import (
     GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,

@@ -128,6 +128,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     ),
     "contrib.quantize.python.quantize": "anabranch.contrib.quantize_graphs Quantize=insert_fake_quantization",
     "contrib.quantize.python.quantize_graph": "tf.contrib.quantize",
+    "contrib.reduce_slice_ops.python.ops": "tf.contrib",
+    "contrib.reduce_slice_ops.python.ops.reduce_slice_ops": "tf.contrib.reduce_slice_ops",
     "contrib.resampler.python.ops.resampler_ops": "tf.contrib.resampler",
     "contrib.rnn.python.ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.core_rnn": "tf.contrib.rnn",
@@ -162,5 +164,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_optimizer": "tf.contrib.tpu",
     "contrib.training.python.training": "tf.contrib.training tf_slim.training",
     "contrib.training.python.training.hparam": "tf.contrib.training",
+    "contrib.training.python.training.resample": "tf.contrib.training",
+    "contrib.training.python.training.sampling_ops": "tf.contrib.training",
     "contrib.util.loader": "tf.contrib.util",
 }
