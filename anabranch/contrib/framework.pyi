@@ -8,6 +8,16 @@ from anabranch.compat.private.graphs import (
     prepend_name_scope as prepend_name_scope,
     strip_name_scope as strip_name_scope,
 )
+from anabranch.contrib.framework_checks import (
+    assert_scalar_int as assert_scalar_int,
+    get_placeholders as get_placeholders,
+    py_func as py_func,
+    reduce_sum_n as reduce_sum_n,
+    remove_squeezable_dimensions as remove_squeezable_dimensions,
+    with_same_shape as with_same_shape,
+    with_shape as with_shape,
+    zero_initializer as zero_initializer,
+)
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
 from anabranch.frontend.bounded_specs import BoundedTensorSpec as BoundedTensorSpec
 from anabranch.frontend.control_flow.checks import (

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 #: name=value or name[index]=value, where the value is a list in brackets or a string without commas
 _ASSIGNMENT = re.compile(
-    r"\s*(?P<name>[a-zA-Z]\w*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*(\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))\s*($|,)"
+    r"\s*(?P<name>[a-zA-Z][\w.]*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*(\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))\s*($|,)"
 )
 
 
@@ -85,7 +85,7 @@ class HParams:
             ValueError: the text is malformed, names a value that is not there or repeats one, or has another type.
         """
         parsed: dict[str, Any] = {}
-        for name, index, texts in _assignments(values):
+        for name, index, texts, gives_list in _assignments(values):
             if name not in self._types:
                 raise ValueError(f"Unknown hyperparameter type for {name}")
             kind, is_list = self._types[name]
@@ -95,9 +95,11 @@ class HParams:
                 continue
             if name in parsed:
                 raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
-            if not is_list and len(texts) != 1:
-                raise ValueError(f"{name} takes one value, got a list in {values}")
             items = [_parsed(name, t, kind) for t in texts]
+            if is_list != gives_list:
+                raise ValueError(
+                    f"Must{'' if is_list else ' not'} pass a list for the hyperparameter {name} in {values}"
+                )
             parsed[name] = items if is_list else items[0]
         return self.override_from_dict(parsed)
 
@@ -133,6 +135,8 @@ class HParams:
         kind, is_list = self._types[key]
         if default is not None and isinstance(default, list) != is_list:
             raise ValueError(f"Type of the default of {key} differs: expected {'list' if is_list else kind.__name__}")
+        for one in default if isinstance(default, list) else [default]:
+            _as_type(key, one, kind)
         return getattr(self, key)
 
     def set_model_structure(self, model_structure: object) -> None:
@@ -147,13 +151,54 @@ class HParams:
         return key in self._types
 
     def __str__(self) -> str:
-        return str(sorted(self.values().items()))
+        return ",".join(f"{name}={value}" for name, value in self.values().items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
 
 
-def _assignments(text: str) -> Iterable[tuple[str, int | None, list[str]]]:
+def parse_values(values: str, type_map: Mapping[str, type], ignore_unknown: bool = False) -> dict[str, Any]:
+    """Reads ``"learning_rate=0.1,layers=[64,32],name=net"``.
+
+    Args:
+        values: the text.
+        type_map: the type of each name, or of its items.
+        ignore_unknown: whether names without a type are passed over.
+
+    Returns:
+        Values and lists by name; where single items are named (``layers[1]=3``), a dictionary of these.
+
+    Raises:
+        ValueError: the text is malformed, names what has no type or repeats a name, or a value has another type.
+
+    Example:
+        >>> tf.contrib.training.parse_values("rate=0.1,sizes=[2,3]", {"rate": float, "sizes": int})
+        {'rate': 0.1, 'sizes': [2, 3]}
+    """
+    parsed: dict[str, Any] = {}
+    for name, index, texts, is_list in _assignments(values):
+        if name not in type_map:
+            if ignore_unknown:
+                continue
+            raise ValueError(f"Unknown hyperparameter type for {name}")
+        items = [_parsed(name, text, type_map[name]) for text in texts]
+        if index is None:
+            if name in parsed:
+                raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
+            parsed[name] = items if is_list else items[0]
+            continue
+        if is_list:
+            raise ValueError(f"Assignment of a list to a list index in {values}")
+        known = parsed.setdefault(name, {})
+        if not isinstance(known, dict):
+            raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
+        if index in known:
+            raise ValueError(f"Multiple assignments to variable '{name}[{index}]' in {values}")
+        known[index] = items[0]
+    return parsed
+
+
+def _assignments(text: str) -> Iterable[tuple[str, int | None, list[str], bool]]:
     at = 0
     while at < len(text):
         match = _ASSIGNMENT.match(text, at)
@@ -163,7 +208,7 @@ def _assignments(text: str) -> Iterable[tuple[str, int | None, list[str]]]:
         index = match["index"]
         one = match["one"]
         texts = [one] if one is not None else [t for t in match["list"].split(",") if t.strip()]
-        yield match["name"], None if index is None else int(index), texts
+        yield match["name"], None if index is None else int(index), texts, one is None
 
 
 def _parsed(name: str, text: str, kind: type) -> Any:
@@ -179,10 +224,11 @@ def _parsed(name: str, text: str, kind: type) -> Any:
 
 
 def _as_type(name: str, value: HParamValue, kind: type) -> Any:
-    """The value as `kind`; an integer may stand for a floating number, a number for a text."""
-    if value is None or kind is type(None) or isinstance(value, kind):
+    """The value as `kind`; an integer may stand for a floating number."""
+    if value is None or kind is type(None):
         return value
-    allowed = (kind is float and isinstance(value, int)) or (kind is str and not isinstance(value, bool))
-    if not allowed or isinstance(value, bool):
+    if isinstance(value, bool) == (kind is bool) and isinstance(value, kind):
+        return value
+    if kind is not float or not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"Could not cast hparam {name!r} of type {kind.__name__} from value {value!r}")
     return kind(value)

@@ -4,7 +4,7 @@ from anabranch.contrib.example_sampling import (
     stratified_sample as stratified_sample,
     weighted_resample as weighted_resample,
 )
-from anabranch.contrib.hparams import HParams as HParams
+from anabranch.contrib.hparams import HParams as HParams, parse_values as parse_values
 from anabranch.contrib.load_balancing import (
     GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,
     RandomStrategy as RandomStrategy,
