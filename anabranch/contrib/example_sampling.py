@@ -86,9 +86,13 @@ def stratified_sample(
         wanted = tf.convert_to_tensor(target_probs, tf.float32)
         wanted.shape.assert_is_fully_defined()
         given[-1].shape.assert_has_rank(1)
-        classes = wanted.shape.num_elements()
-        found = _counted(given[-1], classes) if init_probs is None else tf.convert_to_tensor(init_probs, tf.float32)
-        found.shape.assert_is_compatible_with(wanted.shape.with_rank(1))
+        (classes,) = wanted.shape.with_rank(1).as_list()
+        found = (
+            _counted(given[-1], int(classes or 0))
+            if init_probs is None
+            else tf.convert_to_tensor(init_probs, tf.float32)
+        )
+        found.shape.assert_is_compatible_with(wanted.shape)
         with tf.control_dependencies(_checks(found, wanted, given[-1])):
             accepted = _acceptance(tf.identity(found), wanted)
         one = _one_by_one(_of_one_length(given), threads_per_queue, queue_capacity)

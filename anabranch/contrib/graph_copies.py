@@ -63,14 +63,13 @@ def copy_op_to_graph(
     """
     if not isinstance(org_instance, tf.Tensor | tf.Operation):
         raise TypeError(f"Could not copy instance: {org_instance!r}")
-    is_tensor = isinstance(org_instance, tf.Tensor)
-    operation = org_instance.op if is_tensor else org_instance
+    operation = org_instance.op if isinstance(org_instance, tf.Tensor) else org_instance
     present = {v.op.name for v in variables} | {op.name for op in to_graph.get_operations()}
     missing = _missing(operation, present, scope)
     if missing:
         _create(missing, present, to_graph, scope)
     copied: Any = to_graph.get_operation_by_name(_scoped(operation.name, scope))
-    if is_tensor:
+    if isinstance(org_instance, tf.Tensor):
         copied = copied.outputs[org_instance.value_index]
         if operation in missing:
             for name in _collections(org_instance):

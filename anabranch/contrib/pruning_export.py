@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import anabranch as tf
 
@@ -44,6 +45,6 @@ def graph_def_from_checkpoint(checkpoint_dir: str, output_node_names: Sequence[s
     if path is None:
         raise ValueError(f"Could not find a checkpoint at: {checkpoint_dir}.")
     with tf.Graph().as_default() as graph, tf.Session() as session:
-        saver = tf.train.import_meta_graph(f"{path}.meta", clear_devices=True)
+        saver: Any = tf.train.import_meta_graph(f"{path}.meta", clear_devices=True)
         saver.restore(session, path)
         return tf.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), list(output_node_names))

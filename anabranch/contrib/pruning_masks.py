@@ -8,7 +8,7 @@ lies below it as should be zero by then.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, ScopeLike, TensorLike
@@ -126,7 +126,8 @@ class Pruning:
     def __init__(
         self, spec: PassedOn = None, global_step: TensorLike | None = None, sparsity: TensorLike | None = None
     ) -> None:
-        self._spec = spec or get_pruning_hparams()
+        chosen: PassedOn = get_pruning_hparams() if spec is None else spec
+        self._spec = cast(Any, chosen)
         _check(self._spec)
         step = tf.train.get_global_step() if global_step is None else global_step
         self._global_step = tf.cast(step, tf.int32)
@@ -215,7 +216,7 @@ class Pruning:
         kind = self._spec.block_pooling_function
         if kind not in ("AVG", "MAX"):
             raise ValueError(f"Unknown pooling function for block sparsity: {kind}")
-        rows, columns = matrix.shape.as_list()
+        rows, columns = (int(size or 0) for size in matrix.shape.as_list())
         block = [rows if height == -1 else height, columns if width == -1 else width]
         with tf.name_scope(f"{_name(weights)}_pruning_ops"):
             picture = tf.abs(matrix)[tf.newaxis, ..., tf.newaxis]

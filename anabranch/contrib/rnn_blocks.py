@@ -145,7 +145,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
 
     def build(self, input_shape: PassedOn) -> None:
         units = self._num_units
-        rows = tf.TensorShape(input_shape).as_list()[2] + units
+        rows = int(tf.TensorShape(input_shape)[2]) + units
         self._kernel = self.add_weight("kernel", [rows, 4 * units])
         self._bias = self.add_weight("bias", [4 * units], initializer=tf.zeros_initializer())
         names = ("w_i_diag", "w_f_diag", "w_o_diag") if self._use_peephole else ()
@@ -163,7 +163,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
         if inputs.dtype not in (tf.float32, tf.float16):  # the operation, as TensorFlow's, has no other numbers
             states = tf.scan(self._step, inputs, (initial_cell_state, initial_output))
             return states[0], states[1]
-        peepholes = self._peepholes or [tf.zeros([self._num_units], dtype)] * 3
+        peepholes: list[Any] = self._peepholes or [tf.zeros([self._num_units], dtype)] * 3
         longest = _size(inputs, 0) if sequence_length is None else tf.reduce_max(sequence_length)
         every = tf.raw_ops.BlockLSTM(
             seq_len_max=tf.cast(longest, tf.int64),
@@ -185,7 +185,8 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
         c, h = state
         sums = tf.matmul(tf.concat([inputs, h], 1), self._kernel) + self._bias
         entry, new, forget, output = tf.split(sums, 4, 1)
-        seen_by_entry, seen_by_forget, seen_by_output = self._peepholes or [0.0] * 3
+        peepholes: list[Any] = self._peepholes or [0.0] * 3
+        seen_by_entry, seen_by_forget, seen_by_output = peepholes
         kept = tf.sigmoid(forget + self._forget_bias + c * seen_by_forget) * c
         now = kept + tf.sigmoid(entry + c * seen_by_entry) * tf.tanh(new)
         if self._cell_clip > 0:
