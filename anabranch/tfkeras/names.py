@@ -21,6 +21,7 @@ from anabranch.tfkeras import (
     features,
     initializers,
     inputs,
+    locally_connected,
     losses,
     metrics,
     models,
@@ -94,7 +95,7 @@ def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> list[str
 
 
 #: served for classes of the package as they are imported
-_REGISTERED: Final = (basic_layers, recurrent, wrapped_layers)
+_REGISTERED: Final = (basic_layers, locally_connected, recurrent, wrapped_layers)
 
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": models.Sequential},

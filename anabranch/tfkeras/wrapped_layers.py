@@ -10,12 +10,9 @@ from anabranch.tfkeras import package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.wrappers")
-_local = package.module("layers.local")
 _embeddings = package.module("layers.embeddings")
 _layers = package.module("layers")
 _Wrapper: Any = rebasing.rebased(_module.Wrapper)
-_LocallyConnected1D: Any = rebasing.rebased(_local.LocallyConnected1D)
-_LocallyConnected2D: Any = rebasing.rebased(_local.LocallyConnected2D)
 
 
 @rebasing.serves(_module.Wrapper)
@@ -181,21 +178,3 @@ class Bidirectional(_Bidirectional):
             made = cls(layer, **config)
             made._num_constants = count
             return made
-
-
-@rebasing.serves(_local.LocallyConnected1D)
-class LocallyConnected1D(_LocallyConnected1D):
-    """A convolution with other weights at each place; `implementation` is kept, of which there is one here."""
-
-    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
-        self.implementation = kwargs.pop("implementation", 1)
-        super().__init__(*args, **kwargs)
-
-
-@rebasing.serves(_local.LocallyConnected2D)
-class LocallyConnected2D(_LocallyConnected2D):
-    """The same over two dimensions."""
-
-    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
-        self.implementation = kwargs.pop("implementation", 1)
-        super().__init__(*args, **kwargs)
