@@ -64,7 +64,7 @@ class ModelCheckpoint(_ModelCheckpoint):
                 raise ValueError(f"Error loading file from {path}. Reason: {error}") from error
 
     def _get_most_recently_modified_file_matching_pattern(self, pattern: str) -> str | None:
-        """The newest file that a pattern such as "weights-{epoch:02d}.h5" may have been written as; None: there is none.
+        """The newest file that a pattern such as "weights-{epoch:02d}.h5" may have been written as; None without one.
 
         TensorFlow's checkpoint of that folder goes first, where it is one; of files of one time, the one whose name
         is last in the alphabet.

@@ -25,7 +25,7 @@ class _LocallyConnected(KerasLayer):
     """What both have in common.
 
     Attributes:
-        implementation: 1: a weight for each place and number under the kernel, of "valid" places only; 2: for every pair
+        implementation: 1: a weight for each place and number under the kernel, without padding; 2: for every pair
             of a number that goes in and one that comes out, of which those far from each other do not count; 3: for
             those of the pairs that count, in the order of what comes out.
     """

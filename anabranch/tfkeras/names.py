@@ -13,6 +13,7 @@ from typing import Any, Final
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import (
     attention,
+    backend,
     basic_layers,
     callbacks,
     cloning,
@@ -99,6 +100,7 @@ _REGISTERED: Final = (basic_layers, locally_connected, recurrent, wrapped_layers
 
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": models.Sequential},
+    "keras.backend": backend.NAMES,
     "keras.callbacks": callbacks.NAMES,
     "keras.constraints": constraints.NAMES,
     "keras.losses": losses.NAMES,
