@@ -26,6 +26,11 @@ def is_symbolic(x: PassedOn) -> bool:
     return x is not None and not is_data(x) and all(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x))
 
 
+def values(tensors: PassedOn) -> Any:
+    """The values of a structure of tensors."""
+    return _backend.get_session().run(tensors)
+
+
 class Batches:
     """The batches of a data set or an iterator.
 

@@ -350,8 +350,14 @@ class KerasLayer(_PackageLayer):
         from_object = hasattr(value, "_metric_obj")
         if aggregation is None and not from_object:
             raise ValueError(
-                "Using the result of calling a `Metric` object when calling `add_metric` is required, or "
-                'aggregation="mean" for a tensor'
+                "We do not support adding an aggregated metric result tensor that is not the output of a "
+                "`tf.keras.metrics.Metric` metric instance. Without having access to the metric instance we cannot "
+                'reset the state of a metric after every epoch; for the mean of a tensor say aggregation="mean"'
+            )
+        if not from_object and name is None:
+            raise ValueError(
+                "Please provide a name for your metric like `self.add_metric(tf.reduce_sum(inputs), "
+                "name='mean_activation', aggregation='mean')`"
             )
         super().add_metric(value, name)
 
@@ -440,6 +446,8 @@ class KerasLayer(_PackageLayer):
         if value is None:
             phase = _backend.learning_phase()
             value = bool(phase) if isinstance(phase, int | np.integer) else None
+        if accepts and value is None and "training" in initializers.required_parameters(self.call)[1:]:
+            value = _backend.learning_phase()
         if accepts and value is not None:
             kwargs["training"] = value
         return value

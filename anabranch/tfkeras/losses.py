@@ -102,6 +102,7 @@ class CosineSimilarity(LossFunctionWrapper):
         super().__init__(_cosine_similarity, reduction=reduction, name=name, axis=axis)
 
 
+@functools.cache
 def _casting(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the package, for labels and predictions of any dtype."""
     sparse = function is _module.sparse_categorical_crossentropy
@@ -129,7 +130,15 @@ def _served() -> dict[str, Any]:
     return found
 
 
+def get(identifier: PassedOn) -> Any:
+    """The loss of that name or configuration; what can be called is itself."""
+    found = _module.get(identifier)
+    is_served = hasattr(found, "__wrapped__")
+    return _casting(found) if _is_function_of_losses(found) and not is_served else found
+
+
 NAMES: dict[str, Any] = _served() | {
+    "get": get,
     "CosineSimilarity": CosineSimilarity,
     "Reduction": LossReduction,
     "cosine": _cosine_similarity,

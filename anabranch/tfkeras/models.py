@@ -9,7 +9,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes, standardizing
+from anabranch.tfkeras import calls, compiling, feeding, optimizers, package, rebasing, saving, shapes, standardizing
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import KerasLayer
 from anabranch.tfkeras.metrics import named
@@ -60,9 +60,12 @@ class KerasModel(_Model):
             optimizer = optimizer[0]
         if target_tensors is not None and isinstance(target_tensors, tuple):
             target_tensors = list(target_tensors)
+        names = (getattr(self, "output_names", None) or []) if self.built else []
+        if names:
+            compiling.check_names("sample_weight_mode", sample_weight_mode, names)
         super().compile(
             optimizers.get(optimizer),
-            loss,
+            compiling.prepared_loss(loss, names),
             metrics,
             loss_weights,
             sample_weight_mode,
@@ -70,6 +73,21 @@ class KerasModel(_Model):
             target_tensors,
             **kwargs,
         )
+        self.loss = loss or {}
+        if self._is_compiled:
+            self.loss_functions = [compiling.public_loss(one) for one in self.loss_functions]
+            self._compiled_state = compiling.trainable_state(self)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """Those given to `compile`, then those of layers, then the model's own; not what a part was compiled with."""
+        found = [*self.__dict__.get("_compile_metric_functions", []), *_added(self)]
+        return list({id(metric): metric for metric in found}.values())
+
+    @property
+    def _loss_weights_list(self) -> Any:
+        """How much each output's loss counts, by the name that TensorFlow has for it."""
+        return self.loss_weights_list
 
     def _cache_output_metric_attributes(self, metrics: PassedOn, weighted_metrics: PassedOn) -> None:
         super()._cache_output_metric_attributes(metrics, weighted_metrics)
@@ -169,7 +187,8 @@ class KerasModel(_Model):
         if y and len(y) == len(
             self._feed_targets
         ):  # the package makes columns of vectors, of whatever rank outputs are
-            y = [_of_rank(one, target) for one, target in zip(y, self._feed_targets, strict=True)]
+            losses = self._feed_loss_fns
+            y = [_of_rank(*given) for given in zip(y, self._feed_targets, losses, strict=True)]
         return x, y, weights
 
     def _compile_on_the_way(self, y: PassedOn) -> None:
@@ -189,6 +208,8 @@ class KerasModel(_Model):
     def fit(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
+        compiling.check_compiled(self)
+        compiling.check_validation(*(kwargs.get(f"validation_{what}") for what in ("data", "split", "steps")))
         if feeding.is_symbolic(x):
             kwargs.pop("batch_size", None)
             kwargs.pop("shuffle", None)
@@ -217,7 +238,7 @@ class KerasModel(_Model):
     def _fit_batches(self, generator: PassedOn, steps: int, kwargs: dict[str, Any]) -> Any:
         """Trains on a generator, with the remaining arguments of `fit`."""
         validation = kwargs.pop("validation_data", None)
-        if feeding.is_data(validation):
+        if feeding.is_data(validation) or feeding.is_symbolic(validation):
             held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps", anew=True)
             kwargs["validation_steps"] = held.steps
             validation = iter(held)
@@ -249,6 +270,7 @@ class KerasModel(_Model):
     def evaluate(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
+        compiling.check_compiled(self)
         if feeding.is_symbolic(x):
             x, y = (x, y), None
         elif not feeding.is_data(x):
@@ -273,7 +295,8 @@ class KerasModel(_Model):
         if feeding.is_symbolic(x):
             x = (x,)
         elif not feeding.is_data(x):
-            return super().predict(x, **kwargs)
+            with compiling.lengths_explained():
+                return super().predict(x, **kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         inputs = (batch[0] for batch in batches)
         with _no_end():
@@ -313,10 +336,12 @@ class KerasModel(_Model):
         return rest
 
     def train_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        compiling.check_compiled(self)
         x, y = self._first(x, y)
         return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        compiling.check_compiled(self)
         x, y = self._first(x, y)
         outs = super().test_on_batch(x, y, *args, **kwargs)
         if "_losses_of_batches" in self.__dict__:
@@ -328,15 +353,21 @@ class KerasModel(_Model):
         return super().predict_on_batch(x)
 
     def _first(self, x: PassedOn, y: PassedOn) -> tuple[Any, Any]:
-        """A batch: the first one of a data set."""
+        """A batch: the first one of a data set, or the values of tensors."""
+        if feeding.is_symbolic(x) and (y is None or feeding.is_symbolic(y)):
+            return (feeding.values(x), None) if y is None else feeding.values((x, y))
         if not feeding.is_data(x):
             return x, y
         batch = next(iter(feeding.Batches(x, 1, "steps")))
         return batch[0], batch[1] if len(batch) > 1 else None
 
     def _make_train_function(self) -> None:
-        """Makes the step of training, and reads what a checkpoint has of the optimizer that is there only now."""
-        super()._make_train_function()
+        """Makes the step of training, and reads what a checkpoint has of the optimizer that is there only now.
+
+        What is trained, and updated, is what was to be when the model was compiled.
+        """
+        with compiling.restored(self.__dict__.get("_compiled_state", [])):
+            super()._make_train_function()
         path = self.__dict__.pop("_optimizer_to_load", None)
         if path is not None:
             saving.load_optimizer(self, path)
@@ -347,15 +378,23 @@ class KerasModel(_Model):
     load_weights = saving.load_weights
 
 
+def _added(model: PassedOn) -> list[Any]:
+    """The metrics that were added to a model's layers, and to itself."""
+    of_layers = [_added(part) if isinstance(part, KerasModel) else part.metrics for part in model.layers]
+    return [*itertools.chain.from_iterable(of_layers), *model._metrics]
+
+
 def _are_arrays(x: PassedOn) -> bool:
     """Whether inputs are an array or a list of arrays."""
     listed = x if isinstance(x, list | tuple) else [x]
     return bool(listed) and all(isinstance(one, np.ndarray) for one in listed)
 
 
-def _of_rank(array: PassedOn, target: PassedOn) -> Any:
-    """Targets without their last dimension of one, where a model's outputs have one dimension less."""
+def _of_rank(array: PassedOn, target: PassedOn, loss: PassedOn) -> Any:
+    """Targets without a last dimension of one, or with one for classes, where a model's outputs have another rank."""
     rank = target.shape.ndims
+    if isinstance(array, np.ndarray) and array.ndim + 1 == rank and compiling.is_of_classes(loss):
+        return array[..., None]
     is_column = isinstance(array, np.ndarray) and array.ndim - 1 == rank and array.shape[-1] == 1
     return array[..., 0] if is_column else array
 

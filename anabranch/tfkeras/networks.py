@@ -60,6 +60,9 @@ class KerasNetwork(_Network):
                     f"Input tensors to a {type(self).__name__} must come from `tf.keras.Input`. Received: {x} (missing "
                     "previous layer metadata); wrap it: `tf.keras.Input(tensor=x)`."
                 )
+        sizes = [x._keras_history[0].batch_size for x in flat if getattr(x._keras_history[0], "batch_size", None)]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"The specified batch sizes of the Input Layers are incompatible. Found batch sizes: {sizes}")
         history.ensure(given, all_of_them=True)
         given = [x if hasattr(x, "_keras_history") else _as_output(x) for x in given]
         super()._init_graph_network(flat, given, name=name, **kwargs)
@@ -274,6 +277,8 @@ class KerasNetwork(_Network):
     def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
         """The masks of the outputs."""
         if not self._is_graph_network:
+            if self.inputs and inputs is self.inputs:
+                return [getattr(x, "_keras_mask", None) for x in self.outputs]
             return None
         flat = tf.nest.flatten(inputs)
         own = all(x is y for x, y in zip(flat, self.inputs, strict=False))
