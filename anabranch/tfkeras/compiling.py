@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -88,6 +89,19 @@ def check_validation(data: PassedOn, split: PassedOn, steps: PassedOn) -> None:
         raise ValueError("`validation_steps` should not be specified if `validation_data` is None.")
 
 
+def check_no_batch_size(kwargs: dict[str, Any]) -> None:
+    """Takes the argument `batch_size` away, which data sets do not take; ValueError where it is given."""
+    if kwargs.pop("batch_size", None) is not None:
+        raise ValueError("The `batch_size` argument must not be specified when `x` is a dataset or an iterator.")
+
+
+def print_samples(x: PassedOn) -> None:
+    """Prints how many samples arrays have."""
+    arrays = [one for one in tf.nest.flatten(x) if getattr(one, "shape", None)]
+    if arrays:
+        sys.stdout.write(f"Train on {arrays[0].shape[0]} samples\n")
+
+
 def trainable_state(model: PassedOn) -> list[tuple[Any, bool]]:
     """A model and what is inside it, each with whether it is trained."""
     return [(one, bool(one.__dict__["_trainable"])) for one in (model, *model.submodules) if "_trainable" in vars(one)]
@@ -119,6 +133,29 @@ def lengths_explained() -> Iterator[None]:
             "Mismatch between expected batch size and model output batch size. Output shape = "
             f"{_spaced(found[1])}, expected output shape = shape {_spaced(found[2])}"
         ) from error
+
+
+def check_batch(batch: PassedOn) -> None:
+    """Raises ValueError for what a generator gave, where that is no batch of inputs, targets and weights."""
+    if isinstance(batch, tuple) and len(batch) not in (1, 2, 3):
+        raise ValueError(f"{_THREE} Found: {batch}")
+
+
+@contextlib.contextmanager
+def generators_explained() -> Iterator[None]:
+    """A block in which an error about what a generator gave says what is expected of it here."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Output of generator should be a tuple"):
+            raise
+        raise ValueError(f"{_THREE} {str(error).partition('. ')[2]}") from error
+
+
+_THREE = (
+    "Output of generator should be a tuple of 1 or 2 or 3 elements: (input,) or (input, target) or (input, target, "
+    "sample_weights)."
+)
 
 
 def _spaced(shape: str) -> str:

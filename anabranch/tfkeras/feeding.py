@@ -22,8 +22,10 @@ def is_data(x: PassedOn) -> bool:
 
 
 def is_symbolic(x: PassedOn) -> bool:
-    """Whether it is a tensor, or a structure of nothing else."""
-    return x is not None and not is_data(x) and all(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x))
+    """Whether it is a tensor or a variable, or a structure of nothing else."""
+    if x is None or is_data(x):
+        return False
+    return all(isinstance(one, tf.Tensor | tf.Variable) for one in tf.nest.flatten(x))
 
 
 def values(tensors: PassedOn) -> Any:

@@ -318,7 +318,9 @@ class KerasLayer(_PackageLayer):
                 update = tf.assign(*update)
             if update is not None:
                 update = update.op if isinstance(update, tf.Variable) else update
-                conditional = bool(history.reached([update], tf.nest.flatten(inputs))) if inputs is not None else False
+                conditional = inputs is True or bool(
+                    inputs is not None and history.reached([update], tf.nest.flatten(inputs))
+                )
                 update._unconditional_update = not conditional
                 self._updates.append(update)
 

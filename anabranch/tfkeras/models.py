@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, compiling, feeding, optimizers, package, rebasing, saving, shapes, standardizing
+from anabranch.tfkeras import calls, compiling, features, feeding, optimizers, package, rebasing, saving, shapes, standardizing
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import KerasLayer
 from anabranch.tfkeras.metrics import named
@@ -218,10 +219,13 @@ class KerasModel(_Model):
         if not feeding.is_data(x):
             if feeding.is_data(kwargs.get("validation_data")):
                 return self._fit_arrays(x, y, **kwargs)
+            if kwargs.get("verbose", 1) and kwargs.get("validation_data") is None and not kwargs.get("validation_split"):
+                compiling.print_samples(x)
             return super().fit(x, y, **_known(kwargs))
         if y is not None:
             raise ValueError(
-                "You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given."
+                "You passed a dataset or dataset iterator as input `x` to your model. In that case, you should not specify "
+                "a target (`y`) argument, since the dataset or dataset iterator generates both input data and target data."
             )
         for argument in ("sample_weight", "validation_split"):
             if (given := kwargs.pop(argument, None)) is not None and not (isinstance(given, float) and given == 0):
@@ -229,19 +233,21 @@ class KerasModel(_Model):
                     f"`{argument}` argument is not supported when input `x` is a dataset or a dataset iterator: the "
                     "data set has weights as third elements, and `take` and `skip` split it"
                 )
-        if kwargs.pop("batch_size", None) is not None:
-            raise ValueError("The `batch_size` argument must not be specified when `x` is a dataset or an iterator.")
+        compiling.check_no_batch_size(kwargs)
         kwargs.pop("shuffle", None)
         batches = feeding.Batches(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         return self._fit_batches(iter(batches), batches.steps, kwargs)
 
     def _fit_batches(self, generator: PassedOn, steps: int, kwargs: dict[str, Any]) -> Any:
         """Trains on a generator, with the remaining arguments of `fit`."""
-        validation = kwargs.pop("validation_data", None)
+        validation, held = kwargs.pop("validation_data", None), None
         if feeding.is_data(validation) or feeding.is_symbolic(validation):
             held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps", anew=True)
             kwargs["validation_steps"] = held.steps
             validation = iter(held)
+        if kwargs.get("verbose", 1):
+            validated = f", validate on {held.steps} steps" if held else ""
+            sys.stdout.write(f"Train on {steps} steps{validated}\n")
         for name in ("max_queue_size", "workers", "use_multiprocessing"):
             kwargs.pop(name, None)
         self._targets_are_tensors = True
@@ -250,7 +256,7 @@ class KerasModel(_Model):
                 generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
             )
         except feeding.Exhausted:
-            tf.logging.warning(_RAN_OUT)
+            tf.logging.warning(_RAN_OUT % (steps * kwargs.get("epochs", 1)))
             return self.history
         finally:
             self._targets_are_tensors = False
@@ -275,6 +281,7 @@ class KerasModel(_Model):
             x, y = (x, y), None
         elif not feeding.is_data(x):
             return super().evaluate(x, y, **kwargs)
+        compiling.check_no_batch_size(kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         self._targets_are_tensors = True
         try:
@@ -297,6 +304,7 @@ class KerasModel(_Model):
         elif not feeding.is_data(x):
             with compiling.lengths_explained():
                 return super().predict(x, **kwargs)
+        compiling.check_no_batch_size(kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         inputs = (batch[0] for batch in batches)
         with _no_end():
@@ -304,14 +312,16 @@ class KerasModel(_Model):
 
     def fit_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains on what a generator gives, or a `Sequence`."""
-        return super().fit_generator(self._met(generator), *args, **kwargs)
+        with compiling.generators_explained():
+            return super().fit_generator(self._met(generator), *args, **kwargs)
 
     def evaluate_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics on what a generator gives, or a `Sequence`."""
         generator = self._met(generator)
         self._losses_of_batches: Any = []
         try:
-            outs = super().evaluate_generator(generator, *args, **kwargs)
+            with compiling.generators_explained():
+                outs = super().evaluate_generator(generator, *args, **kwargs)
         finally:
             losses = self.__dict__.pop("_losses_of_batches")
         mean = float(np.mean(losses))  # the package gives that of the last batch
@@ -319,7 +329,8 @@ class KerasModel(_Model):
 
     def predict_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs for what a generator gives, or a `Sequence`."""
-        return super().predict_generator(self._met(generator), *args, **kwargs)
+        with compiling.generators_explained():
+            return super().predict_generator(self._met(generator), *args, **kwargs)
 
     def _met(self, generator: PassedOn) -> Any:
         """The generator, after a model whose inputs are not known has met its first batch."""
@@ -330,6 +341,7 @@ class KerasModel(_Model):
         else:
             first = next(generator)
             rest = itertools.chain([first], generator)
+        compiling.check_batch(first)
         x, y = (first[0], first[1]) if isinstance(first, tuple | list) and len(first) > 1 else (first, None)
         x = x[0] if isinstance(x, tuple) and len(x) == 1 else x
         self._standardize_user_data(x, y if self.optimizer else None)
@@ -405,7 +417,10 @@ _FIT_ARGUMENTS = (
 )
 _EVALUATE_ARGUMENTS = ("batch_size", "verbose", "sample_weight", "steps", "callbacks")
 _PREDICT_ARGUMENTS = ("batch_size", "verbose", "steps", "callbacks")
-_RAN_OUT = "Your dataset iterator ran out of data; interrupting training."
+_RAN_OUT = (
+    "Your dataset ran out of data; interrupting training. Make sure that it can generate at least `steps_per_epoch * "
+    "epochs` batches (in this case, %d batches). You may need to use the repeat() function when building it."
+)
 
 
 class _no_end:
@@ -541,6 +556,11 @@ class Sequential(_Sequential):
         self.built = True if not self._is_graph_network else self.built
 
     def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
+        if isinstance(inputs, dict) and not (self.layers and isinstance(self.layers[0], _OF_FEATURES)):
+            raise ValueError(
+                "Passing a dictionary input to a Sequential Model which doesn't have FeatureLayer as the first layer "
+                "is an error"
+            )
         if isinstance(inputs, dict) or (isinstance(inputs, list | tuple) and len(inputs) > 1):
             super()._set_inputs(inputs, outputs, training)
             return
@@ -568,6 +588,7 @@ class Sequential(_Sequential):
         raise AttributeError("The layer has never been called and thus has no defined input shape.")
 
 
+_OF_FEATURES = (features.DenseFeatures, features.SequenceFeatures)
 _ONE_OUTPUT = (
     "All layers in a Sequential model should have a single output tensor. For multi-output layers, use the functional "
     "API."

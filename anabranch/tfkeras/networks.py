@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,19 @@ class KerasNetwork(_Network):
     built: Any
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        given = {"inputs" if name == "input" else "outputs" if name == "output" else name for name in kwargs}
         kwargs.pop("dynamic", None)
         if "input" in kwargs:
             kwargs["inputs"] = kwargs.pop("input")
         if "output" in kwargs:
             kwargs["outputs"] = kwargs.pop("output")
         if len(args) >= 2 or "outputs" in kwargs:
+            unknown = [name for name in given if name not in ("name", "trainable", "inputs", "outputs")]
+            if unknown:
+                raise TypeError(
+                    "Functional models may only specify `name` and `trainable` keyword arguments during "
+                    f"initialization. Got an unexpected argument: {unknown[0]}"
+                )
             self._init_graph_network(*args, **kwargs)
         else:
             self._init_subclassed_network(**kwargs)
@@ -54,6 +62,12 @@ class KerasNetwork(_Network):
         self._nested_inputs, self._nested_outputs = inputs, outputs
         flat = tf.nest.flatten(inputs)
         given = tf.nest.flatten(outputs)
+        for x in given:
+            if not isinstance(x, tf.Tensor | tf.SparseTensor | tf.RaggedTensor | tf.Variable):
+                raise ValueError(
+                    f"Output tensors to a {type(self).__name__} must be the output of a layer (thus holding past layer "
+                    f"metadata). Found: {x}"
+                )
         for x in flat:
             if not hasattr(x, "_keras_history"):
                 raise ValueError(
@@ -62,10 +76,16 @@ class KerasNetwork(_Network):
                 )
         sizes = [x._keras_history[0].batch_size for x in flat if getattr(x._keras_history[0], "batch_size", None)]
         if len(set(sizes)) > 1:
-            raise ValueError(f"The specified batch sizes of the Input Layers are incompatible. Found batch sizes: {sizes}")
+            raise ValueError(
+                f"The specified batch sizes of the Input Layers are incompatible. Found batch sizes: {sizes}"
+            )
         history.ensure(given, all_of_them=True)
         given = [x if hasattr(x, "_keras_history") else _as_output(x) for x in given]
+        trainable = kwargs.pop("trainable", True)
         super()._init_graph_network(flat, given, name=name, **kwargs)
+        if not trainable:
+            self.trainable = False
+        self.output_names = _different([layer.name for layer in self._output_layers])
 
     def _init_subclassed_network(self, name: str | None = None, **kwargs: PassedOn) -> None:
         super()._init_subclassed_network(name=name, **kwargs)
@@ -100,7 +120,16 @@ class KerasNetwork(_Network):
 
     @property
     def weights(self) -> list[Any]:
-        """All variables, layer by layer."""
+        """All variables, layer by layer.
+
+        Raises:
+            ValueError: the model's class has a method `build`, and nothing has called it yet.
+        """
+        if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+            raise ValueError(
+                f"Weights for model {self.name} have not yet been created. Weights are created when the Model is first "
+                "called on inputs or `build()` is called with an `input_shape`."
+            )
         if scopes.is_trainable_first():
             return [*self.trainable_weights, *self.non_trainable_weights]
         inside = [variable for layer in self.layers for variable in layer.weights]
@@ -286,6 +315,12 @@ class KerasNetwork(_Network):
         found = [getattr(x, "_keras_mask", None) for x in outputs]
         return found[0] if len(found) == 1 else found
 
+    @property
+    def output_mask(self) -> Any:
+        """The mask of the output, or a list of those of the outputs."""
+        found = [getattr(x, "_keras_mask", None) for x in tf.nest.flatten(self.output)]
+        return found[0] if len(found) == 1 else found
+
     def compute_output_shape(self, input_shape: PassedOn) -> Any:
         if self._is_graph_network and not any(not isinstance(x, tf.Tensor) for x in self.inputs):
             listed = tf.nest.flatten(shapes.as_tensor_shapes(shapes.as_tuples(input_shape)))
@@ -318,6 +353,15 @@ class KerasNetwork(_Network):
             )
         with scopes.served_classes():
             super().summary(*args, **kwargs)
+
+
+def _different(names: list[str]) -> list[str]:
+    """Names, of which each that occurs again gets a number: "out", "out_1"."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{count}" for count in itertools.count(1))
+        found.append(name if name not in found else next(one for one in numbered if one not in found))
+    return found
 
 
 def _placeholder(shape: PassedOn) -> Any:
