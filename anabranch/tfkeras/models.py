@@ -10,7 +10,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, compiling, features, feeding, optimizers, package, rebasing, saving, shapes, standardizing
+from anabranch.tfkeras import calls, compiling, composite, features, feeding, optimizers, package, rebasing, saving, shapes, standardizing
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import KerasLayer
 from anabranch.tfkeras.metrics import named
@@ -143,8 +143,11 @@ class KerasModel(_Model):
 
     def _input(self, x: PassedOn, name: str) -> Any:
         self.input_names.append(name)
-        if isinstance(x, tf.Tensor | tf.SparseTensor):
-            if isinstance(x, tf.Tensor) and x.op.type == "Placeholder":
+        if isinstance(x, composite.Rows):
+            raise ValueError(composite.UNDECLARED)
+        if isinstance(x, tf.Tensor) or composite.is_composite(x):
+            source = getattr(x, "_keras_history", (None,))[0]
+            if getattr(source, "is_placeholder", isinstance(x, tf.Tensor) and x.op.type == "Placeholder"):
                 self._fed(x, name)
             return x
         array = np.asarray(x)
@@ -155,7 +158,7 @@ class KerasModel(_Model):
         self._fed(made, name)
         return made
 
-    def _fed(self, placeholder: tf.Tensor, name: str) -> None:
+    def _fed(self, placeholder: PassedOn, name: str) -> None:
         self._feed_inputs.append(placeholder)
         self._feed_input_names.append(name)
         shape = placeholder.shape
@@ -210,6 +213,7 @@ class KerasModel(_Model):
         """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
         compiling.check_compiled(self)
+        x = composite.as_rows(x)
         compiling.check_validation(*(kwargs.get(f"validation_{what}") for what in ("data", "split", "steps")))
         if feeding.is_symbolic(x):
             kwargs.pop("batch_size", None)
@@ -277,6 +281,7 @@ class KerasModel(_Model):
         """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
         compiling.check_compiled(self)
+        x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x, y = (x, y), None
         elif not feeding.is_data(x):
@@ -299,9 +304,14 @@ class KerasModel(_Model):
     def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_PREDICT_ARGUMENTS, args, strict=False))
+        x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x = (x,)
         elif not feeding.is_data(x):
+            if not self.outputs and _are_arrays(x):
+                self._standardize_user_data(x)
+            if any(map(composite.is_composite, self.outputs or ())):
+                return self._predict_composite(x, kwargs.get("batch_size"))
             with compiling.lengths_explained():
                 return super().predict(x, **kwargs)
         compiling.check_no_batch_size(kwargs)
@@ -309,6 +319,16 @@ class KerasModel(_Model):
         inputs = (batch[0] for batch in batches)
         with _no_end():
             return self.predict_generator(inputs, batches.steps, workers=0, verbose=kwargs.get("verbose", 0))
+
+    def _predict_composite(self, x: PassedOn, size: int | None) -> Any:
+        """The outputs for arrays, some of which are sparse or ragged tensors."""
+        arrays, _, _ = self._standardize_user_data(x)
+        count, size = len(arrays[0]), size or 32
+        batches = [[array[start : start + size] for array in arrays] for start in range(0, count, size)]
+        found = [self.predict_on_batch(batch) for batch in batches]
+        each = [[one] if len(self.outputs) == 1 else one for one in found]
+        joined = [composite.joined(parts) for parts in zip(*each, strict=True)]
+        return joined[0] if len(joined) == 1 else joined
 
     def fit_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains on what a generator gives, or a `Sequence`."""
@@ -366,6 +386,7 @@ class KerasModel(_Model):
 
     def _first(self, x: PassedOn, y: PassedOn) -> tuple[Any, Any]:
         """A batch: the first one of a data set, or the values of tensors."""
+        x = composite.as_rows(x)
         if feeding.is_symbolic(x) and (y is None or feeding.is_symbolic(y)):
             return (feeding.values(x), None) if y is None else feeding.values((x, y))
         if not feeding.is_data(x):
@@ -399,7 +420,7 @@ def _added(model: PassedOn) -> list[Any]:
 def _are_arrays(x: PassedOn) -> bool:
     """Whether inputs are an array or a list of arrays."""
     listed = x if isinstance(x, list | tuple) else [x]
-    return bool(listed) and all(isinstance(one, np.ndarray) for one in listed)
+    return bool(listed) and all(isinstance(one, np.ndarray | composite.Rows) for one in listed)
 
 
 def _of_rank(array: PassedOn, target: PassedOn, loss: PassedOn) -> Any:
@@ -565,6 +586,8 @@ class Sequential(_Sequential):
             super()._set_inputs(inputs, outputs, training)
             return
         one = inputs[0] if isinstance(inputs, list | tuple) else inputs
+        if isinstance(one, composite.Rows):
+            raise ValueError(composite.UNDECLARED)
         if isinstance(one, tf.Tensor):
             self.inputs = [Input(tensor=one)]
             x = self.inputs[0]

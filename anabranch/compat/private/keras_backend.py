@@ -258,7 +258,9 @@ class Function:
         for tensor, value in zip(self.inputs, tf.nest.flatten(inputs), strict=True):
             if value is None:  # what has a default, as the learning phase
                 continue
-            if isinstance(tensor, tf.SparseTensor) and hasattr(value, "tocoo"):
+            if hasattr(value, "as_fed"):  # rows of a sparse or ragged tensor
+                value = value.as_fed()
+            elif isinstance(tensor, tf.SparseTensor) and hasattr(value, "tocoo"):
                 matrix = value.tocoo()
                 indices = np.stack([matrix.row, matrix.col], axis=1).astype(np.int64)
                 value = tf.SparseTensorValue(indices, matrix.data, matrix.shape)
