@@ -49,6 +49,11 @@ class Rows:
         return (*lengths, *inner.shape[1:])
 
     @property
+    def ragged_rank(self) -> int:
+        """How many dimensions differ from row to row."""
+        return sum(length is None for length in self.shape)
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -123,3 +128,17 @@ def joined(batches: Sequence[Any]) -> Any:
         splits = np.concatenate([[0], np.cumsum(lengths)]).astype(first.row_splits.dtype)
         return tf.ragged.RaggedTensorValue(joined([one.values for one in batches]), splits)
     return np.concatenate(batches)
+
+
+def check_structure(rows: Sequence[Any], tensors: Sequence[Any]) -> None:
+    """Compares rows with the tensors that they are fed to.
+
+    Raises:
+        ValueError: a ragged tensor has rows in rows where the other has none.
+    """
+    for one, tensor in zip(rows, tensors, strict=False):
+        if isinstance(one, Rows) and isinstance(tensor, tf.RaggedTensor) and one.ragged_rank != tensor.ragged_rank:
+            raise ValueError(
+                f"{tensor} and what it is fed don't have the same nested structure: their ragged ranks are "
+                f"{tensor.ragged_rank} and {one.ragged_rank}"
+            )

@@ -6,6 +6,7 @@ It is called on tensors of any origin and on arrays, infers its dtype from them,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -139,7 +140,7 @@ class KerasLayer(_PackageLayer):
     @classmethod
     def from_config(cls, config: PassedOn) -> Any:
         with scopes.served_classes():
-            return cls(**config)
+            return cls(**{name: _named_function(name, value) for name, value in config.items()})
 
     # ------------------------------------------------------------------ its parts
     def __setattr__(self, name: str, value: PassedOn) -> None:
@@ -523,6 +524,15 @@ class KerasLayer(_PackageLayer):
         specs = tf.nest.flatten(input_signature)
         dtype = self._dtype or specs[0].dtype
         return tf.nest.map_structure(lambda one: tf.TensorSpec(dtype=dtype, shape=one), shape)
+
+
+def _named_function(argument: str, value: PassedOn) -> Any:
+    """A program's own function that a configuration names; the package would call it to make the regularizer."""
+    if not isinstance(value, str) or not argument.endswith(("_regularizer", "_initializer", "_constraint")):
+        return value
+    function = package.module("utils.generic_utils")._GLOBAL_CUSTOM_OBJECTS.get(value)
+    is_meant = inspect.isfunction(function) and initializers.required_parameters(function)
+    return function if is_meant else value
 
 
 def _lengths(shape: PassedOn) -> tuple[Any, ...]:

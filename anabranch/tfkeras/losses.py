@@ -78,7 +78,7 @@ class Loss(_PackageLoss):
 
 
 def _fitting(weights: tf.Tensor, losses: tf.Tensor) -> tf.Tensor:
-    """Weights that losses can be multiplied with: with a last dimension of one more or less, where that is needed.
+    """Weights that losses can be multiplied with: with further dimensions of one, or a last one less, where needed.
 
     Raises:
         ValueError: a length is neither one nor that of the losses.
@@ -89,8 +89,9 @@ def _fitting(weights: tf.Tensor, losses: tf.Tensor) -> tf.Tensor:
         return tf.reshape(weights, tf.concat([tf.shape(weights), tf.ones([missing], tf.int32)], 0))
     if of_weights == rank + 1:
         weights = tf.squeeze(weights, [-1])
-    elif of_weights and of_weights == rank - 1:
-        weights = tf.expand_dims(weights, -1)
+    elif 0 < of_weights < rank:
+        for _ in range(rank - of_weights):
+            weights = tf.expand_dims(weights, -1)
     lengths = weights.shape.as_list()
     fits = zip(lengths, losses.shape.as_list(), strict=False)
     if lengths and (len(lengths) != rank or any(n not in (1, None, m) and m is not None for n, m in fits)):

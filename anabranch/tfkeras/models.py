@@ -85,6 +85,10 @@ class KerasModel(_Model):
         found = [*self.__dict__.get("_compile_metric_functions", []), *_added(self)]
         return list({id(metric): metric for metric in found}.values())
 
+    def _prepare_total_loss(self, masks: PassedOn) -> Any:
+        with self.as_trained():
+            return super()._prepare_total_loss(masks)
+
     @property
     def _loss_weights_list(self) -> Any:
         """How much each output's loss counts, by the name that TensorFlow has for it."""
@@ -399,7 +403,7 @@ class KerasModel(_Model):
 
         What is trained, and updated, is what was to be when the model was compiled.
         """
-        with compiling.restored(self.__dict__.get("_compiled_state", [])):
+        with compiling.restored(self.__dict__.get("_compiled_state", [])), self.as_trained():
             super()._make_train_function()
         path = self.__dict__.pop("_optimizer_to_load", None)
         if path is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -176,13 +178,27 @@ class KerasNetwork(_Network):
 
     @property
     def losses(self) -> list[Any]:
-        """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
-        return self._relevant(self._all_losses(), "_unconditional_loss")
+        """The losses of the layers and its own, those of other calls of the layers included."""
+        found = self._all_losses()
+        return self._relevant(found, "_unconditional_loss") if self.__dict__.get("_is_trained") else found
 
     @property
     def updates(self) -> list[Any]:
-        """The updates of the layers and its own, of a functional model likewise."""
-        return self._relevant(self._all_updates(), "_unconditional_update")
+        """The updates of the layers and its own, likewise."""
+        found = self._all_updates()
+        return self._relevant(found, "_unconditional_update") if self.__dict__.get("_is_trained") else found
+
+    @contextlib.contextmanager
+    def as_trained(self) -> Iterator[None]:
+        """A block in which losses and updates are those that training the model takes.
+
+        They are those that its inputs decide, or nothing.
+        """
+        self.__dict__["_is_trained"] = True
+        try:
+            yield
+        finally:
+            self.__dict__["_is_trained"] = False
 
     def _relevant(self, found: list[Any], tag: str) -> list[Any]:
         """What depends on tensors that the model was called on, or on none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import compiling, package
+from anabranch.tfkeras import compiling, composite, package
 
 _utils = package.module("engine.training_utils")
 
@@ -37,6 +37,7 @@ def standardized(
         check_batch_axis=False,
         exception_prefix="input",
     )
+    composite.check_structure(x, model._feed_inputs)
     weights: list[Any] = []
     if y is None:
         y = []
