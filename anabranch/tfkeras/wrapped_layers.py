@@ -12,6 +12,7 @@ from anabranch.tfkeras.layer import KerasLayer
 _module = package.module("layers.wrappers")
 _embeddings = package.module("layers.embeddings")
 _layers = package.module("layers")
+_scope: Any = package.module("utils.generic_utils").CustomObjectScope
 _Wrapper: Any = rebasing.rebased(_module.Wrapper)
 
 
@@ -113,6 +114,13 @@ def _accepts(layer: PassedOn, name: str) -> bool:
     return bool(package.module("utils.generic_utils").has_arg(layer.call, name))
 
 
+def _classes_of_cells(layer: PassedOn) -> dict[str, Any]:
+    """A program's own classes of a recurrent layer's cells, by the names that its configuration has for them."""
+    cell = getattr(layer, "cell", None)
+    cells = [] if cell is None else [cell, *getattr(cell, "cells", [])]
+    return {type(one).__name__: type(one) for one in cells if not rebasing.is_foundation(type(one))}
+
+
 @rebasing.serves(_module.Bidirectional)
 class Bidirectional(_Bidirectional):
     """A recurrent layer, and another one that goes through time the other way.
@@ -134,8 +142,11 @@ class Bidirectional(_Bidirectional):
         for one in (layer, *([] if backward_layer is None else [backward_layer])):
             if not isinstance(one, KerasLayer.__mro__[1]):
                 raise ValueError(f"Please initialize `Bidirectional` layer with a `Layer` instance. You passed: {one}")
-        with scopes.served_classes():
+        with scopes.served_classes(), _scope(_classes_of_cells(layer)):
             super().__init__(layer, merge_mode, weights, **kwargs)
+        if self.return_sequences:  # what is not there adds nothing to what the other direction gives
+            for one in (self.forward_layer, backward_layer or self.backward_layer):
+                one.zero_output_for_mask = True
         self.input_spec = self.input_spec or [None]  # to which those of states and constants are added
         self._given_backward = backward_layer
         if backward_layer is not None:
@@ -157,12 +168,60 @@ class Bidirectional(_Bidirectional):
             self.backward_layer.build(input_shape)
         self.forward_layer.built = self.backward_layer.built = self.built = True
 
+    losses, updates = KerasLayer.losses, KerasLayer.updates
+    get_losses_for, get_updates_for = KerasLayer.get_losses_for, KerasLayer.get_updates_for
+
+    def call(
+        self,
+        inputs: PassedOn,
+        mask: PassedOn = None,
+        training: PassedOn = None,
+        initial_state: PassedOn = None,
+        constants: PassedOn = None,
+    ) -> Any:
+        """What both directions give, merged, and their last states where those are asked for."""
+        listed = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if self._num_constants and constants is None and len(listed) > 1:
+            listed, constants = listed[: -self._num_constants], listed[-self._num_constants :]
+        if len(listed) > 1:
+            if initial_state is not None:
+                raise ValueError("initial states are given in the list of inputs and by `initial_state`; leave one out")
+            initial_state = listed[1:]
+        states = list(initial_state or [])
+        half = len(states) // 2
+        told = {"mask": mask, "training": training, "constants": constants}
+        outputs, last = [], []
+        for one, its in ((self.forward_layer, states[:half]), (self.backward_layer, states[half:])):
+            given = {"initial_state": its or None, **told}
+            given = {name: value for name, value in given.items() if value is not None and _accepts(one, name)}
+            found = one.call(listed[0], **given)
+            found = list(found) if self.return_state else [found]
+            one._regularize(listed[0], found[0])
+            outputs.append(found[0])
+            last += found[1:]
+        if self.return_sequences:
+            outputs[1] = tf.reverse(outputs[1], [0 if getattr(self.forward_layer, "time_major", False) else 1])
+        merged = self._merged(*outputs)
+        if not self.return_state:
+            return merged
+        return [*(merged if self.merge_mode is None else [merged]), *last]
+
+    def _merged(self, forward: PassedOn, backward: PassedOn) -> Any:
+        if self.merge_mode == "concat":
+            return tf.concat([forward, backward], -1)
+        if self.merge_mode == "sum":
+            return forward + backward
+        if self.merge_mode == "ave":
+            return (forward + backward) / 2
+        return forward * backward if self.merge_mode == "mul" else [forward, backward]
+
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()
         if self._given_backward is not None:
             config["backward_layer"] = {
                 "class_name": type(self.backward_layer).__name__,
-                "config": self.backward_layer.get_config(),
+                "config": self.backward_layer.get_config()
+                | {"name": self.backward_layer.name.removeprefix("backward_")},
             }
         return config
 
