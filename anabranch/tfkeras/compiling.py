@@ -10,7 +10,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import losses, package, rebasing
+from anabranch.tfkeras import losses, package, rebasing, scopes
 
 _losses = package.module("losses")
 _Wrapper: Any = rebasing.served(_losses.LossFunctionWrapper)
@@ -55,6 +55,23 @@ def public_loss(loss: PassedOn) -> Any:
     if function is None or type(loss) is not _Wrapper:
         return loss
     return _Wrapper(function, loss.reduction, loss.name)
+
+
+def objects(given: PassedOn, module: PassedOn) -> Any:
+    """What `compile` is given, with the objects that configurations of a file describe.
+
+    Args:
+        module: that of losses or that of metrics.
+    """
+    if isinstance(given, list | tuple):
+        return [objects(one, module) for one in given]
+    if not isinstance(given, dict):
+        return given
+    if set(given) != {"class_name", "config"}:
+        return {name: objects(one, module) for name, one in given.items()}
+    with scopes.served_classes():
+        made = module.deserialize(given)
+    return rebasing.served(type(made)).from_config(made.get_config())
 
 
 def is_of_classes(loss: PassedOn) -> bool:

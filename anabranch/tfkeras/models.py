@@ -61,6 +61,10 @@ class KerasModel(_Model):
             optimizer = optimizer[0]
         if target_tensors is not None and isinstance(target_tensors, tuple):
             target_tensors = list(target_tensors)
+        loss = compiling.objects(loss, package.module("losses"))
+        metrics, weighted_metrics = (
+            compiling.objects(one, package.module("metrics")) for one in (metrics, weighted_metrics)
+        )
         names = (getattr(self, "output_names", None) or []) if self.built else []
         if names:
             compiling.check_names("sample_weight_mode", sample_weight_mode, names)
