@@ -10,7 +10,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import losses, package, rebasing, scopes
+from anabranch.tfkeras import initializers, losses, package, rebasing, scopes
 
 _losses = package.module("losses")
 _Wrapper: Any = rebasing.served(_losses.LossFunctionWrapper)
@@ -98,6 +98,22 @@ def check_compiled(model: PassedOn) -> None:
     """Raises RuntimeError for a model that was not compiled."""
     if not getattr(model, "optimizer", None):
         raise RuntimeError(_NOT_COMPILED)
+
+
+def check_call(model: PassedOn, method: str) -> None:
+    """Refuses a model whose `call` takes more than its inputs.
+
+    Raises:
+        ValueError: it has such a `call`.
+    """
+    if model._is_graph_network or hasattr(model, "_build_input_shape"):
+        return
+    more = [name for name in initializers.required_parameters(model.call)[1:] if name not in ("training", "mask")]
+    if more:
+        raise ValueError(
+            f"Models passed to `{method}` can only have `training` and the first argument in `call` as positional "
+            f"arguments, found: {more}."
+        )
 
 
 def check_validation(data: PassedOn, split: PassedOn, steps: PassedOn) -> None:

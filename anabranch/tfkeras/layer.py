@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import anabranch as tf
+from anabranch.compat.private import keras_backend
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import PassedOn
@@ -447,8 +448,8 @@ class KerasLayer(_PackageLayer):
                 return kwargs["training"]
         value = calls.training()
         if value is None:
-            phase = _backend.learning_phase()
-            value = bool(phase) if isinstance(phase, int | np.integer) else None
+            phase = keras_backend.fixed_learning_phase()
+            value = None if phase is None else bool(phase)
         if accepts and value is None and "training" in initializers.required_parameters(self.call)[1:]:
             value = _backend.learning_phase()
         if accepts and value is not None:

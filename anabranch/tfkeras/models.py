@@ -221,11 +221,17 @@ class KerasModel(_Model):
         """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
         compiling.check_compiled(self)
+        compiling.check_call(self, "fit")
         x = composite.as_rows(x)
         compiling.check_validation(*(kwargs.get(f"validation_{what}") for what in ("data", "split", "steps")))
         if feeding.is_symbolic(x):
             kwargs.pop("batch_size", None)
             kwargs.pop("shuffle", None)
+            if kwargs.pop("validation_split", None):
+                raise ValueError(
+                    "If your data is in the form of symbolic tensors, you cannot use `validation_split`: give "
+                    "`validation_data`"
+                )
             batches = feeding.Batches((x, y), kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
             return self._fit_batches(iter(batches), batches.steps, kwargs)
         if not feeding.is_data(x):
@@ -289,6 +295,7 @@ class KerasModel(_Model):
         """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
         compiling.check_compiled(self)
+        compiling.check_call(self, "evaluate")
         x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x, y = (x, y), None
@@ -312,6 +319,7 @@ class KerasModel(_Model):
     def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_PREDICT_ARGUMENTS, args, strict=False))
+        compiling.check_call(self, "predict")
         x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x = (x,)
@@ -377,11 +385,13 @@ class KerasModel(_Model):
 
     def train_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         compiling.check_compiled(self)
+        compiling.check_call(self, "train_on_batch")
         x, y = self._first(x, y)
         return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         compiling.check_compiled(self)
+        compiling.check_call(self, "test_on_batch")
         x, y = self._first(x, y)
         outs = super().test_on_batch(x, y, *args, **kwargs)
         if "_losses_of_batches" in self.__dict__:
@@ -389,6 +399,7 @@ class KerasModel(_Model):
         return outs
 
     def predict_on_batch(self, x: PassedOn) -> Any:
+        compiling.check_call(self, "predict_on_batch")
         x, _ = self._first(x, None)
         return super().predict_on_batch(x)
 

@@ -13,7 +13,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
+from anabranch.tfkeras import calls, configurations, history, op_layers, package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
 
 _module = package.module("engine.network")
@@ -29,7 +29,7 @@ class KerasNetwork(_Network):
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
         given = {"inputs" if name == "input" else "outputs" if name == "output" else name for name in kwargs}
-        kwargs.pop("dynamic", None)
+        is_dynamic = bool(kwargs.pop("dynamic", False))
         if "input" in kwargs:
             kwargs["inputs"] = kwargs.pop("input")
         if "output" in kwargs:
@@ -44,6 +44,7 @@ class KerasNetwork(_Network):
             self._init_graph_network(*args, **kwargs)
         else:
             self._init_subclassed_network(**kwargs)
+            self._dynamic = is_dynamic
 
     def _base_init(self, name: str | None = None, trainable: bool = True, dtype: DTypeLike | None = None) -> None:
         self.__dict__.setdefault("_callable_losses", [])
@@ -200,6 +201,34 @@ class KerasNetwork(_Network):
         finally:
             self.__dict__["_is_trained"] = False
 
+    def add_loss(self, losses: PassedOn, inputs: PassedOn = None) -> None:
+        """Adds losses; to a functional model, as layers that are copied with it and called where it is called."""
+        for loss in tf.nest.flatten(losses):
+            if self._is_of_layers(loss):
+                self._attach(op_layers.AddLoss(unconditional=False)(loss))
+            else:
+                super().add_loss(loss, inputs)
+
+    def add_metric(self, value: PassedOn, aggregation: str | None = None, name: str | None = None) -> None:
+        """Adds a metric, likewise."""
+        if aggregation == "mean" and name and self._is_of_layers(value):
+            self._attach(op_layers.AddMetric(aggregation, name)(value))
+        else:
+            super().add_metric(value, aggregation, name)
+
+    def _is_of_layers(self, value: PassedOn) -> bool:
+        """Whether it was computed from what layers of this functional model gave."""
+        if not self.__dict__.get("_is_graph_network") or calls.in_call() or not isinstance(value, tf.Tensor):
+            return False
+        history.ensure([value])
+        return hasattr(value, "_keras_history") and bool(history.reached([value], self.inputs))
+
+    def _attach(self, tensor: tf.Tensor) -> None:
+        """Makes the layers between inputs and a tensor that is no output layers of the functional model."""
+        self._attached = [*self.__dict__.get("_attached", []), tensor]
+        found = _module._map_graph_network(self.inputs, [*self.outputs, *self._attached])
+        self._network_nodes, self._nodes_by_depth, self._layers, self._layers_by_depth = found
+
     def _relevant(self, found: list[Any], tag: str) -> list[Any]:
         """What depends on tensors that the model was called on, or on none."""
         if not self.inputs:
@@ -248,7 +277,14 @@ class KerasNetwork(_Network):
         made = [_placeholder(shape) for shape in given] if isinstance(given, list) else _placeholder(given)
         kwargs = {"training": False} if self._expects_training_arg else {}
         with calls.entered(False), tf.name_scope(self._name_scope()):
-            self.call(made, **kwargs)
+            try:
+                self.call(made, **kwargs)
+            except (TypeError, tf.errors.InvalidArgumentError) as error:
+                raise ValueError(
+                    "You cannot build your model by calling `build` if your layers do not support float type inputs. "
+                    "Instead, in order to instantiate and build your model, `call` your model on real tensor data (of "
+                    "the correct dtype)."
+                ) from error
         self.built = True
 
     def _maybe_build(self, inputs: PassedOn) -> None:

@@ -71,6 +71,15 @@ def learning_phase() -> int | tf.Tensor:
     return _phases[graph]
 
 
+def fixed_learning_phase() -> int | None:
+    """1 or 0 where the learning phase of the default graph was set; else None, and nothing is added to the graph."""
+    graph = get_graph()
+    while graph.building_function and graph.outer_graph is not None:
+        graph = graph.outer_graph
+    phase = _phases.get(graph)
+    return phase if isinstance(phase, int) else None
+
+
 def set_learning_phase(value: int) -> None:
     """Fixes the learning phase of the default graph.
 
