@@ -459,7 +459,7 @@ _EVALUATE_ARGUMENTS = ("batch_size", "verbose", "sample_weight", "steps", "callb
 _PREDICT_ARGUMENTS = ("batch_size", "verbose", "steps", "callbacks")
 _RAN_OUT = (
     "Your dataset ran out of data; interrupting training. Make sure that it can generate at least `steps_per_epoch * "
-    "epochs` batches (in this case, %d batches). You may need to use the repeat() function when building it."
+    "epochs` batches (in this case, %d batches). You may need to use the repeat() function when building your dataset."
 )
 
 

@@ -33,10 +33,12 @@ def standardized(
     x = _utils.standardize_input_data(
         x,
         model._feed_input_names,
-        model._feed_input_shapes if feed else None,
+        [None if _is_of_numbers(shape) else shape for shape in model._feed_input_shapes] if feed else None,
         check_batch_axis=False,
         exception_prefix="input",
     )
+    # the package makes columns of vectors
+    x = [a[:, 0] if _is_of_numbers(s) and a.ndim == 2 else a for a, s in zip(x, model._feed_input_shapes, strict=True)]
     composite.check_structure(x, model._feed_inputs)
     weights: list[Any] = []
     if y is None:
@@ -68,3 +70,8 @@ def standardized(
 def _outputs_of(class_weight: PassedOn, names: list[str]) -> list[Any]:
     """The names that a dictionary of weights may have: of outputs, or for one output its classes."""
     return list(class_weight) if isinstance(class_weight, dict) and len(names) == 1 else names
+
+
+def _is_of_numbers(shape: PassedOn) -> bool:
+    """Whether each example is a number."""
+    return shape is not None and len(shape) == 1
