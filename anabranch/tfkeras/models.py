@@ -593,7 +593,16 @@ class Sequential(_Sequential):
         return inputs
 
     def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
-        self.built = True if not self._is_graph_network else self.built
+        if not self._is_graph_network:
+            self.built = True
+            self._called_shape = inputs.shape if isinstance(inputs, tf.Tensor) else None
+
+    def compile(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        """Says how the model is trained; one that was only called on tensors gets an input of their shape."""
+        shape = self.__dict__.get("_called_shape")
+        if not self.inputs and shape is not None and shape.ndims:
+            self.build([None, *shape.as_list()[1:]])
+        super().compile(*args, **kwargs)
 
     def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
         if isinstance(inputs, dict) and not (self.layers and isinstance(self.layers[0], _OF_FEATURES)):

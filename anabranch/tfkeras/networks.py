@@ -128,20 +128,24 @@ class KerasNetwork(_Network):
         Raises:
             ValueError: the model's class has a method `build`, and nothing has called it yet.
         """
-        if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
-            raise ValueError(
-                f"Weights for model {self.name} have not yet been created. Weights are created when the Model is first "
-                "called on inputs or `build()` is called with an `input_shape`."
-            )
+        self._check_there_are_weights()
         if scopes.is_trainable_first():
             return [*self.trainable_weights, *self.non_trainable_weights]
         inside = [variable for layer in self.layers for variable in layer.weights]
         own = [*self._trainable_weights, *self._non_trainable_weights]
         return list({id(variable): variable for variable in [*inside, *own]}.values())
 
+    def _check_there_are_weights(self) -> None:
+        if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+            raise ValueError(
+                f"Weights for model {self.name} have not yet been created. Weights are created when the Model is first "
+                "called on inputs or `build()` is called with an `input_shape`."
+            )
+
     @property
     def trainable_weights(self) -> list[Any]:
         """Those of the layers, and then its own."""
+        self._check_there_are_weights()
         own = self._trainable_weights if self.trainable else []
         return once([*self._of_parts("trainable_weights"), *own]) if self.trainable else []
 

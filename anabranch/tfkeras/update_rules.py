@@ -321,7 +321,7 @@ class Nadam(_Moments):
         shared = self._shared(var, apply_state)
         m = self._averaged(self.get_slot(var, "m"), shared, "beta_1", indices, grad)
         v = self._averaged(self.get_slot(var, "v"), shared, "beta_2", indices, grad * grad)
-        step = self._step(shared, grad, tf.gather(m, indices), tf.gather(v, indices))
+        step = self._step(shared, grad, *(_raw.Gather(params=x, indices=indices) for x in (m, v)))
         return _raw.ResourceScatterAdd(resource=var.handle, indices=indices, updates=-step)
 
 
