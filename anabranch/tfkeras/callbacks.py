@@ -118,6 +118,9 @@ class TensorBoard(_TensorBoard):
         profile_batch: kept; steps are profiled by `tf.profiler`.
     """
 
+    histogram_freq: int
+    samples_seen_at_last_write: int
+
     def __init__(
         self,
         log_dir: str = "./logs",

@@ -1,4 +1,4 @@
-"""Sparse and ragged tensors as inputs and outputs of models: their values as arrays of rows, of which batches are taken."""
+"""Sparse and ragged inputs and outputs of models: values as arrays of rows, of which batches are taken."""
 
 from __future__ import annotations
 

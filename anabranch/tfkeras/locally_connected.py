@@ -38,6 +38,7 @@ class _LocallyConnected(KerasLayer):
     activation: Any
     use_bias: bool
     implementation: int
+    kernel_shape: tuple[Any, ...]
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Takes `implementation` and `padding` from the arguments, of which the package knows one and half the other.
@@ -78,12 +79,12 @@ class _LocallyConnected(KerasLayer):
                 f"the full input shape {input_shape}"
             )
         channels, places = (lengths[0], lengths[1:]) if self._is_first else (lengths[-1], lengths[:-1])
-        ends = tuple(self._length(*one) for one in zip(places, self.kernel_size, self.strides, strict=True))
+        ends: Any = tuple(self._length(*one) for one in zip(places, self.kernel_size, self.strides, strict=True))
         self._places = ends
         self._connected = [list(_under(where, places, self)) for where in np.ndindex(*ends)]
         if self.implementation == 1:
-            self.kernel_shape: Any = (len(self._connected), int(np.prod(self.kernel_size)) * channels, self.filters)
-            shape = self.kernel_shape
+            self.kernel_shape = (len(self._connected), int(np.prod(self.kernel_size)) * channels, self.filters)
+            shape: tuple[Any, ...] = self.kernel_shape
         elif self.implementation == 2:
             into, out = (channels, *places), (self.filters, *ends)
             shape = (*into, *out) if self._is_first else (*places, channels, *ends, self.filters)
@@ -140,7 +141,7 @@ class _LocallyConnected(KerasLayer):
 
     def _by_patches(self, inputs: tf.Tensor) -> tf.Tensor:
         batch = tf.shape(inputs)[0]
-        lengths = inputs.shape.as_list()[1:]
+        lengths: list[Any] = inputs.shape.as_list()[1:]
         places: HostArray = np.array(self._connected)
         if self._is_first:
             flat = tf.reshape(inputs, [batch, lengths[0], int(np.prod(lengths[1:]))])
@@ -156,7 +157,8 @@ class _LocallyConnected(KerasLayer):
 
     def _by_all_pairs(self, inputs: tf.Tensor) -> tf.Tensor:
         rank = inputs.shape.ndims or 0
-        kernel = self.kernel * tf.constant(self._mask(inputs.shape.as_list()[1:]), self.kernel.dtype)
+        lengths: list[Any] = inputs.shape.as_list()[1:]
+        kernel = self.kernel * tf.constant(self._mask(lengths), self.kernel.dtype)
         return tf.tensordot(inputs, kernel, [list(range(1, rank)), list(range(rank - 1))])
 
     def _mask(self, lengths: Sequence[int]) -> HostArray:

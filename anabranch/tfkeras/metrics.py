@@ -59,7 +59,7 @@ _MeanMetricWrapper: Any = rebasing.rebased(_module.MeanMetricWrapper)
 
 @rebasing.serves(_module.MeanMetricWrapper)
 class MeanMetricWrapper(_MeanMetricWrapper):
-    """The mean of a function of labels and predictions, which may both be ragged tensors with rows of the same lengths."""
+    """The mean of a function of labels and predictions, both of which may be ragged tensors."""
 
     def update_state(self, y_true: PassedOn, y_pred: PassedOn, sample_weight: PassedOn = None) -> Any:
         weights = sample_weight.flat_values if isinstance(sample_weight, tf.RaggedTensor) else sample_weight

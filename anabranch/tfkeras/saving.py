@@ -155,7 +155,7 @@ def load_weights(
 def _saver(model: PassedOn, variables: dict[str, Any]) -> tf.train.Saver:
     """A saver of those variables: the one that the model had of them before, so that its graph does not grow."""
     key = tuple((name, id(variable)) for name, variable in variables.items())
-    kept = model.__dict__.setdefault("_savers", {}).setdefault(tf.get_default_graph(), {})
+    kept: dict[Any, tf.train.Saver] = model.__dict__.setdefault("_savers", {}).setdefault(tf.get_default_graph(), {})
     if key not in kept:
         kept[key] = tf.train.Saver(variables, max_to_keep=0, allow_empty=True)
     return kept[key]

@@ -373,7 +373,9 @@ class RMSprop(_Rule):
             return _move(var, rate * grad / inside, indices)
         momentum = self.get_slot(var, "momentum")
         moved = momentum if indices is None else tf.gather(momentum, indices)
-        step = _keep(momentum, shared["momentum"] * moved + rate * grad / tf.sqrt(deviation + shared["epsilon"]), indices)
+        step = _keep(
+            momentum, shared["momentum"] * moved + rate * grad / tf.sqrt(deviation + shared["epsilon"]), indices
+        )
         return _move(var, step, indices)
 
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:

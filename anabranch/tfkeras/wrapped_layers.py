@@ -12,6 +12,7 @@ from anabranch.tfkeras.layer import KerasLayer
 _module = package.module("layers.wrappers")
 _embeddings = package.module("layers.embeddings")
 _layers = package.module("layers")
+_convolutional = package.module("layers.convolutional")
 _scope: Any = package.module("utils.generic_utils").CustomObjectScope
 _Wrapper: Any = rebasing.rebased(_module.Wrapper)
 
@@ -130,6 +131,7 @@ class Bidirectional(_Bidirectional):
     """
 
     input_spec: Any
+    backward_layer: Any
 
     def __init__(
         self,
@@ -237,3 +239,38 @@ class Bidirectional(_Bidirectional):
             made = cls(layer, **config)
             made._num_constants = count
             return made
+
+
+_SeparableConv1D: Any = rebasing.rebased(_convolutional.SeparableConv1D)
+
+
+@rebasing.serves(_convolutional.SeparableConv1D)
+class KerasSeparableConv1D(_SeparableConv1D):
+    """A separable convolution of series, whose padding may be "causal": what comes later is not seen."""
+
+    padding: str
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: PassedOn,
+        strides: PassedOn = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        is_causal = padding == "causal"
+        super().__init__(filters, kernel_size, strides, "valid" if is_causal else padding, data_format, **kwargs)
+        if is_causal:
+            self.padding = "causal"
+
+    def call(self, inputs: PassedOn) -> Any:
+        if self.padding != "causal":
+            return super().call(inputs)
+        before = [self.dilation_rate[0] * (self.kernel_size[0] - 1), 0]
+        axes = [[0, 0], before, [0, 0]] if self.data_format == "channels_last" else [[0, 0], [0, 0], before]
+        self.padding = "valid"
+        try:
+            return super().call(tf.pad(inputs, axes))
+        finally:
+            self.padding = "causal"
