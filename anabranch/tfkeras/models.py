@@ -22,6 +22,7 @@ from anabranch.tfkeras import (
     standardizing,
 )
 from anabranch.tfkeras.metrics import named
+from anabranch.tfkeras.networks import KerasNetwork
 
 _training = package.module("engine.training")
 _utils = package.module("engine.training_utils")
@@ -444,7 +445,7 @@ class KerasModel(_Model):
 
 def _added(model: PassedOn) -> list[Any]:
     """The metrics that were added to a model's layers, and to itself."""
-    of_layers = [_added(part) if isinstance(part, KerasModel) else part.metrics for part in model.layers]
+    of_layers = [_added(part) if isinstance(part, KerasNetwork) else part.metrics for part in model.layers]
     return [*itertools.chain.from_iterable(of_layers), *model._metrics]
 
 

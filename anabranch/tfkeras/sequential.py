@@ -11,10 +11,10 @@ from anabranch.core.values import PassedOn
 from anabranch.tfkeras import composite, features, package, rebasing, shapes
 from anabranch.tfkeras.inputs import Input, InputLayer
 from anabranch.tfkeras.layer import KerasLayer
+from anabranch.tfkeras.models import KerasModel
 from anabranch.tfkeras.networks import KerasNetwork
 
 _sequential = package.module("engine.sequential")
-_training = package.module("engine.training")
 _Sequential: Any = rebasing.rebased(_sequential.Sequential)
 
 
@@ -74,7 +74,7 @@ class Sequential(_Sequential):
             self.inputs = self.outputs = [layer._inbound_nodes[-1].output_tensors[0]]
             return
         first = layer
-        while isinstance(first, _training.Model) and first.layers:
+        while isinstance(first, KerasModel) and first.layers:
             first = first.layers[0] if not getattr(first, "_input_layers", None) else first._input_layers[0]
         shape = getattr(first, "batch_input_shape", None)
         if shape is None:
