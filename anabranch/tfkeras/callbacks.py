@@ -194,6 +194,33 @@ def _prefixed(prefix: str, logs: dict[str, Any]) -> dict[str, Any]:
     return {prefix + name: value for name, value in logs.items() if name not in ("batch", "size", "num_steps")}
 
 
+class Progress(_module.Callback):  # type: ignore[misc]
+    """Sees how far an epoch came, to end it for all callbacks where its data ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._epoch = 0
+        self._batches: list[dict[str, Any]] = []
+
+    def on_epoch_begin(self, epoch: int, logs: PassedOn = None) -> None:
+        self._epoch, self._batches = epoch, []
+
+    def on_batch_end(self, batch: int, logs: PassedOn = None) -> None:
+        self._batches.append(dict(logs or {}))
+
+    def end(self, callbacks: list[Any]) -> None:
+        """Ends epoch and training: with the mean of the losses, and metrics as they stand."""
+        logs = dict(self._batches[-1]) if self._batches else {}
+        logs = {name: value for name, value in logs.items() if name not in ("batch", "size")}
+        if "loss" in logs:
+            sizes = [one.get("size", 1) for one in self._batches]
+            logs["loss"] = sum(one["loss"] * n for one, n in zip(self._batches, sizes, strict=True)) / sum(sizes)
+        for callback in callbacks:
+            callback.on_epoch_end(self._epoch, dict(logs))
+        for callback in callbacks:
+            callback.on_train_end()
+
+
 _CLASSES = (ModelCheckpoint, ReduceLROnPlateau, TensorBoard)
 for _cls in _CLASSES:
     _cls.__module__ = "tensorflow.keras.callbacks"

@@ -71,6 +71,8 @@ def objects(given: PassedOn, module: PassedOn) -> Any:
         return {name: objects(one, module) for name, one in given.items()}
     with scopes.served_classes():
         made = module.deserialize(given)
+    if not rebasing.is_of_package(type(made)):
+        return made
     return rebasing.served(type(made)).from_config(made.get_config())
 
 

@@ -448,8 +448,8 @@ class KerasLayer(_PackageLayer):
                 return kwargs["training"]
         value = calls.training()
         if value is None:
-            phase = keras_backend.fixed_learning_phase()
-            value = None if phase is None else bool(phase)
+            phase = _backend.learning_phase() if accepts else keras_backend.fixed_learning_phase()
+            value = bool(phase) if isinstance(phase, int | np.integer) else None
         if accepts and value is None and "training" in initializers.required_parameters(self.call)[1:]:
             value = _backend.learning_phase()
         if accepts and value is not None:

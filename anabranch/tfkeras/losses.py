@@ -71,6 +71,7 @@ class Loss(_PackageLoss):
         with tf.name_scope((self.name or type(self).__name__).strip("<>")):
             losses = tf.convert_to_tensor(self.call(y_true, y_pred))
             reduction = LossReduction.SUM_OVER_BATCH_SIZE if self.reduction == LossReduction.AUTO else self.reduction
+            LossReduction.validate(reduction)
             values = tf.cast(losses, _backend.floatx())
             if sample_weight is not None:
                 values *= _fitting(tf.cast(tf.convert_to_tensor(sample_weight), values.dtype), values)
@@ -159,12 +160,22 @@ def _served() -> dict[str, Any]:
 
 def get(identifier: PassedOn) -> Any:
     """The loss of that name or configuration; what can be called is itself."""
-    found = _module.get(identifier)
+    return _public(_module.get(identifier))
+
+
+def deserialize(name: PassedOn, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The loss of that name or configuration; `custom_objects` has a program's own by their names."""
+    return _public(_module.deserialize(name, custom_objects))
+
+
+def _public(found: PassedOn) -> Any:
+    """A function of the package as it is served."""
     is_served = hasattr(found, "__wrapped__")
     return _casting(found) if _is_function_of_losses(found) and not is_served else found
 
 
 NAMES: dict[str, Any] = _served() | {
+    "deserialize": deserialize,
     "get": get,
     "CosineSimilarity": CosineSimilarity,
     "Reduction": LossReduction,

@@ -21,6 +21,7 @@ from anabranch.tfkeras import (
     saving,
     standardizing,
 )
+from anabranch.tfkeras.callbacks import Progress
 from anabranch.tfkeras.metrics import named
 from anabranch.tfkeras.networks import KerasNetwork
 
@@ -282,12 +283,15 @@ class KerasModel(_Model):
         for name in ("max_queue_size", "workers", "use_multiprocessing"):
             kwargs.pop(name, None)
         self._targets_are_tensors = True
+        progress, given = Progress(), list(kwargs.pop("callbacks", None) or [])
+        kwargs["callbacks"] = [*given, progress]
         try:
             return self.fit_generator(
                 generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
             )
         except feeding.Exhausted:
             tf.logging.warning(_RAN_OUT % (steps * kwargs.get("epochs", 1)))
+            progress.end([*given, self.history])
             return self.history
         finally:
             self._targets_are_tensors = False
