@@ -11,6 +11,7 @@ from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package
 
 _module = package.module("callbacks")
+_Callback: Any = _module.Callback
 _ModelCheckpoint: Any = _module.ModelCheckpoint
 _TensorBoard: Any = _module.TensorBoard
 _ReduceLROnPlateau: Any = _module.ReduceLROnPlateau
@@ -194,7 +195,7 @@ def _prefixed(prefix: str, logs: dict[str, Any]) -> dict[str, Any]:
     return {prefix + name: value for name, value in logs.items() if name not in ("batch", "size", "num_steps")}
 
 
-class Progress(_module.Callback):  # type: ignore[misc]
+class Progress(_Callback):
     """Sees how far an epoch came, to end it for all callbacks where its data ends."""
 
     def __init__(self) -> None:
