@@ -173,7 +173,8 @@ class KerasLayer(_PackageLayer):
         return list(found.values())
 
     def _of_parts(self, attribute: str) -> list[Any]:
-        return [item for part in self._parts() for item in getattr(part, attribute, [])]
+        there = [part for part in self._parts() if not getattr(part, "lacks_weights", False)]
+        return [item for part in there for item in getattr(part, attribute, [])]
 
     @property
     def trainable_weights(self) -> list[Any]:

@@ -131,12 +131,17 @@ class KerasNetwork(_Network):
         self._check_there_are_weights()
         if scopes.is_trainable_first():
             return [*self.trainable_weights, *self.non_trainable_weights]
-        inside = [variable for layer in self.layers for variable in layer.weights]
+        inside = self._of_parts("weights")
         own = [*self._trainable_weights, *self._non_trainable_weights]
         return list({id(variable): variable for variable in [*inside, *own]}.values())
 
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether its class has a method `build` that nothing has called yet."""
+        return not self._is_graph_network and "build" in vars(type(self)) and not self.built
+
     def _check_there_are_weights(self) -> None:
-        if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+        if self.lacks_weights:
             raise ValueError(
                 f"Weights for model {self.name} have not yet been created. Weights are created when the Model is first "
                 "called on inputs or `build()` is called with an `input_shape`."

@@ -282,7 +282,7 @@ def _below(value: PassedOn, path: str, seen: set[int]) -> Iterator[tuple[str, An
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from _below(one, f"{path}/{key}", seen)
-    elif hasattr(value, "weights") and hasattr(value, "call"):
+    elif not getattr(value, "lacks_weights", False) and hasattr(value, "weights") and hasattr(value, "call"):
         seen.add(id(value))
         yield from _stored(value, f"{path}/", seen)
         for variable in value.weights:  # those that are no attributes

@@ -88,9 +88,13 @@ class Masked(keras.Model):
 
 
 masked = Masked()
+masked.not_called = keras.Sequential(
+    [keras.layers.Dense(3)]
+)  # has no weights yet, which is no error of those around it
 masked.compile("sgd", "mse")
 assert masked.train_on_batch(np.array([[[1.0], [1.0]], [[0.0], [0.0]]]), np.ones((2, 2, 1))) == 0
 
+assert len(masked.trainable_weights) == 2
 shared = keras.layers.BatchNormalization()
 first, second = keras.Input(4), keras.Input(4)
 frozen, free = keras.Model(first, shared(first)), keras.Model(second, shared(second))
