@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -175,11 +177,12 @@ class Lambda(_Lambda):
                 config[f"{key}_type"] = "lambda" if is_lambda else "function"
             elif key != "mask" or value is not None:
                 config |= {key: value, f"{key}_type": "raw"}
-        return config | {"arguments": self.arguments}
+        return config | {"arguments": self.arguments, "module": self.function.__module__}
 
     @classmethod
     def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
         utils = package.module("utils.generic_utils")
+        names = globals() | vars(sys.modules.get(str(config.get("module")), types.SimpleNamespace()))
         config = {key: value for key, value in config.items() if not key.endswith("_module") and key != "module"}
         for key in ("function", "output_shape", "mask"):
             kind = config.pop(f"{key}_type", "raw")
@@ -188,7 +191,7 @@ class Lambda(_Lambda):
                     config[key], custom_objects=custom_objects, printable_module_name=f"{key} in Lambda layer"
                 )
             elif kind == "lambda":
-                config[key] = utils.func_load(config[key], globs=globals())
+                config[key] = utils.func_load(config[key], globs=names)
         return cls(**config)
 
 

@@ -8,7 +8,8 @@ import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import package
 from anabranch.tfkeras.inputs import InputLayer
-from anabranch.tfkeras.models import KerasModel, Sequential
+from anabranch.tfkeras.models import KerasModel
+from anabranch.tfkeras.sequential import Sequential
 
 _generic = package.module("utils.generic_utils")
 

@@ -25,6 +25,8 @@ def check(specs: PassedOn, inputs: PassedOn, name: str) -> None:
     for index, (tensor, spec) in enumerate(zip(tensors, listed, strict=True)):
         if spec is not None:
             why = _why_not(spec, tensor)
+            if why.startswith("expected shape="):
+                raise ValueError(f"Input {index} is incompatible with layer {name}: {why}")
             if why:
                 raise ValueError(f"Input {index} of layer {name} is incompatible with the layer: {why}")
 

@@ -130,6 +130,13 @@ class _Builder:
                 raise ValueError(f"the configuration's layers {left} are called on tensors that no layer of it gives")
         return ([self._tensor(place) for place in config[key]] for key in ("input_layers", "output_layers"))  # type: ignore[return-value]
 
+    def ends(self, model: PassedOn) -> list[Any]:
+        """The outputs of layers that add losses and metrics, which no output of the model depends on."""
+        there = {id(layer) for layer in model._layers}
+        kinds = ("AddLoss", "AddMetric")
+        left = [one for one in self._made.values() if id(one) not in there and type(one).__name__ in kinds]
+        return [node.output_tensors[0] for layer in left for node in layer._inbound_nodes]
+
     def _is_ready(self, node: PassedOn) -> bool:
         entries = list(node.values()) if isinstance(node, dict) else node
         return all(self._is_there(place) for entry in entries for place in self._places(entry))
@@ -174,10 +181,14 @@ class _Builder:
 
 def network_of(cls: type, config: dict[str, Any], custom_objects: PassedOn = None) -> Any:
     """The functional model of a class that `config_of` described."""
+    builder = _Builder(custom_objects)
     with scopes.served_classes():
-        inputs, outputs = _Builder(custom_objects).build(config)
-    return cls(
+        inputs, outputs = builder.build(config)
+    made = cls(
         inputs=inputs[0] if len(inputs) == 1 else inputs,
         outputs=outputs[0] if len(outputs) == 1 else outputs,
         name=config.get("name"),
     )
+    for tensor in builder.ends(made):
+        made._attach(tensor)
+    return made

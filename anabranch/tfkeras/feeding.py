@@ -7,7 +7,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import package
+from anabranch.tfkeras import composite, package
 
 _backend = package.module("backend")
 
@@ -22,8 +22,15 @@ def is_data(x: PassedOn) -> bool:
 
 
 def is_symbolic(x: PassedOn) -> bool:
-    """Whether it is a tensor, or a structure of nothing else."""
-    return x is not None and not is_data(x) and all(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x))
+    """Whether it is a tensor or a variable, or a structure of nothing else."""
+    if x is None or is_data(x):
+        return False
+    return all(isinstance(one, tf.Tensor | tf.Variable) for one in tf.nest.flatten(x))
+
+
+def values(tensors: PassedOn) -> Any:
+    """The values of a structure of tensors."""
+    return _backend.get_session().run(tensors)
 
 
 class Batches:
@@ -101,10 +108,12 @@ class Batches:
 
 def _as_tuple(batch: PassedOn) -> tuple[Any, ...]:
     """A batch as inputs, targets (None where there are none) and weights; inputs that are a tuple are a list."""
+    batch = composite.as_rows(batch)
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         return (_as_list(batch[0] if isinstance(batch, tuple) and len(batch) == 1 else batch), None)
     return tuple(_as_list(part) for part in batch)
 
 
 def _as_list(part: PassedOn) -> Any:
-    return list(part) if isinstance(part, tuple) and not hasattr(part, "dense_shape") else part
+    part = composite.as_rows(part)
+    return list(part) if isinstance(part, tuple) else part

@@ -136,3 +136,12 @@ def parameters(function: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return ["**"]
     return ["**" if p.kind is p.VAR_KEYWORD else p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+
+
+def required_parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that a call must give."""
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]

@@ -97,8 +97,11 @@ class InputLayer(_InputLayer):
 
 def _placeholder(shape: PassedOn, dtype: tf.DType, name: str, sparse: bool, ragged: bool) -> Any:
     if ragged:
-        rank = 0 if shape is None else len(shape) - 1
-        return tf.ragged.placeholder(dtype, ragged_rank=max(rank, 1), value_shape=[], name=name)
+        lengths = list(shape or (None, None))
+        rank = next((i for i, length in enumerate(lengths[1:]) if length is not None), len(lengths) - 1)
+        if not rank:
+            return tf.placeholder(dtype, lengths, name=name)
+        return tf.ragged.placeholder(dtype, ragged_rank=rank, value_shape=lengths[rank + 1 :], name=name)
     if sparse:
         return tf.sparse_placeholder(dtype, shape=shape, name=name)
     return tf.placeholder(dtype, shape=shape, name=name)

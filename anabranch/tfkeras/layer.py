@@ -6,12 +6,14 @@ It is called on tensors of any origin and on arrays, infers its dtype from them,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import anabranch as tf
+from anabranch.compat.private import keras_backend
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import PassedOn
@@ -139,7 +141,7 @@ class KerasLayer(_PackageLayer):
     @classmethod
     def from_config(cls, config: PassedOn) -> Any:
         with scopes.served_classes():
-            return cls(**config)
+            return cls(**{name: _named_function(name, value) for name, value in config.items()})
 
     # ------------------------------------------------------------------ its parts
     def __setattr__(self, name: str, value: PassedOn) -> None:
@@ -171,7 +173,8 @@ class KerasLayer(_PackageLayer):
         return list(found.values())
 
     def _of_parts(self, attribute: str) -> list[Any]:
-        return [item for part in self._parts() for item in getattr(part, attribute, [])]
+        there = [part for part in self._parts() if not getattr(part, "lacks_weights", False)]
+        return [item for part in there for item in getattr(part, attribute, [])]
 
     @property
     def trainable_weights(self) -> list[Any]:
@@ -318,7 +321,9 @@ class KerasLayer(_PackageLayer):
                 update = tf.assign(*update)
             if update is not None:
                 update = update.op if isinstance(update, tf.Variable) else update
-                conditional = bool(history.reached([update], tf.nest.flatten(inputs))) if inputs is not None else False
+                conditional = inputs is True or bool(
+                    inputs is not None and history.reached([update], tf.nest.flatten(inputs))
+                )
                 update._unconditional_update = not conditional
                 self._updates.append(update)
 
@@ -350,8 +355,14 @@ class KerasLayer(_PackageLayer):
         from_object = hasattr(value, "_metric_obj")
         if aggregation is None and not from_object:
             raise ValueError(
-                "Using the result of calling a `Metric` object when calling `add_metric` is required, or "
-                'aggregation="mean" for a tensor'
+                "We do not support adding an aggregated metric result tensor that is not the output of a "
+                "`tf.keras.metrics.Metric` metric instance. Without having access to the metric instance we cannot "
+                'reset the state of a metric after every epoch; for the mean of a tensor say aggregation="mean"'
+            )
+        if not from_object and name is None:
+            raise ValueError(
+                "Please provide a name for your metric like `self.add_metric(tf.reduce_sum(inputs), "
+                "name='mean_activation', aggregation='mean')`"
             )
         super().add_metric(value, name)
 
@@ -438,8 +449,10 @@ class KerasLayer(_PackageLayer):
                 return kwargs["training"]
         value = calls.training()
         if value is None:
-            phase = _backend.learning_phase()
+            phase = _backend.learning_phase() if accepts else keras_backend.fixed_learning_phase()
             value = bool(phase) if isinstance(phase, int | np.integer) else None
+        if accepts and value is None and "training" in initializers.required_parameters(self.call)[1:]:
+            value = _backend.learning_phase()
         if accepts and value is not None:
             kwargs["training"] = value
         return value
@@ -513,6 +526,15 @@ class KerasLayer(_PackageLayer):
         specs = tf.nest.flatten(input_signature)
         dtype = self._dtype or specs[0].dtype
         return tf.nest.map_structure(lambda one: tf.TensorSpec(dtype=dtype, shape=one), shape)
+
+
+def _named_function(argument: str, value: PassedOn) -> Any:
+    """A program's own function that a configuration names; the package would call it to make the regularizer."""
+    if not isinstance(value, str) or not argument.endswith(("_regularizer", "_initializer", "_constraint")):
+        return value
+    function = package.module("utils.generic_utils")._GLOBAL_CUSTOM_OBJECTS.get(value)
+    is_meant = inspect.isfunction(function) and initializers.required_parameters(function)
+    return function if is_meant else value
 
 
 def _lengths(shape: PassedOn) -> tuple[Any, ...]:

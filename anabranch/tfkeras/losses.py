@@ -12,6 +12,7 @@ from anabranch.core.values import PassedOn, TensorLike
 from anabranch.tfkeras import package, rebasing
 
 _module = package.module("losses")
+_backend = package.module("backend")
 _utils = package.module("utils.losses_utils")
 _backend = package.module("backend")
 _PackageLoss: Any = _module.Loss
@@ -69,10 +70,37 @@ class Loss(_PackageLoss):
                 y_true, y_pred = _tensors(y_true, y_pred, classes=sparse)
         with tf.name_scope((self.name or type(self).__name__).strip("<>")):
             losses = tf.convert_to_tensor(self.call(y_true, y_pred))
-            if sample_weight is not None:
-                sample_weight = tf.cast(tf.convert_to_tensor(sample_weight), losses.dtype)
             reduction = LossReduction.SUM_OVER_BATCH_SIZE if self.reduction == LossReduction.AUTO else self.reduction
-            return _utils.compute_weighted_loss(losses, sample_weight, reduction=reduction)
+            LossReduction.validate(reduction)
+            values = tf.cast(losses, _backend.floatx())
+            if sample_weight is not None:
+                values *= _fitting(tf.cast(tf.convert_to_tensor(sample_weight), values.dtype), values)
+            return tf.cast(_utils.reduce_weighted_loss(values, reduction), losses.dtype)
+
+
+def _fitting(weights: tf.Tensor, losses: tf.Tensor) -> tf.Tensor:
+    """Weights that losses can be multiplied with: with further dimensions of one, or a last one less, where needed.
+
+    Raises:
+        ValueError: a length is neither one nor that of the losses.
+    """
+    rank, of_weights = losses.shape.ndims, weights.shape.ndims
+    if rank is None or of_weights is None:
+        missing = tf.maximum(tf.rank(losses) - tf.rank(weights), 0)
+        return tf.reshape(weights, tf.concat([tf.shape(weights), tf.ones([missing], tf.int32)], 0))
+    if of_weights == rank + 1:
+        weights = tf.squeeze(weights, [-1])
+    elif 0 < of_weights < rank:
+        for _ in range(rank - of_weights):
+            weights = tf.expand_dims(weights, -1)
+    lengths = weights.shape.as_list()
+    fits = zip(lengths, losses.shape.as_list(), strict=False)
+    if lengths and (len(lengths) != rank or any(n not in (1, None, m) and m is not None for n, m in fits)):
+        raise ValueError(
+            f"weights can not be broadcast to values. values.rank={rank}. weights.rank={len(lengths)}. "
+            f"values.shape={losses.shape}. weights.shape={weights.shape}."
+        )
+    return weights
 
 
 _LossFunctionWrapper: Any = rebasing.rebased(_module.LossFunctionWrapper)
@@ -102,6 +130,7 @@ class CosineSimilarity(LossFunctionWrapper):
         super().__init__(_cosine_similarity, reduction=reduction, name=name, axis=axis)
 
 
+@functools.cache
 def _casting(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the package, for labels and predictions of any dtype."""
     sparse = function is _module.sparse_categorical_crossentropy
@@ -129,7 +158,25 @@ def _served() -> dict[str, Any]:
     return found
 
 
+def get(identifier: PassedOn) -> Any:
+    """The loss of that name or configuration; what can be called is itself."""
+    return _public(_module.get(identifier))
+
+
+def deserialize(name: PassedOn, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The loss of that name or configuration; `custom_objects` has a program's own by their names."""
+    return _public(_module.deserialize(name, custom_objects))
+
+
+def _public(found: PassedOn) -> Any:
+    """A function of the package as it is served."""
+    is_served = hasattr(found, "__wrapped__")
+    return _casting(found) if _is_function_of_losses(found) and not is_served else found
+
+
 NAMES: dict[str, Any] = _served() | {
+    "deserialize": deserialize,
+    "get": get,
     "CosineSimilarity": CosineSimilarity,
     "Reduction": LossReduction,
     "cosine": _cosine_similarity,

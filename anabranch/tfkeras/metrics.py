@@ -54,6 +54,34 @@ class Reduce(_Reduce):
         return tf.div_no_nan(self.total, self.count)
 
 
+_MeanMetricWrapper: Any = rebasing.rebased(_module.MeanMetricWrapper)
+
+
+@rebasing.serves(_module.MeanMetricWrapper)
+class MeanMetricWrapper(_MeanMetricWrapper):
+    """The mean of a function of labels and predictions, both of which may be ragged tensors."""
+
+    def update_state(self, y_true: PassedOn, y_pred: PassedOn, sample_weight: PassedOn = None) -> Any:
+        weights = sample_weight.flat_values if isinstance(sample_weight, tf.RaggedTensor) else sample_weight
+        return super().update_state(*_flat(y_true, y_pred), weights)
+
+
+def _flat(y_true: PassedOn, y_pred: PassedOn) -> Any:
+    """The values of two ragged tensors, where it is checked that their rows have the same lengths; others as they are.
+
+    Raises:
+        ValueError: they have not as many dimensions of rows.
+    """
+    if not any(isinstance(one, tf.RaggedTensor) for one in (y_true, y_pred)):
+        return y_true, y_pred
+    splits = [one.nested_row_splits if isinstance(one, tf.RaggedTensor) else () for one in (y_true, y_pred)]
+    if len(splits[0]) != len(splits[1]):
+        raise ValueError(f"labels and predictions differ in their ragged ranks: {y_true} and {y_pred}")
+    same = [tf.assert_equal(one, other) for one, other in zip(*splits, strict=True)]
+    with tf.control_dependencies(same):
+        return tf.identity(y_true.flat_values), tf.identity(y_pred.flat_values)
+
+
 _Metric: Any = rebasing.served(_PackageMetric)
 _Mean: Any = rebasing.served(_module.Mean)
 
@@ -110,7 +138,8 @@ class MeanTensor(_Metric):
         return self._count
 
     def _build(self, shape: PassedOn) -> None:
-        lengths = tf.TensorShape(shape).as_list()
+        self._shape = tf.TensorShape(shape)
+        lengths = self._shape.as_list()
         self._total = self.add_weight("total", shape=lengths, initializer="zeros")
         self._count = self.add_weight("count", shape=lengths, initializer="zeros")
         _backend.get_session().run([self._total.initializer, self._count.initializer])

@@ -1,22 +1,31 @@
-"""`tf.keras.Model` and `tf.keras.Sequential`."""
+"""`tf.keras.Model`: training, evaluation and prediction."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, feeding, optimizers, package, rebasing, saving, shapes, standardizing
-from anabranch.tfkeras.inputs import Input, InputLayer
-from anabranch.tfkeras.layer import KerasLayer
+from anabranch.tfkeras import (
+    calls,
+    compiling,
+    composite,
+    feeding,
+    optimizers,
+    package,
+    rebasing,
+    saving,
+    standardizing,
+)
+from anabranch.tfkeras.callbacks import Progress
 from anabranch.tfkeras.metrics import named
 from anabranch.tfkeras.networks import KerasNetwork
 
 _training = package.module("engine.training")
-_sequential = package.module("engine.sequential")
 _utils = package.module("engine.training_utils")
 _backend = package.module("backend")
 _generic = package.module("utils.generic_utils")
@@ -39,6 +48,7 @@ class KerasModel(_Model):
     _feed_input_shapes: list[Any]
     _per_output_metrics: Any
     _per_output_weighted_metrics: Any
+    loss_functions: list[Any]
     #: whether batches are those of a data set, which losses take as they are
     _targets_are_tensors = False
 
@@ -60,9 +70,16 @@ class KerasModel(_Model):
             optimizer = optimizer[0]
         if target_tensors is not None and isinstance(target_tensors, tuple):
             target_tensors = list(target_tensors)
+        loss = compiling.objects(loss, package.module("losses"))
+        metrics, weighted_metrics = (
+            compiling.objects(one, package.module("metrics")) for one in (metrics, weighted_metrics)
+        )
+        names = (getattr(self, "output_names", None) or []) if self.built else []
+        if names:
+            compiling.check_names("sample_weight_mode", sample_weight_mode, names)
         super().compile(
             optimizers.get(optimizer),
-            loss,
+            compiling.prepared_loss(loss, names),
             metrics,
             loss_weights,
             sample_weight_mode,
@@ -70,6 +87,25 @@ class KerasModel(_Model):
             target_tensors,
             **kwargs,
         )
+        self.loss = loss or {}
+        if self._is_compiled:
+            self.loss_functions = [compiling.public_loss(one) for one in self.loss_functions]
+            self._compiled_state = compiling.trainable_state(self)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """Those given to `compile`, then those of layers, then the model's own; not what a part was compiled with."""
+        found = [*self.__dict__.get("_compile_metric_functions", []), *_added(self)]
+        return list({id(metric): metric for metric in found}.values())
+
+    def _prepare_total_loss(self, masks: PassedOn) -> Any:
+        with self.as_trained():
+            return super()._prepare_total_loss(masks)
+
+    @property
+    def _loss_weights_list(self) -> Any:
+        """How much each output's loss counts, by the name that TensorFlow has for it."""
+        return self.loss_weights_list
 
     def _cache_output_metric_attributes(self, metrics: PassedOn, weighted_metrics: PassedOn) -> None:
         super()._cache_output_metric_attributes(metrics, weighted_metrics)
@@ -89,7 +125,7 @@ class KerasModel(_Model):
     # ------------------------------------------------------------------ inputs of a model whose class defines `call`
     def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
         self._load_awaited()
-        if not self._is_graph_network and not self.inputs and not isinstance(self, Sequential):
+        if not self._is_graph_network and not self.inputs and not hasattr(self, "_build_input_shape"):
             self._set_inputs(inputs, outputs)
 
     def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
@@ -124,8 +160,11 @@ class KerasModel(_Model):
 
     def _input(self, x: PassedOn, name: str) -> Any:
         self.input_names.append(name)
-        if isinstance(x, tf.Tensor | tf.SparseTensor):
-            if isinstance(x, tf.Tensor) and x.op.type == "Placeholder":
+        if isinstance(x, composite.Rows):
+            raise ValueError(composite.UNDECLARED)
+        if isinstance(x, tf.Tensor) or composite.is_composite(x):
+            source = getattr(x, "_keras_history", (None,))[0]
+            if getattr(source, "is_placeholder", isinstance(x, tf.Tensor) and x.op.type == "Placeholder"):
                 self._fed(x, name)
             return x
         array = np.asarray(x)
@@ -136,7 +175,7 @@ class KerasModel(_Model):
         self._fed(made, name)
         return made
 
-    def _fed(self, placeholder: tf.Tensor, name: str) -> None:
+    def _fed(self, placeholder: PassedOn, name: str) -> None:
         self._feed_inputs.append(placeholder)
         self._feed_input_names.append(name)
         shape = placeholder.shape
@@ -169,7 +208,8 @@ class KerasModel(_Model):
         if y and len(y) == len(
             self._feed_targets
         ):  # the package makes columns of vectors, of whatever rank outputs are
-            y = [_of_rank(one, target) for one, target in zip(y, self._feed_targets, strict=True)]
+            losses = self._feed_loss_fns
+            y = [_of_rank(*given) for given in zip(y, self._feed_targets, losses, strict=True)]
         return x, y, weights
 
     def _compile_on_the_way(self, y: PassedOn) -> None:
@@ -189,18 +229,35 @@ class KerasModel(_Model):
     def fit(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains the model, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_FIT_ARGUMENTS, args, strict=False))
+        compiling.check_compiled(self)
+        compiling.check_call(self, "fit")
+        x = composite.as_rows(x)
+        compiling.check_validation(*(kwargs.get(f"validation_{what}") for what in ("data", "split", "steps")))
         if feeding.is_symbolic(x):
             kwargs.pop("batch_size", None)
             kwargs.pop("shuffle", None)
+            if kwargs.pop("validation_split", None):
+                raise ValueError(
+                    "If your data is in the form of symbolic tensors, you cannot use `validation_split`: give "
+                    "`validation_data`"
+                )
             batches = feeding.Batches((x, y), kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
             return self._fit_batches(iter(batches), batches.steps, kwargs)
         if not feeding.is_data(x):
             if feeding.is_data(kwargs.get("validation_data")):
                 return self._fit_arrays(x, y, **kwargs)
+            if (
+                kwargs.get("verbose", 1)
+                and kwargs.get("validation_data") is None
+                and not kwargs.get("validation_split")
+            ):
+                compiling.print_samples(x)
             return super().fit(x, y, **_known(kwargs))
         if y is not None:
             raise ValueError(
-                "You passed a dataset or dataset iterator as input `x` to your model; then `y` is not given."
+                "You passed a dataset or dataset iterator as input `x` to your model. In that case, you should not "
+                "specify a target (`y`) argument, since the dataset or dataset iterator generates both input data and "
+                "target data."
             )
         for argument in ("sample_weight", "validation_split"):
             if (given := kwargs.pop(argument, None)) is not None and not (isinstance(given, float) and given == 0):
@@ -208,28 +265,33 @@ class KerasModel(_Model):
                     f"`{argument}` argument is not supported when input `x` is a dataset or a dataset iterator: the "
                     "data set has weights as third elements, and `take` and `skip` split it"
                 )
-        if kwargs.pop("batch_size", None) is not None:
-            raise ValueError("The `batch_size` argument must not be specified when `x` is a dataset or an iterator.")
+        compiling.check_no_batch_size(kwargs)
         kwargs.pop("shuffle", None)
         batches = feeding.Batches(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         return self._fit_batches(iter(batches), batches.steps, kwargs)
 
     def _fit_batches(self, generator: PassedOn, steps: int, kwargs: dict[str, Any]) -> Any:
         """Trains on a generator, with the remaining arguments of `fit`."""
-        validation = kwargs.pop("validation_data", None)
-        if feeding.is_data(validation):
+        validation, held = kwargs.pop("validation_data", None), None
+        if feeding.is_data(validation) or feeding.is_symbolic(validation):
             held = feeding.Batches(validation, kwargs.get("validation_steps"), "validation_steps", anew=True)
             kwargs["validation_steps"] = held.steps
             validation = iter(held)
+        if kwargs.get("verbose", 1):
+            validated = f", validate on {held.steps} steps" if held else ""
+            sys.stdout.write(f"Train on {steps} steps{validated}\n")
         for name in ("max_queue_size", "workers", "use_multiprocessing"):
             kwargs.pop(name, None)
         self._targets_are_tensors = True
+        progress, given = Progress(), list(kwargs.pop("callbacks", None) or [])
+        kwargs["callbacks"] = [*given, progress]
         try:
             return self.fit_generator(
                 generator, steps, validation_data=validation, workers=0, shuffle=False, **_known(kwargs)
             )
         except feeding.Exhausted:
-            tf.logging.warning(_RAN_OUT)
+            tf.logging.warning(_RAN_OUT % (steps * kwargs.get("epochs", 1)))
+            progress.end([*given, self.history])
             return self.history
         finally:
             self._targets_are_tensors = False
@@ -249,10 +311,14 @@ class KerasModel(_Model):
     def evaluate(self, x: PassedOn = None, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics, on arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_EVALUATE_ARGUMENTS, args, strict=False))
+        compiling.check_compiled(self)
+        compiling.check_call(self, "evaluate")
+        x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x, y = (x, y), None
         elif not feeding.is_data(x):
             return super().evaluate(x, y, **kwargs)
+        compiling.check_no_batch_size(kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         self._targets_are_tensors = True
         try:
@@ -270,25 +336,45 @@ class KerasModel(_Model):
     def predict(self, x: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs, for arrays, tensors, a generator, or a data set of `tf.data`."""
         kwargs |= dict(zip(_PREDICT_ARGUMENTS, args, strict=False))
+        compiling.check_call(self, "predict")
+        x = composite.as_rows(x)
         if feeding.is_symbolic(x):
             x = (x,)
         elif not feeding.is_data(x):
-            return super().predict(x, **kwargs)
+            if not self.outputs and _are_arrays(x):
+                self._standardize_user_data(x)
+            if any(map(composite.is_composite, self.outputs or ())):
+                return self._predict_composite(x, kwargs.get("batch_size"))
+            with compiling.lengths_explained():
+                return super().predict(x, **kwargs)
+        compiling.check_no_batch_size(kwargs)
         batches = feeding.Batches(x, kwargs.pop("steps", None), "steps")
         inputs = (batch[0] for batch in batches)
         with _no_end():
             return self.predict_generator(inputs, batches.steps, workers=0, verbose=kwargs.get("verbose", 0))
 
+    def _predict_composite(self, x: PassedOn, size: int | None) -> Any:
+        """The outputs for arrays, some of which are sparse or ragged tensors."""
+        arrays, _, _ = self._standardize_user_data(x)
+        count, size = len(arrays[0]), size or 32
+        batches = [[array[start : start + size] for array in arrays] for start in range(0, count, size)]
+        found = [self.predict_on_batch(batch) for batch in batches]
+        each = [[one] if len(self.outputs) == 1 else one for one in found]
+        joined = [composite.joined(parts) for parts in zip(*each, strict=True)]
+        return joined[0] if len(joined) == 1 else joined
+
     def fit_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Trains on what a generator gives, or a `Sequence`."""
-        return super().fit_generator(self._met(generator), *args, **kwargs)
+        with compiling.generators_explained():
+            return super().fit_generator(self._met(generator), *args, **kwargs)
 
     def evaluate_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The losses and metrics on what a generator gives, or a `Sequence`."""
         generator = self._met(generator)
         self._losses_of_batches: Any = []
         try:
-            outs = super().evaluate_generator(generator, *args, **kwargs)
+            with compiling.generators_explained():
+                outs = super().evaluate_generator(generator, *args, **kwargs)
         finally:
             losses = self.__dict__.pop("_losses_of_batches")
         mean = float(np.mean(losses))  # the package gives that of the last batch
@@ -296,7 +382,8 @@ class KerasModel(_Model):
 
     def predict_generator(self, generator: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """The outputs for what a generator gives, or a `Sequence`."""
-        return super().predict_generator(self._met(generator), *args, **kwargs)
+        with compiling.generators_explained():
+            return super().predict_generator(self._met(generator), *args, **kwargs)
 
     def _met(self, generator: PassedOn) -> Any:
         """The generator, after a model whose inputs are not known has met its first batch."""
@@ -307,16 +394,21 @@ class KerasModel(_Model):
         else:
             first = next(generator)
             rest = itertools.chain([first], generator)
+        compiling.check_batch(first)
         x, y = (first[0], first[1]) if isinstance(first, tuple | list) and len(first) > 1 else (first, None)
         x = x[0] if isinstance(x, tuple) and len(x) == 1 else x
         self._standardize_user_data(x, y if self.optimizer else None)
         return rest
 
     def train_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        compiling.check_compiled(self)
+        compiling.check_call(self, "train_on_batch")
         x, y = self._first(x, y)
         return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x: PassedOn, y: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
+        compiling.check_compiled(self)
+        compiling.check_call(self, "test_on_batch")
         x, y = self._first(x, y)
         outs = super().test_on_batch(x, y, *args, **kwargs)
         if "_losses_of_batches" in self.__dict__:
@@ -324,19 +416,27 @@ class KerasModel(_Model):
         return outs
 
     def predict_on_batch(self, x: PassedOn) -> Any:
+        compiling.check_call(self, "predict_on_batch")
         x, _ = self._first(x, None)
         return super().predict_on_batch(x)
 
     def _first(self, x: PassedOn, y: PassedOn) -> tuple[Any, Any]:
-        """A batch: the first one of a data set."""
+        """A batch: the first one of a data set, or the values of tensors."""
+        x = composite.as_rows(x)
+        if feeding.is_symbolic(x) and (y is None or feeding.is_symbolic(y)):
+            return (feeding.values(x), None) if y is None else feeding.values((x, y))
         if not feeding.is_data(x):
             return x, y
         batch = next(iter(feeding.Batches(x, 1, "steps")))
         return batch[0], batch[1] if len(batch) > 1 else None
 
     def _make_train_function(self) -> None:
-        """Makes the step of training, and reads what a checkpoint has of the optimizer that is there only now."""
-        super()._make_train_function()
+        """Makes the step of training, and reads what a checkpoint has of the optimizer that is there only now.
+
+        What is trained, and updated, is what was to be when the model was compiled.
+        """
+        with compiling.restored(self.__dict__.get("_compiled_state", [])), self.as_trained():
+            super()._make_train_function()
         path = self.__dict__.pop("_optimizer_to_load", None)
         if path is not None:
             saving.load_optimizer(self, path)
@@ -347,15 +447,23 @@ class KerasModel(_Model):
     load_weights = saving.load_weights
 
 
+def _added(model: PassedOn) -> list[Any]:
+    """The metrics that were added to a model's layers, and to itself."""
+    of_layers = [_added(part) if isinstance(part, KerasNetwork) else part.metrics for part in model.layers]
+    return [*itertools.chain.from_iterable(of_layers), *model._metrics]
+
+
 def _are_arrays(x: PassedOn) -> bool:
     """Whether inputs are an array or a list of arrays."""
     listed = x if isinstance(x, list | tuple) else [x]
-    return bool(listed) and all(isinstance(one, np.ndarray) for one in listed)
+    return bool(listed) and all(isinstance(one, np.ndarray | composite.Rows) for one in listed)
 
 
-def _of_rank(array: PassedOn, target: PassedOn) -> Any:
-    """Targets without their last dimension of one, where a model's outputs have one dimension less."""
+def _of_rank(array: PassedOn, target: PassedOn, loss: PassedOn) -> Any:
+    """Targets without a last dimension of one, or with one for classes, where a model's outputs have another rank."""
     rank = target.shape.ndims
+    if isinstance(array, np.ndarray) and array.ndim + 1 == rank and compiling.is_of_classes(loss):
+        return array[..., None]
     is_column = isinstance(array, np.ndarray) and array.ndim - 1 == rank and array.shape[-1] == 1
     return array[..., 0] if is_column else array
 
@@ -366,7 +474,10 @@ _FIT_ARGUMENTS = (
 )
 _EVALUATE_ARGUMENTS = ("batch_size", "verbose", "sample_weight", "steps", "callbacks")
 _PREDICT_ARGUMENTS = ("batch_size", "verbose", "steps", "callbacks")
-_RAN_OUT = "Your dataset iterator ran out of data; interrupting training."
+_RAN_OUT = (
+    "Your dataset ran out of data; interrupting training. Make sure that it can generate at least `steps_per_epoch * "
+    "epochs` batches (in this case, %d batches). You may need to use the repeat() function when building your dataset."
+)
 
 
 class _no_end:
@@ -382,154 +493,3 @@ class _no_end:
 
 def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if key != "nb_epoch"}
-
-
-_Sequential: Any = rebasing.rebased(_sequential.Sequential)
-
-
-@rebasing.serves(_sequential.Sequential)
-class Sequential(_Sequential):
-    """Layers one after another."""
-
-    inputs: Any
-    outputs: Any
-    _build_input_shape: Any
-
-    def __init__(self, layers: PassedOn = None, name: str | None = None) -> None:
-        KerasNetwork.__init__(self, name=name)
-        self._build_input_shape = None
-        for layer in layers if isinstance(layers, list | tuple) else [] if layers is None else [layers]:
-            self.add(layer)
-
-    def get_config(self) -> dict[str, Any]:
-        config = dict(_sequential.Sequential.get_config(self))
-        if self._is_graph_network and self.inputs and "batch_input_shape" not in config["layers"][0]["config"]:
-            config["build_input_shape"] = self.inputs[0].shape.as_list()
-        return config
-
-    @classmethod
-    def from_config(cls, config: PassedOn, custom_objects: PassedOn = None) -> Any:
-        made: Any = _Sequential.from_config.__func__(cls, config, custom_objects)
-        return made
-
-    def add(self, layer: PassedOn) -> None:
-        """Adds a layer, or an input to begin with.
-
-        Raises:
-            TypeError: it is no layer, or gives several tensors.
-            ValueError: it is the first one and has several inputs.
-        """
-        if hasattr(layer, "_keras_history") and isinstance(layer._keras_history[0], InputLayer):
-            layer = layer._keras_history[0]
-        if not isinstance(layer, KerasLayer.__mro__[1]) and not isinstance(layer, tf.layers.Layer):
-            raise TypeError(f"The added layer must be an instance of class Layer. Found: {layer}")
-        self.built = False
-        if not self._layers:
-            self._begin(layer)
-        elif self.outputs:
-            outputs = layer(self.outputs[0])
-            if isinstance(outputs, list | tuple):
-                raise TypeError(_ONE_OUTPUT)
-            self.outputs = [outputs]
-        if self.inputs:
-            self._layers.append(layer)
-            self.build()
-        else:
-            self._layers.append(layer)
-
-    def _begin(self, layer: PassedOn) -> None:
-        """Makes the input of a first layer that knows its shape."""
-        if isinstance(layer, InputLayer):
-            self.inputs = self.outputs = [layer._inbound_nodes[-1].output_tensors[0]]
-            return
-        first = layer
-        while isinstance(first, _training.Model) and first.layers:
-            first = first.layers[0] if not getattr(first, "_input_layers", None) else first._input_layers[0]
-        shape = getattr(first, "batch_input_shape", None)
-        if shape is None:
-            return
-        x = Input(batch_shape=shape, dtype=first.dtype, name=f"{layer.name}_input")
-        outputs = layer(x)
-        if isinstance(outputs, list | tuple):
-            raise ValueError(_ONE_OUTPUT)
-        self.inputs, self.outputs = [x], [outputs]
-        self._layers.append(x._keras_history[0])
-
-    def build(self, input_shape: PassedOn = None) -> None:
-        """Connects the layers, from a placeholder of that shape on where they are not yet."""
-        if self._is_graph_network and not self.inputs:
-            return
-        if input_shape is not None and not self.inputs:
-            shape = tuple(shapes.as_tuples(input_shape))
-            x = Input(batch_shape=shape, dtype=self._first_dtype(), name=f"{self.name}_input")
-            self.inputs = [x]
-            for layer in self._layers:
-                x = layer(x)
-            self.outputs = [x]
-            self._build_input_shape = shape
-        if self.inputs:
-            self._init_graph_network(self.inputs[0], self.outputs[0], name=self.name)
-            self.built = True
-
-    def _first_dtype(self) -> Any:
-        return self.layers[0].dtype if self.layers else None
-
-    def pop(self) -> None:
-        """Removes the last layer."""
-        if not self.layers:
-            raise TypeError("There are no layers in the model.")
-        self._layers.pop()
-        self.built = False
-        if not self.layers:
-            self.inputs = self.outputs = None
-            self._is_graph_network = False
-        elif self.outputs:
-            self.layers[-1]._outbound_nodes = []
-            self.outputs = [self.layers[-1].output]
-            self.build()
-
-    def _maybe_build(self, inputs: PassedOn) -> None:
-        """Layers that are not connected build as they are called."""
-
-    def call(self, inputs: PassedOn, training: PassedOn = None, mask: PassedOn = None) -> Any:
-        if self._is_graph_network:
-            return super().call(inputs, training=training, mask=mask)
-        for layer in self.layers:
-            inputs = layer(inputs) if training is None else layer(inputs, training=training)
-        return inputs
-
-    def _was_called(self, inputs: PassedOn, outputs: PassedOn) -> None:
-        self.built = True if not self._is_graph_network else self.built
-
-    def _set_inputs(self, inputs: PassedOn, outputs: PassedOn = None, training: PassedOn = None) -> None:
-        if isinstance(inputs, dict) or (isinstance(inputs, list | tuple) and len(inputs) > 1):
-            super()._set_inputs(inputs, outputs, training)
-            return
-        one = inputs[0] if isinstance(inputs, list | tuple) else inputs
-        if isinstance(one, tf.Tensor):
-            self.inputs = [Input(tensor=one)]
-            x = self.inputs[0]
-            for layer in self._layers:
-                x = layer(x)
-            self.outputs = [x]
-            self.build()
-            return
-        array = np.asarray(one)
-        self.build((None, *(array.shape[1:] or (1,))))
-
-    @property
-    def layers(self) -> list[Any]:
-        found = list(self.__dict__.get("_layers", []))
-        return found[1:] if found and isinstance(found[0], InputLayer) else found
-
-    @property
-    def input_shape(self) -> Any:
-        if self._is_graph_network:
-            return KerasLayer.input_shape.fget(self)
-        raise AttributeError("The layer has never been called and thus has no defined input shape.")
-
-
-_ONE_OUTPUT = (
-    "All layers in a Sequential model should have a single output tensor. For multi-output layers, use the functional "
-    "API."
-)

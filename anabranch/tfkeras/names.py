@@ -13,6 +13,7 @@ from typing import Any, Final
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import (
     attention,
+    backend,
     basic_layers,
     callbacks,
     cloning,
@@ -21,6 +22,7 @@ from anabranch.tfkeras import (
     features,
     initializers,
     inputs,
+    locally_connected,
     losses,
     metrics,
     models,
@@ -34,6 +36,7 @@ from anabranch.tfkeras import (
     saving,
     schedules,
     scopes,
+    sequential,
     update_rules,
     wrapped_layers,
 )
@@ -94,10 +97,11 @@ def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> list[str
 
 
 #: served for classes of the package as they are imported
-_REGISTERED: Final = (basic_layers, recurrent, wrapped_layers)
+_REGISTERED: Final = (basic_layers, locally_connected, recurrent, wrapped_layers)
 
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
-    "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": models.Sequential},
+    "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": sequential.Sequential},
+    "keras.backend": backend.NAMES,
     "keras.callbacks": callbacks.NAMES,
     "keras.constraints": constraints.NAMES,
     "keras.losses": losses.NAMES,
@@ -105,7 +109,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "keras.models": {
         "Input": inputs.Input,
         "Model": models.KerasModel,
-        "Sequential": models.Sequential,
+        "Sequential": sequential.Sequential,
         "clone_model": cloning.clone_model,
         "load_model": saving.load_model,
         "save_model": models.KerasModel.save,
@@ -137,7 +141,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "AddMetric": op_layers.AddMetric,
     },
     "keras.engine.training": {"Model": models.KerasModel},
-    "keras.engine.sequential": {"Sequential": models.Sequential},
+    "keras.engine.sequential": {"Sequential": sequential.Sequential},
     "keras.optimizers": {
         "Optimizer": optimizers.KerasOptimizer,
         "get": optimizers.get,
@@ -167,7 +171,7 @@ def served_classes() -> dict[str, Any]:
     """Layers and optimizers by the names that configurations have for them."""
     found = {name: rebasing.served(value) for name, value in vars(_layers).items() if _is_served(value)}
     found |= {value.__name__: value for value in _OWN["keras.layers"].values() if inspect.isclass(value)}
-    found |= {cls.__name__: cls for cls in (models.KerasModel, models.Sequential, inputs.InputLayer)}
+    found |= {cls.__name__: cls for cls in (models.KerasModel, sequential.Sequential, inputs.InputLayer)}
     found |= {cls.__name__: cls for cls in (op_layers.TensorFlowOpLayer, op_layers.AddLoss, op_layers.AddMetric)}
     found |= initializers.NAMES
     found |= {cls.__name__: cls for cls in (recurrent_cells.PeepholeLSTMCell, constraints.RadialConstraint)}

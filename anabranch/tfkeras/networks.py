@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, configurations, history, package, rebasing, scopes, shapes
+from anabranch.tfkeras import calls, configurations, history, op_layers, package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
 
 _module = package.module("engine.network")
@@ -25,15 +28,23 @@ class KerasNetwork(_Network):
     built: Any
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
-        kwargs.pop("dynamic", None)
+        given = {"inputs" if name == "input" else "outputs" if name == "output" else name for name in kwargs}
+        is_dynamic = bool(kwargs.pop("dynamic", False))
         if "input" in kwargs:
             kwargs["inputs"] = kwargs.pop("input")
         if "output" in kwargs:
             kwargs["outputs"] = kwargs.pop("output")
         if len(args) >= 2 or "outputs" in kwargs:
+            unknown = [name for name in given if name not in ("name", "trainable", "inputs", "outputs")]
+            if unknown:
+                raise TypeError(
+                    "Functional models may only specify `name` and `trainable` keyword arguments during "
+                    f"initialization. Got an unexpected argument: {unknown[0]}"
+                )
             self._init_graph_network(*args, **kwargs)
         else:
             self._init_subclassed_network(**kwargs)
+            self._dynamic = is_dynamic
 
     def _base_init(self, name: str | None = None, trainable: bool = True, dtype: DTypeLike | None = None) -> None:
         self.__dict__.setdefault("_callable_losses", [])
@@ -54,15 +65,30 @@ class KerasNetwork(_Network):
         self._nested_inputs, self._nested_outputs = inputs, outputs
         flat = tf.nest.flatten(inputs)
         given = tf.nest.flatten(outputs)
+        for x in given:
+            if not isinstance(x, tf.Tensor | tf.SparseTensor | tf.RaggedTensor | tf.Variable):
+                raise ValueError(
+                    f"Output tensors to a {type(self).__name__} must be the output of a layer (thus holding past layer "
+                    f"metadata). Found: {x}"
+                )
         for x in flat:
             if not hasattr(x, "_keras_history"):
                 raise ValueError(
                     f"Input tensors to a {type(self).__name__} must come from `tf.keras.Input`. Received: {x} (missing "
                     "previous layer metadata); wrap it: `tf.keras.Input(tensor=x)`."
                 )
+        sizes = [x._keras_history[0].batch_size for x in flat if getattr(x._keras_history[0], "batch_size", None)]
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                f"The specified batch sizes of the Input Layers are incompatible. Found batch sizes: {sizes}"
+            )
         history.ensure(given, all_of_them=True)
         given = [x if hasattr(x, "_keras_history") else _as_output(x) for x in given]
+        trainable = kwargs.pop("trainable", True)
         super()._init_graph_network(flat, given, name=name, **kwargs)
+        if not trainable:
+            self.trainable = False
+        self.output_names = _different([layer.name for layer in self._output_layers])
 
     def _init_subclassed_network(self, name: str | None = None, **kwargs: PassedOn) -> None:
         super()._init_subclassed_network(name=name, **kwargs)
@@ -97,16 +123,34 @@ class KerasNetwork(_Network):
 
     @property
     def weights(self) -> list[Any]:
-        """All variables, layer by layer."""
+        """All variables, layer by layer.
+
+        Raises:
+            ValueError: the model's class has a method `build`, and nothing has called it yet.
+        """
+        self._check_there_are_weights()
         if scopes.is_trainable_first():
             return [*self.trainable_weights, *self.non_trainable_weights]
-        inside = [variable for layer in self.layers for variable in layer.weights]
+        inside = self._of_parts("weights")
         own = [*self._trainable_weights, *self._non_trainable_weights]
         return list({id(variable): variable for variable in [*inside, *own]}.values())
 
     @property
+    def lacks_weights(self) -> bool:
+        """Whether its class has a method `build` that nothing has called yet."""
+        return not self._is_graph_network and "build" in vars(type(self)) and not self.built
+
+    def _check_there_are_weights(self) -> None:
+        if self.lacks_weights:
+            raise ValueError(
+                f"Weights for model {self.name} have not yet been created. Weights are created when the Model is first "
+                "called on inputs or `build()` is called with an `input_shape`."
+            )
+
+    @property
     def trainable_weights(self) -> list[Any]:
         """Those of the layers, and then its own."""
+        self._check_there_are_weights()
         own = self._trainable_weights if self.trainable else []
         return once([*self._of_parts("trainable_weights"), *own]) if self.trainable else []
 
@@ -144,13 +188,55 @@ class KerasNetwork(_Network):
 
     @property
     def losses(self) -> list[Any]:
-        """The losses of the layers and its own; of a functional model, those that its inputs decide, or nothing."""
-        return self._relevant(self._all_losses(), "_unconditional_loss")
+        """The losses of the layers and its own, those of other calls of the layers included."""
+        found = self._all_losses()
+        return self._relevant(found, "_unconditional_loss") if self.__dict__.get("_is_trained") else found
 
     @property
     def updates(self) -> list[Any]:
-        """The updates of the layers and its own, of a functional model likewise."""
-        return self._relevant(self._all_updates(), "_unconditional_update")
+        """The updates of the layers and its own, likewise."""
+        found = self._all_updates()
+        return self._relevant(found, "_unconditional_update") if self.__dict__.get("_is_trained") else found
+
+    @contextlib.contextmanager
+    def as_trained(self) -> Iterator[None]:
+        """A block in which losses and updates are those that training the model takes.
+
+        They are those that its inputs decide, or nothing.
+        """
+        self.__dict__["_is_trained"] = True
+        try:
+            yield
+        finally:
+            self.__dict__["_is_trained"] = False
+
+    def add_loss(self, losses: PassedOn, inputs: PassedOn = None) -> None:
+        """Adds losses; to a functional model, as layers that are copied with it and called where it is called."""
+        for loss in tf.nest.flatten(losses):
+            if self._is_of_layers(loss):
+                self._attach(op_layers.AddLoss(unconditional=False)(loss))
+            else:
+                super().add_loss(loss, inputs)
+
+    def add_metric(self, value: PassedOn, aggregation: str | None = None, name: str | None = None) -> None:
+        """Adds a metric, likewise."""
+        if aggregation == "mean" and name and self._is_of_layers(value):
+            self._attach(op_layers.AddMetric(aggregation, name)(value))
+        else:
+            super().add_metric(value, aggregation, name)
+
+    def _is_of_layers(self, value: PassedOn) -> bool:
+        """Whether it was computed from what layers of this functional model gave."""
+        if not self.__dict__.get("_is_graph_network") or calls.in_call() or not isinstance(value, tf.Tensor):
+            return False
+        history.ensure([value])
+        return hasattr(value, "_keras_history") and bool(history.reached([value], self.inputs))
+
+    def _attach(self, tensor: tf.Tensor) -> None:
+        """Makes the layers between inputs and a tensor that is no output layers of the functional model."""
+        self._attached = [*self.__dict__.get("_attached", []), tensor]
+        found = _module._map_graph_network(self.inputs, [*self.outputs, *self._attached])
+        self._network_nodes, self._nodes_by_depth, self._layers, self._layers_by_depth = found
 
     def _relevant(self, found: list[Any], tag: str) -> list[Any]:
         """What depends on tensors that the model was called on, or on none."""
@@ -200,7 +286,14 @@ class KerasNetwork(_Network):
         made = [_placeholder(shape) for shape in given] if isinstance(given, list) else _placeholder(given)
         kwargs = {"training": False} if self._expects_training_arg else {}
         with calls.entered(False), tf.name_scope(self._name_scope()):
-            self.call(made, **kwargs)
+            try:
+                self.call(made, **kwargs)
+            except (TypeError, tf.errors.InvalidArgumentError) as error:
+                raise ValueError(
+                    "You cannot build your model by calling `build` if your layers do not support float type inputs. "
+                    "Instead, in order to instantiate and build your model, `call` your model on real tensor data (of "
+                    "the correct dtype)."
+                ) from error
         self.built = True
 
     def _maybe_build(self, inputs: PassedOn) -> None:
@@ -274,11 +367,19 @@ class KerasNetwork(_Network):
     def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
         """The masks of the outputs."""
         if not self._is_graph_network:
+            if self.inputs and inputs is self.inputs:
+                return [getattr(x, "_keras_mask", None) for x in self.outputs]
             return None
         flat = tf.nest.flatten(inputs)
         own = all(x is y for x, y in zip(flat, self.inputs, strict=False))
         outputs = self.outputs if own else tf.nest.flatten(self.call(inputs, mask=mask))
         found = [getattr(x, "_keras_mask", None) for x in outputs]
+        return found[0] if len(found) == 1 else found
+
+    @property
+    def output_mask(self) -> Any:
+        """The mask of the output, or a list of those of the outputs."""
+        found = [getattr(x, "_keras_mask", None) for x in tf.nest.flatten(self.output)]
         return found[0] if len(found) == 1 else found
 
     def compute_output_shape(self, input_shape: PassedOn) -> Any:
@@ -313,6 +414,15 @@ class KerasNetwork(_Network):
             )
         with scopes.served_classes():
             super().summary(*args, **kwargs)
+
+
+def _different(names: list[str]) -> list[str]:
+    """Names, of which each that occurs again gets a number: "out", "out_1"."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{count}" for count in itertools.count(1))
+        found.append(name if name not in found else next(one for one in numbered if one not in found))
+    return found
 
 
 def _placeholder(shape: PassedOn) -> Any:

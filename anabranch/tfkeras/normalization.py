@@ -56,7 +56,8 @@ class KerasBatchNormalization(_BatchNormalization):
             raise TypeError("axis must be int or list, type given: %s" % type(axis))  # noqa: UP031
         self.axis = list(axis) if isinstance(axis, list | tuple) else axis
         self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
-        self.renorm, self.fused, self.virtual_batch_size = renorm, fused, virtual_batch_size
+        self.renorm, self.virtual_batch_size = renorm, virtual_batch_size
+        self.fused = fused is None or fused
         self.renorm_clipping, self.renorm_momentum, self.adjustment = renorm_clipping, renorm_momentum, adjustment
         self.beta_initializer = _initializers.get(beta_initializer)
         self.gamma_initializer = _initializers.get(gamma_initializer)
@@ -90,7 +91,8 @@ class KerasBatchNormalization(_BatchNormalization):
         inner._owns_variables = True
         inner.build(shape)
         self.axis = list(inner.axis)
-        self.fused = inner.fused
+        of_pictures = shape.ndims == 4 and self.axis in ([1], [3])
+        self.fused = self.fused and of_pictures and self.virtual_batch_size is None and self.adjustment is None
         self.gamma, self.beta = inner.gamma, inner.beta
         self.moving_mean, self.moving_variance = inner.moving_mean, inner.moving_variance
         self.input_spec = _module.InputSpec(ndim=shape.ndims, axes={a: shape.as_list()[a] for a in inner.axis})

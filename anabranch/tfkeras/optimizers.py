@@ -314,7 +314,7 @@ class KerasOptimizer(_PackageOptimizer):
     ) -> Any:
         """Adds up what rows that occur more than once get."""
         unique, positions = tf.unique(indices)
-        summed = tf.unsorted_segment_sum(grad, positions, tf.shape(unique)[0])
+        summed = tf.unsorted_segment_sum(grad, positions, tf.size(unique))
         return self._resource_apply_sparse(summed, var, unique, **kwargs)
 
     def _resource_scatter_add(self, x: PassedOn, i: TensorLike, v: TensorLike) -> Any:

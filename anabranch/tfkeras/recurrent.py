@@ -455,7 +455,7 @@ class RNN(_RNN):
 
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()
-        given = {name: True for name in ("time_major", "zero_output_for_mask") if getattr(self, name)}
+        given = {name: True for name in ("time_major", "zero_output_for_mask") if getattr(self, name, False)}
         return config | given
 
     # what the cell has is the layer's, and no more

@@ -12,6 +12,7 @@ from anabranch.tfkeras import optimizers, package, scopes
 
 _module = package.module("engine.saving")
 _network = package.module("engine.network")
+_io = package.module("utils.io_utils")
 _backend = package.module("backend")
 _HDF5 = (".h5", ".hdf5", ".keras")
 _ENDING = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -58,7 +59,7 @@ def save(
         ImportError: h5py is needed and not installed.
     """
     if (save_format or "h5") not in ("h5", "hdf5", "keras"):
-        export_saved_model(self, str(filepath))
+        export_saved_model(self, str(filepath), serving_only=not _is_described(self))
         return
     if not self._is_graph_network:
         raise NotImplementedError(
@@ -86,19 +87,22 @@ def load_model(filepath: PassedOn, custom_objects: PassedOn = None, compile: boo
 
 def save_weights(self: PassedOn, filepath: PassedOn, overwrite: bool = True, save_format: str | None = None) -> None:
     """Writes the weights: an HDF5 file for such a path, else a checkpoint of TensorFlow's format."""
-    if not self.weights and not self.built:
+    if not self.built and not self.weights:
         raise ValueError(
             f"Unable to save weights of model {self.name}: weights for model have not yet been created. Weights are "
             "created when the Model is first called on inputs or `build()` is called with an `input_shape`."
         )
-    if _format(filepath, save_format, "tf") == "h5":
+    kind = _format(filepath, save_format, "tf")
+    is_there = os.path.exists(str(filepath)) if kind == "h5" else tf.train.checkpoint_exists(str(filepath))
+    if not overwrite and is_there and not _io.ask_to_proceed_with_overwrite(str(filepath)):
+        return
+    if kind == "h5":
         with _module.h5py.File(filepath, "w") as file, scopes.trainable_first():
             _module.save_weights_to_hdf5_group(file, self.layers)
             file.flush()
         return
     session = _backend.get_session()
-    saver = tf.train.Saver(dict(_stored(self)), max_to_keep=0)
-    saver.save(session, str(filepath), write_meta_graph=False, write_state=False)
+    _saver(self, dict(_stored(self))).save(session, str(filepath), write_meta_graph=False, write_state=False)
     tf.train.update_checkpoint_state(os.path.dirname(str(filepath)) or ".", str(filepath))
 
 
@@ -130,6 +134,8 @@ def load_weights(
             "Weights may only be loaded based on topology into Models when loading TensorFlow-formatted weights (got "
             "by_name=True to load_weights)."
         )
+    if not self.built and not self.weights and not self.layers:
+        raise AssertionError(f"Nothing to load. No dependencies have been added to {self} yet.")
     if not self.weights and not self.built:
         self._weights_to_load = path  # once there are variables
         return _LoadStatus([], [])
@@ -138,10 +144,26 @@ def load_weights(
     common = {name: variable for name, variable in mine.items() if name in there}
     status = _LoadStatus(sorted(set(mine) - there), sorted(n for n in there - set(mine) if n.endswith(_ENDING)))
     if common:
-        tf.train.Saver(common, max_to_keep=0).restore(_backend.get_session(), path)
+        _saver(self, common).restore(_backend.get_session(), path)
+    elif not status.is_of_nothing:
+        raise AssertionError(f"Nothing except the root object matched a checkpointed value of {path}")
     if any(_is_of_optimizer(name) for name in there - set(mine)):
         self._optimizer_to_load = path  # once the step of training is made
     return status
+
+
+def _saver(model: PassedOn, variables: dict[str, Any]) -> tf.train.Saver:
+    """A saver of those variables: the one that the model had of them before, so that its graph does not grow."""
+    key = tuple((name, id(variable)) for name, variable in variables.items())
+    kept: dict[Any, tf.train.Saver] = model.__dict__.setdefault("_savers", {}).setdefault(tf.get_default_graph(), {})
+    if key not in kept:
+        kept[key] = tf.train.Saver(variables, max_to_keep=0, allow_empty=True)
+    return kept[key]
+
+
+def _is_described(model: PassedOn) -> bool:
+    """Whether a model is what its configuration says, and not what a program's `call` does."""
+    return bool(model._is_graph_network or hasattr(model, "_build_input_shape"))
 
 
 def _is_of_optimizer(name: str) -> bool:
@@ -161,6 +183,11 @@ class _LoadStatus:
 
     def __init__(self, missing: list[str], unused: list[str]) -> None:
         self._missing, self._unused = missing, unused
+
+    @property
+    def is_of_nothing(self) -> bool:
+        """Whether neither the checkpoint nor the model has a variable."""
+        return not self._missing and not self._unused
 
     def assert_consumed(self) -> _LoadStatus:
         """Raises AssertionError unless the checkpoint and the model have the same variables."""
@@ -198,6 +225,13 @@ def _stored(model: PassedOn, prefix: str = "", seen: set[int] | None = None) -> 
         for stored, variable in _below(child, f"{prefix}{name}", seen):
             of_variables[id(variable)] = stored.removesuffix(_ENDING)
             yield stored, variable
+    own = [*getattr(model, "_trainable_weights", []), *getattr(model, "_non_trainable_weights", [])]
+    for variable in own if hasattr(model, "_is_graph_network") else ():  # those that are no attributes
+        if id(variable) not in of_variables and id(variable) not in seen:
+            seen.add(id(variable))
+            stored = f"{prefix}{variable.op.name.rpartition('/')[2]}"
+            of_variables[id(variable)] = stored
+            yield stored + _ENDING, variable
     optimizer = getattr(model, "optimizer", None)
     if not prefix and isinstance(optimizer, optimizers.KerasOptimizer):
         yield from _of_optimizer(model, of_variables)
@@ -248,7 +282,7 @@ def _below(value: PassedOn, path: str, seen: set[int]) -> Iterator[tuple[str, An
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from _below(one, f"{path}/{key}", seen)
-    elif hasattr(value, "weights") and hasattr(value, "call"):
+    elif not getattr(value, "lacks_weights", False) and hasattr(value, "weights") and hasattr(value, "call"):
         seen.add(id(value))
         yield from _stored(value, f"{path}/", seen)
         for variable in value.weights:  # those that are no attributes
@@ -266,6 +300,16 @@ def export_saved_model(
     serving_only: bool = False,
 ) -> None:
     """Writes a SavedModel whose default signature gives the model's outputs for its inputs, and its configuration."""
+    if not _is_described(model) and not serving_only:
+        raise NotImplementedError(
+            "Subclassed models can only be exported for serving. Please set argument serving_only=True."
+        )
+    if not model.built and hasattr(model, "_build_input_shape"):
+        raise ValueError(
+            "Weights for sequential model have not yet been created. Weights are created when the Model is first "
+            "called on inputs or `build()` is called with an `input_shape`, or the first layer in the model has "
+            "`input_shape` during construction."
+        )
     if not model.inputs:
         raise ValueError(
             f"Model {model.name} cannot be saved because the input shapes have not been set: call it, or fit"

@@ -40,11 +40,19 @@ class _Rule(KerasOptimizer):
         config |= {name: self._serialize_hyperparameter(name) for name in (*self._numbers, "decay")}
         return config | {name: getattr(self, name) for name in self._constants}
 
-    def _hypers(self, var: PassedOn) -> dict[str, Any]:
-        kind = var.dtype.base_dtype
-        return {
-            name: self._get_hyper(name, kind) for name in self._numbers if name not in ("learning_rate", "momentum")
-        } | ({"momentum": self._get_hyper("momentum", kind)} if "momentum" in self._numbers else {})
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
+        """Adds the rule's numbers, each as one tensor for all variables; "1-rho" is what is left of "rho"."""
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        shared = apply_state[var_device, var_dtype]
+        for name in self._numbers:
+            if name != "learning_rate":
+                shared[name] = tf.identity(self._get_hyper(name, var_dtype))
+        for name in ("rho", "beta_1", "beta_2"):
+            if name in shared:
+                shared[f"1-{name}"] = 1 - shared[name]
+        for name in ("epsilon", "l2_shrinkage_regularization_strength"):
+            if name in self._constants:
+                shared[name] = tf.convert_to_tensor(getattr(self, name), var_dtype)
 
 
 class SGD(_Rule):
@@ -82,7 +90,7 @@ class SGD(_Rule):
             accum=self.get_slot(var, "momentum").handle,
             lr=shared["lr_t"],
             grad=grad,
-            momentum=self._hypers(var)["momentum"],
+            momentum=shared["momentum"],
             use_nesterov=self.nesterov,
         )
 
@@ -91,19 +99,20 @@ class SGD(_Rule):
     ) -> Any:
         if self._moves:
             return super()._resource_apply_sparse_duplicate_indices(grad, var, indices, **kwargs)
-        rate = self._shared(var, kwargs.get("apply_state"))["lr_t"]
-        return _raw.ResourceScatterAdd(resource=var.handle, indices=indices, updates=-grad * rate)
+        rate = self._shared(var, kwargs.get("apply_state"))["neg_lr_t"]
+        return _raw.ResourceScatterAdd(resource=var.handle, indices=indices, updates=grad * rate)
 
     def _resource_apply_sparse(
         self, grad: TensorLike, var: PassedOn, indices: TensorLike, apply_state: PassedOn = None
     ) -> Any:
+        shared = self._shared(var, apply_state)
         return _raw.ResourceSparseApplyKerasMomentum(
             var=var.handle,
             accum=self.get_slot(var, "momentum").handle,
-            lr=self._shared(var, apply_state)["lr_t"],
+            lr=shared["lr_t"],
             grad=grad,
             indices=indices,
-            momentum=self._hypers(var)["momentum"],
+            momentum=shared["momentum"],
             use_nesterov=self.nesterov,
         )
 
@@ -118,21 +127,16 @@ class _Moments(_Rule):
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
+        shared = apply_state[var_device, var_dtype]
         step = tf.cast(self.iterations + 1, var_dtype)
-        beta_1, beta_2 = (tf.identity(self._get_hyper(name, var_dtype)) for name in ("beta_1", "beta_2"))
-        apply_state[var_device, var_dtype] |= {
-            "beta_1": beta_1,
-            "beta_2": beta_2,
-            "beta_1_power": tf.pow(beta_1, step),
-            "beta_2_power": tf.pow(beta_2, step),
-            "epsilon": tf.convert_to_tensor(self.epsilon, var_dtype),
-        }
+        for name in ("beta_1", "beta_2"):
+            shared[f"{name}_power"] = tf.pow(shared[name], step)
+            shared[f"1-{name}_power"] = 1 - shared[f"{name}_power"]
 
-    def _averaged(self, var: PassedOn, slot: str, beta: TensorLike, indices: TensorLike, new: TensorLike) -> Any:
+    def _averaged(self, kept: PassedOn, shared: dict[str, Any], beta: str, indices: TensorLike, new: TensorLike) -> Any:
         """A slot after beta · slot + (1 - beta) · new, where only some rows have something new."""
-        kept = self.get_slot(var, slot)
-        with tf.control_dependencies([kept.assign(kept * beta, read_value=False)]):
-            return self._resource_scatter_add(kept, indices, new * (1 - beta))
+        with tf.control_dependencies([kept.assign(kept * shared[beta], read_value=False)]):
+            return self._resource_scatter_add(kept, indices, new * shared[f"1-{beta}"])
 
 
 class Adam(_Moments):
@@ -160,6 +164,11 @@ class Adam(_Moments):
             for var in var_list:
                 self.add_slot(var, "vhat")
 
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        shared = apply_state[var_device, var_dtype]
+        shared["lr_sparse"] = shared["lr_t"] * tf.sqrt(shared["1-beta_2_power"]) / shared["1-beta_1_power"]
+
     def set_weights(self, weights: Sequence[Any]) -> None:
         count = len(self.variables())
         super().set_weights(weights[:count] if len(weights) == 3 * ((count - 1) // 2) + 1 else weights)
@@ -186,9 +195,9 @@ class Adam(_Moments):
         self, grad: TensorLike, var: PassedOn, indices: TensorLike, apply_state: PassedOn = None
     ) -> Any:
         shared = self._shared(var, apply_state)
-        rate = shared["lr_t"] * tf.sqrt(1 - shared["beta_2_power"]) / (1 - shared["beta_1_power"])
-        m = self._averaged(var, "m", shared["beta_1"], indices, grad)
-        v = self._averaged(var, "v", shared["beta_2"], indices, grad * grad)
+        rate = shared["lr_sparse"]
+        m = self._averaged(self.get_slot(var, "m"), shared, "beta_1", indices, grad)
+        v = self._averaged(self.get_slot(var, "v"), shared, "beta_2", indices, grad * grad)
         if self.amsgrad:
             vhat = self.get_slot(var, "vhat")
             v = vhat.assign(tf.maximum(vhat, v))
@@ -213,6 +222,11 @@ class Adamax(_Moments):
         numbers = {"learning_rate": learning_rate, "beta_1": beta_1, "beta_2": beta_2}
         super().__init__(name, numbers, {"epsilon": epsilon or _backend.epsilon()}, kwargs)
 
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        shared = apply_state[var_device, var_dtype]
+        shared["neg_lr_sparse"] = shared["neg_lr_t"] / shared["1-beta_1_power"]
+
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:
         shared = self._shared(var, apply_state)
         return _raw.ResourceApplyAdaMax(
@@ -232,9 +246,9 @@ class Adamax(_Moments):
     ) -> Any:
         shared = self._shared(var, apply_state)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        m_rows = shared["beta_1"] * tf.gather(m, indices) + (1 - shared["beta_1"]) * grad
+        m_rows = shared["beta_1"] * tf.gather(m, indices) + shared["1-beta_1"] * grad
         v_rows = tf.maximum(shared["beta_2"] * tf.gather(v, indices), tf.abs(grad))
-        step = -shared["lr_t"] / (1 - shared["beta_1_power"]) * m_rows / (v_rows + shared["epsilon"])
+        step = shared["neg_lr_sparse"] * m_rows / (v_rows + shared["epsilon"])
         with tf.control_dependencies([step]):
             kept = [
                 _raw.ResourceScatterUpdate(resource=m.handle, indices=indices, updates=m_rows),
@@ -248,6 +262,7 @@ class Nadam(_Moments):
     """Adam with Nesterov's momentum, whose share grows with the steps."""
 
     _product: Any
+    _rests: tuple[Any, Any, Any]
 
     _numbers = ("learning_rate", "beta_1", "beta_2")
     _constants = ("epsilon",)
@@ -282,29 +297,31 @@ class Nadam(_Moments):
         self._then = beta_1 * (1.0 - 0.5 * tf.pow(0.96, decay * (step + 1)))
         product = tf.cast(self._product.read_value(), kind) * self._now
         self._so_far = tf.cast(self._product.assign(tf.cast(product, self._product.dtype.base_dtype)), kind)
+        self._rests = 1.0 - self._so_far, 1.0 - self._so_far * self._then, 1.0 - self._now
         return super()._prepare(var_list)
 
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:
         shared = self._shared(var, apply_state)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        m_new = m.assign(shared["beta_1"] * m + (1 - shared["beta_1"]) * grad)
-        v_new = v.assign(shared["beta_2"] * v + (1 - shared["beta_2"]) * tf.square(grad))
+        m_new = m.assign(shared["beta_1"] * m + shared["1-beta_1"] * grad)
+        v_new = v.assign(shared["beta_2"] * v + shared["1-beta_2"] * tf.square(grad))
         return var.assign_sub(self._step(shared, grad, m_new, v_new), read_value=False)
 
     def _step(self, shared: dict[str, Any], grad: TensorLike, m: TensorLike, v: TensorLike) -> Any:
-        grad_bar = grad / (1.0 - self._so_far)
-        m_bar = m / (1.0 - self._so_far * self._then)
-        v_bar = v / (1.0 - shared["beta_2_power"])
-        mixed = (1.0 - self._now) * grad_bar + self._then * m_bar
+        of_grad, of_m, of_now = self._rests
+        grad_bar = grad / of_grad
+        m_bar = m / of_m
+        v_bar = v / shared["1-beta_2_power"]
+        mixed = of_now * grad_bar + self._then * m_bar
         return shared["lr_t"] * mixed / (tf.sqrt(v_bar) + shared["epsilon"])
 
     def _resource_apply_sparse(
         self, grad: TensorLike, var: PassedOn, indices: TensorLike, apply_state: PassedOn = None
     ) -> Any:
         shared = self._shared(var, apply_state)
-        m = self._averaged(var, "m", shared["beta_1"], indices, grad)
-        v = self._averaged(var, "v", shared["beta_2"], indices, grad * grad)
-        step = self._step(shared, grad, tf.gather(m, indices), tf.gather(v, indices))
+        m = self._averaged(self.get_slot(var, "m"), shared, "beta_1", indices, grad)
+        v = self._averaged(self.get_slot(var, "v"), shared, "beta_2", indices, grad * grad)
+        step = self._step(shared, grad, *(_raw.Gather(params=x, indices=indices) for x in (m, v)))
         return _raw.ResourceScatterAdd(resource=var.handle, indices=indices, updates=-step)
 
 
@@ -341,22 +358,24 @@ class RMSprop(_Rule):
                 self.add_slot(var, slot)
 
     def _apply(self, grad: TensorLike, var: PassedOn, indices: TensorLike | None, state: PassedOn) -> Any:
-        rate, hypers = self._shared(var, state)["lr_t"], self._hypers(var)
-        rho, rms = hypers["rho"], self.get_slot(var, "rms")
+        shared = self._shared(var, state)
+        rate, rho, rest, rms = shared["lr_t"], shared["rho"], shared["1-rho"], self.get_slot(var, "rms")
         rows = rms if indices is None else tf.gather(rms, indices)
-        squares = _keep(rms, rho * rows + (1 - rho) * tf.square(grad), indices)
+        squares = _keep(rms, rho * rows + rest * tf.square(grad), indices)
         deviation = squares
         if self.centered:
             mg = self.get_slot(var, "mg")
             mean_rows = mg if indices is None else tf.gather(mg, indices)
-            mean = _keep(mg, rho * mean_rows + (1 - rho) * grad, indices)
+            mean = _keep(mg, rho * mean_rows + rest * grad, indices)
             deviation = squares - tf.square(mean)
         if not self._moves:
-            inside = tf.sqrt(deviation) + self.epsilon
+            inside = tf.sqrt(deviation) + shared["epsilon"]
             return _move(var, rate * grad / inside, indices)
         momentum = self.get_slot(var, "momentum")
         moved = momentum if indices is None else tf.gather(momentum, indices)
-        step = _keep(momentum, hypers["momentum"] * moved + rate * grad / tf.sqrt(deviation + self.epsilon), indices)
+        step = _keep(
+            momentum, shared["momentum"] * moved + rate * grad / tf.sqrt(deviation + shared["epsilon"]), indices
+        )
         return _move(var, step, indices)
 
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:
@@ -409,22 +428,24 @@ class Adagrad(_Rule):
             self.add_slot(var, "accumulator", tf.constant_initializer(self.initial_accumulator_value))
 
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:
+        shared = self._shared(var, apply_state)
         return _raw.ResourceApplyAdagradV2(
             var=var.handle,
             accum=self.get_slot(var, "accumulator").handle,
-            lr=self._shared(var, apply_state)["lr_t"],
-            epsilon=tf.convert_to_tensor(self.epsilon, var.dtype.base_dtype),
+            lr=shared["lr_t"],
+            epsilon=shared["epsilon"],
             grad=grad,
         )
 
     def _resource_apply_sparse(
         self, grad: TensorLike, var: PassedOn, indices: TensorLike, apply_state: PassedOn = None
     ) -> Any:
+        shared = self._shared(var, apply_state)
         return _raw.ResourceSparseApplyAdagradV2(
             var=var.handle,
             accum=self.get_slot(var, "accumulator").handle,
-            lr=self._shared(var, apply_state)["lr_t"],
-            epsilon=tf.convert_to_tensor(self.epsilon, var.dtype.base_dtype),
+            lr=shared["lr_t"],
+            epsilon=shared["epsilon"],
             grad=grad,
             indices=indices,
         )
@@ -453,13 +474,14 @@ class Adadelta(_Rule):
                 self.add_slot(var, slot)
 
     def _given(self, grad: TensorLike, var: PassedOn, state: PassedOn) -> dict[str, Any]:
+        shared = self._shared(var, state)
         return {
             "var": var.handle,
             "accum": self.get_slot(var, "accum_grad").handle,
             "accum_update": self.get_slot(var, "accum_var").handle,
-            "lr": self._shared(var, state)["lr_t"],
-            "rho": self._hypers(var)["rho"],
-            "epsilon": tf.convert_to_tensor(self.epsilon, var.dtype.base_dtype),
+            "lr": shared["lr_t"],
+            "rho": shared["rho"],
+            "epsilon": shared["epsilon"],
             "grad": grad,
         }
 
@@ -517,20 +539,19 @@ class Ftrl(_Rule):
             self.add_slot(var, "linear")
 
     def _given(self, grad: TensorLike, var: PassedOn, state: PassedOn) -> dict[str, Any]:
-        hypers = self._hypers(var)
+        shared = self._shared(var, state)
         given = {
             "var": var.handle,
             "accum": self.get_slot(var, "accumulator").handle,
             "linear": self.get_slot(var, "linear").handle,
             "grad": grad,
-            "lr": self._shared(var, state)["lr_t"],
-            "l1": hypers["l1_regularization_strength"],
-            "l2": hypers["l2_regularization_strength"],
-            "lr_power": hypers["learning_rate_power"],
+            "lr": shared["lr_t"],
+            "l1": shared["l1_regularization_strength"],
+            "l2": shared["l2_regularization_strength"],
+            "lr_power": shared["learning_rate_power"],
         }
         if self.l2_shrinkage_regularization_strength > 0.0:
-            strength = self.l2_shrinkage_regularization_strength
-            given["l2_shrinkage"] = tf.convert_to_tensor(strength, var.dtype.base_dtype)
+            given["l2_shrinkage"] = shared["l2_shrinkage_regularization_strength"]
         return given
 
     def _resource_apply_dense(self, grad: TensorLike, var: PassedOn, apply_state: PassedOn = None) -> Any:

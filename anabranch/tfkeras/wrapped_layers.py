@@ -10,12 +10,11 @@ from anabranch.tfkeras import package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import KerasLayer
 
 _module = package.module("layers.wrappers")
-_local = package.module("layers.local")
 _embeddings = package.module("layers.embeddings")
 _layers = package.module("layers")
+_convolutional = package.module("layers.convolutional")
+_scope: Any = package.module("utils.generic_utils").CustomObjectScope
 _Wrapper: Any = rebasing.rebased(_module.Wrapper)
-_LocallyConnected1D: Any = rebasing.rebased(_local.LocallyConnected1D)
-_LocallyConnected2D: Any = rebasing.rebased(_local.LocallyConnected2D)
 
 
 @rebasing.serves(_module.Wrapper)
@@ -116,6 +115,13 @@ def _accepts(layer: PassedOn, name: str) -> bool:
     return bool(package.module("utils.generic_utils").has_arg(layer.call, name))
 
 
+def _classes_of_cells(layer: PassedOn) -> dict[str, Any]:
+    """A program's own classes of a recurrent layer's cells, by the names that its configuration has for them."""
+    cell = getattr(layer, "cell", None)
+    cells = [] if cell is None else [cell, *getattr(cell, "cells", [])]
+    return {type(one).__name__: type(one) for one in cells if not rebasing.is_foundation(type(one))}
+
+
 @rebasing.serves(_module.Bidirectional)
 class Bidirectional(_Bidirectional):
     """A recurrent layer, and another one that goes through time the other way.
@@ -125,6 +131,7 @@ class Bidirectional(_Bidirectional):
     """
 
     input_spec: Any
+    backward_layer: Any
 
     def __init__(
         self,
@@ -137,8 +144,11 @@ class Bidirectional(_Bidirectional):
         for one in (layer, *([] if backward_layer is None else [backward_layer])):
             if not isinstance(one, KerasLayer.__mro__[1]):
                 raise ValueError(f"Please initialize `Bidirectional` layer with a `Layer` instance. You passed: {one}")
-        with scopes.served_classes():
+        with scopes.served_classes(), _scope(_classes_of_cells(layer)):
             super().__init__(layer, merge_mode, weights, **kwargs)
+        if self.return_sequences:  # what is not there adds nothing to what the other direction gives
+            for one in (self.forward_layer, backward_layer or self.backward_layer):
+                one.zero_output_for_mask = True
         self.input_spec = self.input_spec or [None]  # to which those of states and constants are added
         self._given_backward = backward_layer
         if backward_layer is not None:
@@ -160,12 +170,60 @@ class Bidirectional(_Bidirectional):
             self.backward_layer.build(input_shape)
         self.forward_layer.built = self.backward_layer.built = self.built = True
 
+    losses, updates = KerasLayer.losses, KerasLayer.updates
+    get_losses_for, get_updates_for = KerasLayer.get_losses_for, KerasLayer.get_updates_for
+
+    def call(
+        self,
+        inputs: PassedOn,
+        mask: PassedOn = None,
+        training: PassedOn = None,
+        initial_state: PassedOn = None,
+        constants: PassedOn = None,
+    ) -> Any:
+        """What both directions give, merged, and their last states where those are asked for."""
+        listed = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if self._num_constants and constants is None and len(listed) > 1:
+            listed, constants = listed[: -self._num_constants], listed[-self._num_constants :]
+        if len(listed) > 1:
+            if initial_state is not None:
+                raise ValueError("initial states are given in the list of inputs and by `initial_state`; leave one out")
+            initial_state = listed[1:]
+        states = list(initial_state or [])
+        half = len(states) // 2
+        told = {"mask": mask, "training": training, "constants": constants}
+        outputs, last = [], []
+        for one, its in ((self.forward_layer, states[:half]), (self.backward_layer, states[half:])):
+            given = {"initial_state": its or None, **told}
+            given = {name: value for name, value in given.items() if value is not None and _accepts(one, name)}
+            found = one.call(listed[0], **given)
+            found = list(found) if self.return_state else [found]
+            one._regularize(listed[0], found[0])
+            outputs.append(found[0])
+            last += found[1:]
+        if self.return_sequences:
+            outputs[1] = tf.reverse(outputs[1], [0 if getattr(self.forward_layer, "time_major", False) else 1])
+        merged = self._merged(*outputs)
+        if not self.return_state:
+            return merged
+        return [*(merged if self.merge_mode is None else [merged]), *last]
+
+    def _merged(self, forward: PassedOn, backward: PassedOn) -> Any:
+        if self.merge_mode == "concat":
+            return tf.concat([forward, backward], -1)
+        if self.merge_mode == "sum":
+            return forward + backward
+        if self.merge_mode == "ave":
+            return (forward + backward) / 2
+        return forward * backward if self.merge_mode == "mul" else [forward, backward]
+
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()
         if self._given_backward is not None:
             config["backward_layer"] = {
                 "class_name": type(self.backward_layer).__name__,
-                "config": self.backward_layer.get_config(),
+                "config": self.backward_layer.get_config()
+                | {"name": self.backward_layer.name.removeprefix("backward_")},
             }
         return config
 
@@ -183,19 +241,36 @@ class Bidirectional(_Bidirectional):
             return made
 
 
-@rebasing.serves(_local.LocallyConnected1D)
-class LocallyConnected1D(_LocallyConnected1D):
-    """A convolution with other weights at each place; `implementation` is kept, of which there is one here."""
-
-    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
-        self.implementation = kwargs.pop("implementation", 1)
-        super().__init__(*args, **kwargs)
+_SeparableConv1D: Any = rebasing.rebased(_convolutional.SeparableConv1D)
 
 
-@rebasing.serves(_local.LocallyConnected2D)
-class LocallyConnected2D(_LocallyConnected2D):
-    """The same over two dimensions."""
+@rebasing.serves(_convolutional.SeparableConv1D)
+class KerasSeparableConv1D(_SeparableConv1D):
+    """A separable convolution of series, whose padding may be "causal": what comes later is not seen."""
 
-    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
-        self.implementation = kwargs.pop("implementation", 1)
-        super().__init__(*args, **kwargs)
+    padding: str
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: PassedOn,
+        strides: PassedOn = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        **kwargs: PassedOn,
+    ) -> None:
+        is_causal = padding == "causal"
+        super().__init__(filters, kernel_size, strides, "valid" if is_causal else padding, data_format, **kwargs)
+        if is_causal:
+            self.padding = "causal"
+
+    def call(self, inputs: PassedOn) -> Any:
+        if self.padding != "causal":
+            return super().call(inputs)
+        before = [self.dilation_rate[0] * (self.kernel_size[0] - 1), 0]
+        axes = [[0, 0], before, [0, 0]] if self.data_format == "channels_last" else [[0, 0], [0, 0], before]
+        self.padding = "valid"
+        try:
+            return super().call(tf.pad(inputs, axes))
+        finally:
+            self.padding = "causal"

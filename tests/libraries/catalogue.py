@@ -94,7 +94,7 @@ LIBRARIES: Final = (
         "2.3.1",
         (
             *("keras_dense.py", "keras_in_tensorflow.py", "keras_images.py", "keras_sequences.py"),
-            *("tf_keras_layers.py", "tf_keras_models.py"),
+            *("tf_keras_kinds.py", "tf_keras_layers.py", "tf_keras_models.py", "tf_keras_training.py"),
         ),
         _KERAS_TESTS,
         tag="2.3.1",

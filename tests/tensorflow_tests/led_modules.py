@@ -56,6 +56,27 @@ class LedModule(ModuleType):
         value = vars(self)[name] = finder.value(self.__name__.removeprefix(f"{PREFIX}."), name)
         return value
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Sets a name, in the public module too where a test means what everybody calls."""
+        super().__setattr__(name, value)
+        public = self._shared()
+        if public is not None and not name.startswith("_"):
+            vars(self).setdefault("_originals", {}).setdefault(name, getattr(public, name))
+            setattr(public, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        original = vars(self).get("_originals", {}).pop(name, None)
+        if original is not None:
+            setattr(self._shared(), name, original)
+
+    def _shared(self) -> Any:
+        """The public module whose functions tests replace to see what is called; None: they replace them here alone."""
+        if self.__name__.removeprefix(f"{PREFIX}.") != "python.platform.tf_logging":
+            return None
+        finder: LedModules = vars(self)["_finder"]
+        return finder.public("logging")
+
 
 class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules below `public_tensorflow`."""
@@ -98,7 +119,7 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if kind == "module":
             return importlib.import_module(f"{PREFIX}.{target}")
         if module in PUBLIC_COUNTERPARTS:
-            found = getattr(self._public(PUBLIC_COUNTERPARTS[module]), name, _MISSING)
+            found = getattr(self.public(PUBLIC_COUNTERPARTS[module]), name, _MISSING)
             if found is not _MISSING:
                 return found
         inside = f"{module}.{name}"
@@ -107,11 +128,12 @@ class LedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def _exported(self, kind: str, target: str) -> object:
         """A public name, or a function of `raw_ops`. A file that imports one that is not there has other tests too."""
         try:
-            return self._public(target) if kind == "tf" else _by_position(self._public(f"raw_ops.{target}"))
+            return self.public(target) if kind == "tf" else _by_position(self.public(f"raw_ops.{target}"))
         except AttributeError as error:
             return placeholder(target, absence=str(error))
 
-    def _public(self, path: str) -> Any:
+    def public(self, path: str) -> Any:
+        """A public name, or the public module that holds it."""
         value: Any = self._tensorflow
         for part in filter(None, path.split(".")):
             value = getattr(value, part)

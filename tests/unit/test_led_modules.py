@@ -8,6 +8,7 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -285,3 +286,15 @@ def test_old_calls_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert old.array([1, 2], copy=False).tolist() == [1, 2]
     assert old.array([1, 2], copy=True).tolist() == [1, 2]
     assert old.reshape([1, 2], newshape=[2, 1]).shape == (2, 1)
+
+
+def test_a_function_of_logging_that_a_test_replaces_is_replaced_for_everybody() -> None:
+    module = led_modules.LedModule(f"{led_modules.PREFIX}.python.platform.tf_logging", led_modules.LedModules(tf, {}))
+    before = tf.logging.warning
+    with mock.patch.object(module, "warning") as replaced:
+        tf.logging.warning("seen %d", 1)
+    replaced.assert_called_once_with("seen %d", 1)
+    assert tf.logging.warning is before
+    other = led_modules.LedModule(f"{led_modules.PREFIX}.python.ops.math_ops", led_modules.LedModules(tf, {}))
+    other.add = before
+    assert tf.add is not before

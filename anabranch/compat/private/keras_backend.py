@@ -5,10 +5,11 @@ It serves the package `keras`, which builds and trains models itself. Everything
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,15 @@ def learning_phase() -> int | tf.Tensor:
     return _phases[graph]
 
 
+def fixed_learning_phase() -> int | None:
+    """1 or 0 where the learning phase of the default graph was set; else None, and nothing is added to the graph."""
+    graph = get_graph()
+    while graph.building_function and graph.outer_graph is not None:
+        graph = graph.outer_graph
+    phase = _phases.get(graph)
+    return phase if isinstance(phase, int) else None
+
+
 def set_learning_phase(value: int) -> None:
     """Fixes the learning phase of the default graph.
 
@@ -79,6 +89,21 @@ def set_learning_phase(value: int) -> None:
     if value not in {0, 1}:
         raise ValueError(f"Expected learning phase to be 0 or 1, not {value!r}")
     _phases[get_graph()] = value
+
+
+@contextlib.contextmanager
+def learning_phase_set(value: int) -> Iterator[None]:
+    """A block in which the learning phase of the default graph is fixed."""
+    graph = get_graph()
+    before = _phases.get(graph)
+    set_learning_phase(value)
+    try:
+        yield
+    finally:
+        if before is None:
+            _phases.pop(graph, None)
+        else:
+            _phases[graph] = before
 
 
 def get_session(op_input_list: Sequence[tf.Tensor] = ()) -> Any:
@@ -240,7 +265,11 @@ class Function:
         """The values of the outputs for these values of the inputs, in the structure of `outputs`."""
         feed = dict(self.feed_dict)
         for tensor, value in zip(self.inputs, tf.nest.flatten(inputs), strict=True):
-            if isinstance(tensor, tf.SparseTensor) and hasattr(value, "tocoo"):
+            if value is None:  # what has a default, as the learning phase
+                continue
+            if hasattr(value, "as_fed"):  # rows of a sparse or ragged tensor
+                value = value.as_fed()
+            elif isinstance(tensor, tf.SparseTensor) and hasattr(value, "tocoo"):
                 matrix = value.tocoo()
                 indices = np.stack([matrix.row, matrix.col], axis=1).astype(np.int64)
                 value = tf.SparseTensorValue(indices, matrix.data, matrix.shape)
@@ -269,6 +298,9 @@ def categorical_crossentropy(
 ) -> tf.Tensor:
     """The cross entropy of distributions along an axis; of logits where that is what they are made from."""
     logits = output if from_logits else _logits_of(output, "Softmax")
+    if logits is not None and logits.shape.ndims is None and axis != -1:
+        logarithms = logits - tf.reduce_logsumexp(logits, axis, keepdims=True)
+        return -tf.reduce_sum(target * logarithms, axis)
     if logits is not None:
         return tf.nn.softmax_cross_entropy_with_logits_v2(labels=target, logits=logits, axis=axis)
     shares = output / tf.reduce_sum(output, axis, keepdims=True)
@@ -279,11 +311,19 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     target: TensorLike, output: tf.Tensor, from_logits: bool = False, axis: int = -1
 ) -> tf.Tensor:
-    """The cross entropy of distributions along an axis with classes, in the shape of `output` without that axis."""
+    """The cross entropy of distributions along an axis with classes, in the shape of `output` without that axis.
+
+    Raises:
+        ValueError: `output` has no known rank, and another axis than the last is asked for.
+    """
     logits = output if from_logits else _logits_of(output, "Softmax")
     if logits is None:
         logits = tf.log(tf.clip_by_value(output, epsilon(), 1.0 - epsilon()))
     rank = logits.shape.ndims
+    if rank is None and axis != -1:
+        raise ValueError(
+            f"Cannot compute sparse categorical crossentropy with `axis={axis}` on tensors of unknown rank"
+        )
     if rank is not None and axis % rank != rank - 1:
         order = [i for i in range(rank) if i != axis % rank] + [axis % rank]
         logits = tf.transpose(logits, order)

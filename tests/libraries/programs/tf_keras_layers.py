@@ -138,7 +138,9 @@ with tf.Graph().as_default():
         optimizers[1].minimize(of_maker, var_list=make.trainable_variables),
         *make.get_updates_for(noise),
     ]
-    assert len(make.updates) == len(make.get_updates_for(noise)) == 2
+    assert (len(make.updates), len(make.get_updates_for(noise))) == (4, 2), (
+        "those of its own input, and those of this call"
+    )
     assert len(judge.trainable_variables) == 4
     distance = tf.reduce_mean(tf.abs(tf.reduce_mean(made, 0) - images[0]))
     before, after = run(distance, steps, 80)

@@ -1,0 +1,120 @@
+"""Layers of `tf.keras` that the package keras 2.3 has otherwise, each beside what NumPy computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+backend = keras.backend
+rng = np.random.RandomState(5)
+
+
+def value(tensor: tf.Tensor) -> np.ndarray:
+    """The value of a tensor, with variables that are initialized."""
+    return backend.get_session().run(tensor)
+
+
+def sigmoid(numbers: np.ndarray) -> np.ndarray:
+    """The logistic function."""
+    return 1 / (1 + np.exp(-numbers))
+
+
+# --------------------------------------------------------------------------- locally connected layers
+series = rng.normal(size=(2, 5, 3)).astype("float32")
+wide = keras.layers.LocallyConnected1D(4, 3, padding="same", implementation=2, use_bias=False)
+found = value(wide(tf.constant(series)))
+kernel = value(wide.kernel)
+assert kernel.shape == (5, 3, 5, 4)
+for end in range(5):
+    near = slice(max(0, end - 1), end + 2)
+    np.testing.assert_allclose(
+        found[:, end], np.einsum("bsc,scf->bf", series[:, near], kernel[near, :, end]), rtol=1e-4, atol=1e-5
+    )
+sparse = keras.layers.LocallyConnected1D(4, 3, padding="same", implementation=3, use_bias=False)
+sparse.build((None, 5, 3))
+pairs = sparse.kernel_idxs
+backend.set_value(sparse.kernel, [kernel[i // 3, i % 3, o // 4, o % 4] for o, i in pairs])
+np.testing.assert_allclose(value(sparse(tf.constant(series))), found, rtol=1e-4, atol=1e-5)
+pictures = rng.normal(size=(2, 2, 4, 5)).astype("float32")
+by_places = keras.layers.LocallyConnected2D(3, (2, 3), strides=(2, 1), data_format="channels_first")
+found = value(by_places(tf.constant(pictures)))
+kernel = value(by_places.kernel)
+assert (found.shape, kernel.shape) == ((2, 3, 2, 3), (6, 12, 3))
+for row in range(2):
+    for column in range(3):
+        under = pictures[:, :, 2 * row : 2 * row + 2, column : column + 3].reshape(2, -1)
+        np.testing.assert_allclose(found[:, :, row, column], under @ kernel[3 * row + column], rtol=1e-4, atol=1e-5)
+
+# --------------------------------------------------------------------------- backend
+mean, variance, beta, gamma = (rng.uniform(0.5, 1.5, size=2).astype("float32") for _ in range(4))
+of_channels = [one[:, None, None] for one in (mean, variance, beta, gamma)]
+np.testing.assert_allclose(
+    value(backend.batch_normalization(tf.constant(pictures), mean, variance, beta, gamma, axis=1)),
+    (pictures - of_channels[0]) / np.sqrt(of_channels[1] + 1e-3) * of_channels[3] + of_channels[2],
+    rtol=1e-4,
+    atol=1e-5,
+)
+filters = rng.normal(size=(3, 3, 2)).astype("float32")
+np.testing.assert_allclose(
+    value(backend.conv1d(tf.constant(series), tf.constant(filters), strides=(2,))),
+    np.stack([np.einsum("bkc,kcf->bf", series[:, start : start + 3], filters) for start in (0, 2)], 1),
+    rtol=1e-4,
+    atol=1e-5,
+)
+with backend.learning_phase_scope(1):
+    assert backend.learning_phase() == 1
+assert isinstance(backend.learning_phase(), tf.Tensor)
+
+# --------------------------------------------------------------------------- recurrent layers
+inputs = keras.Input((4, 3))
+masked = keras.layers.Masking()(inputs)
+both = keras.layers.Bidirectional(keras.layers.LSTM(2, return_sequences=True, activity_regularizer="l1"))
+outputs = both(masked)
+assert (len(both.losses), len(both.get_losses_for(inputs)), len(both.get_losses_for(None))) == (2, 2, 0)
+rows = rng.normal(size=(2, 4, 3)).astype("float32")
+rows[0, 3] = 0
+found = keras.Model(inputs, outputs).predict(rows)
+assert not found[0, 3].any(), "nothing comes of a step that is not there"
+assert found[1, 3].all()
+
+
+class Doubling(keras.layers.SimpleRNNCell):
+    """A cell whose outputs are twice its state."""
+
+    def call(self, inputs: tf.Tensor, states: list[tf.Tensor], training: bool | None = None) -> object:
+        """One step."""
+        outputs, states = super().call(inputs, states)
+        return 2 * outputs, states
+
+
+custom = keras.layers.Bidirectional(keras.layers.RNN(Doubling(2)), merge_mode="sum")
+single = keras.layers.SimpleRNN(2)
+result, once = custom(tf.constant(rows)), single(tf.constant(rows))
+single.set_weights(custom.forward_layer.get_weights())
+back = keras.layers.SimpleRNN(2, go_backwards=True)
+other = back(tf.constant(rows))
+back.set_weights(custom.backward_layer.get_weights())
+np.testing.assert_allclose(value(result), 2 * (value(once) + value(other)), rtol=1e-4, atol=1e-5)
+
+cell = keras.experimental.PeepholeLSTMCell(2, recurrent_activation="sigmoid")
+outputs = keras.layers.RNN(cell)(tf.constant(rows))
+kernel, recurrent, bias, of_input, of_forget, of_output = (value(weight) for weight in cell.weights)
+assert [weight.shape for weight in (kernel, recurrent, bias, of_input)] == [(3, 8), (2, 8), (8,), (2,)]
+hidden, memory = np.zeros((2, 2)), np.zeros((2, 2))
+for step in range(4):
+    i, f, c, o = np.split(rows[:, step] @ kernel + hidden @ recurrent + bias, 4, axis=1)
+    new = sigmoid(f + of_forget * memory) * memory + sigmoid(i + of_input * memory) * np.tanh(c)
+    hidden, memory = sigmoid(o + of_output * new) * np.tanh(new), new
+np.testing.assert_allclose(value(outputs), hidden, rtol=1e-4, atol=1e-5)
+
+# --------------------------------------------------------------------------- others
+causal = keras.layers.SeparableConv1D(4, 3, padding="causal", dilation_rate=2)
+changed = series.copy()
+changed[:, 3:] += 1
+early, late = value(causal(tf.constant(series))), value(causal(tf.constant(changed)))
+assert early.shape == (2, 5, 4)
+assert np.allclose(early[:, :3], late[:, :3]), "what comes later is not seen"
+assert not np.allclose(early[:, 3:], late[:, 3:])
+assert keras.layers.BatchNormalization().fused is True
+print("layers:", found.shape)
