@@ -18,7 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.harness import machine
-from benchmarks.workers.strategies import ONE_IN, TIMES, TRIALS, WAIT, Trial, outcome
+from benchmarks.workers.strategies import LONG_WAIT, ONE_IN, TIMES, TRIALS, WAIT, Trial, outcome
 
 #: of the held-out digits; who has learned that many has learned most of what there is
 ENOUGH = 0.85
@@ -104,6 +104,8 @@ def main(arguments: Sequence[str]) -> int:
     table_of(f"each step waits for {wait}, as if it computed elsewhere", outcomes, is_plain, console)
     title = f"one step in {ONE_IN} waits {TIMES} times as long"
     table_of(title, outcomes, lambda trial: trial.straggles, console)
+    title = f"each step waits for {LONG_WAIT * 1000:.0f} ms"
+    table_of(title, outcomes, lambda trial: trial.wait == LONG_WAIT, console)
     table_of("no waits: all compute on this machine", outcomes, lambda trial: not trial.wait, console)
     if asked.draw is not None:
         draw(outcomes, asked.draw)

@@ -29,8 +29,10 @@ BATCH = 32
 WAIT = 0.03
 #: one step in so many of each worker straggles, and waits so many times as long
 ONE_IN, TIMES = 12, 8
-#: gradients of each worker in a trial
-STEPS = 300
+#: another, as long as those of a large model
+LONG_WAIT = 0.25
+#: gradients of each worker in a trial; of a trial with long waits
+STEPS, FEW_STEPS = 300, 50
 #: seconds between two looks of the chief at the variables
 LOOK_EVERY = 0.2
 RATE = 0.03
@@ -49,6 +51,7 @@ class Trial:
         workers: replicas.
         wait: seconds that each step waits.
         straggles: whether some steps wait longer.
+        steps: gradients of each worker.
     """
 
     rule: str
@@ -56,6 +59,7 @@ class Trial:
     workers: int
     wait: float = WAIT
     straggles: bool = False
+    steps: int = STEPS
 
 
 #: by all rules, on clusters of several sizes
@@ -64,6 +68,7 @@ RULES = ("asynchronous", "synchronous", "averaging", "downpour")
 TRIALS = (
     *(Trial(rule, servers, workers) for servers, workers in SIZES for rule in RULES),
     *(Trial(rule, 2, 4, straggles=True) for rule in ("asynchronous", "synchronous", "one backup")),
+    *(Trial(rule, 2, 4, LONG_WAIT, steps=FEW_STEPS) for rule in ("asynchronous", "synchronous")),
     # without waits: what the machine itself can do
     *(Trial(rule, 2, workers, 0.0) for workers in (1, 2, 4) for rule in ("asynchronous", "synchronous")),
 )
@@ -73,16 +78,16 @@ def optimizer_of(trial: Trial) -> Any:
     """An optimizer of the trial's rule, and the global step at which all workers have done their part."""
     # as in DistBelief: robust where the steps of many come together
     optimizer = tf.train.AdagradOptimizer(RATE)
-    workers, gradients = trial.workers, trial.workers * STEPS
+    workers, steps, gradients = trial.workers, trial.steps, trial.workers * trial.steps
     match trial.rule:
         case "asynchronous":
             return tf.train.replicas.asynchronous(optimizer), gradients
         case "synchronous":
-            return tf.train.replicas.synchronous(optimizer, aggregate=workers), STEPS
+            return tf.train.replicas.synchronous(optimizer, aggregate=workers), steps
         case "one backup":
-            return tf.train.replicas.synchronous(optimizer, aggregate=workers - 1, backups=1), STEPS
+            return tf.train.replicas.synchronous(optimizer, aggregate=workers - 1, backups=1), steps
         case "averaging":
-            return tf.train.replicas.averaging(optimizer, every=EVERY, workers=workers), STEPS // EVERY
+            return tf.train.replicas.averaging(optimizer, every=EVERY, workers=workers), steps // EVERY
         case "downpour":
             local = tf.train.AdagradOptimizer(RATE)
             return tf.train.replicas.downpour(optimizer, fetch=EVERY, push=EVERY, local=local), gradients // EVERY
