@@ -74,6 +74,8 @@ def ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     keys = tmp_path / "cluster.keys"
     assert command_line.main(["cluster", "keys", str(keys)]) == 0
     monkeypatch.setenv(FILE_VARIABLE, str(keys))
+    # who starts a machine must not be told that it sees none of its graphics processors
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
     monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
     monkeypatch.setenv("RAY_enable_worker_prestart", "0")
