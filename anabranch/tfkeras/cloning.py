@@ -12,6 +12,7 @@ from anabranch.tfkeras.models import KerasModel
 from anabranch.tfkeras.sequential import Sequential
 
 _generic = package.module("utils.generic_utils")
+_Metric: Any = package.module("metrics").Metric
 
 
 def _over(tensors: dict[str, Any]) -> type:
@@ -88,10 +89,19 @@ def clone_and_build_model(
     copy.compile(
         optimizer,
         model.loss,
-        metrics=model._compile_metrics,
+        metrics=_copied_metrics(model._compile_metrics),
         loss_weights=model.loss_weights,
         sample_weight_mode=model.sample_weight_mode,
-        weighted_metrics=model._compile_weighted_metrics,
+        weighted_metrics=_copied_metrics(model._compile_weighted_metrics),
         target_tensors=target_tensors,
     )
     return copy
+
+
+def _copied_metrics(metrics: PassedOn) -> Any:
+    """What was given to `compile`, with metrics of their own variables: those of the others may be in another graph."""
+    if isinstance(metrics, dict):
+        return {name: _copied_metrics(one) for name, one in metrics.items()}
+    if isinstance(metrics, list | tuple):
+        return [_copied_metrics(one) for one in metrics]
+    return type(metrics).from_config(metrics.get_config()) if isinstance(metrics, _Metric) else metrics

@@ -122,7 +122,9 @@ keras.backend.clear_session()
 small = keras.Sequential(
     [keras.layers.Dense(8, activation="tanh", input_shape=(64,), name="first"), keras.layers.Dense(1)]
 )
-small.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
+# a metric with variables of its own is another one in the estimator's graph
+metrics = ["mae", keras.metrics.RootMeanSquaredError(name="root")]
+small.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=metrics)
 estimator = keras.estimator.model_to_estimator(small, model_dir="estimator")
 name = small.input_names[0]
 
@@ -140,6 +142,7 @@ print("estimator:", begun, "to", result)
 assert result["global_step"] == 18
 assert result["loss"] < begun
 assert "mean_absolute_error" in result
+assert abs(result["root"] ** 2 - result["loss"]) < 0.02 * result["loss"], result
 
 # --------------------------------------------------------------------------- feature columns
 column = tf.feature_column
