@@ -157,8 +157,8 @@ def examples(shard: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float3
 
 
 def main(cluster: Mapping[str, list[str]], index: int, options: Mapping[str, Any]) -> None:
-    links.BEAT_EVERY = options.get("beat", links.BEAT_EVERY)  # type: ignore[misc]
-    chief_lease.LEASE_SECONDS = options.get("lease", chief_lease.LEASE_SECONDS)  # type: ignore[misc]
+    vars(links)["BEAT_EVERY"] = options.get("beat", links.BEAT_EVERY)
+    vars(chief_lease)["LEASE_SECONDS"] = options.get("lease", chief_lease.LEASE_SECONDS)
     worker = Regression(index, options) if options.get("regression") else Worker(index, options)
     SaveInterval.is_due = lambda self, now: worker.is_due(now, self._last_end)  # type: ignore[method-assign]
     server = tf.train.Server(dict(cluster), "worker", index)
