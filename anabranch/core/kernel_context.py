@@ -249,6 +249,11 @@ class TracingContext(OperationContext, Protocol[Node, Function_contra, BodyTenso
     def note(self, text: str) -> None:
         """Notes how this operation is compiled, for `anabranch explain`."""
 
+    def compute_in_loop(
+        self, op: Node, inputs: list[TensorValue], prepared: Mapping[str, Mapping[int, TensorValue]]
+    ) -> TensorValue:
+        """One operation of a loop's body, by the quickest kernel; see `xla.lowering.TraceContext.compute_in_loop`."""
+
     def call(
         self,
         body: Function_contra,

@@ -36,11 +36,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class KernelInput(NamedTuple):
-    """What is known of an input when a kernel is chosen: its shape, its NumPy dtype, and the value of a static one."""
+    """What is known of an input when a kernel is chosen.
+
+    Attributes:
+        dtype: NumPy's.
+        value: of a static one.
+        repeated: whether it is the same in all iterations of the loop that the operation is in.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
     value: Any = None
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +67,8 @@ class KernelCase:
 
 Predicate = Callable[[KernelCase], bool]
 Estimate = Callable[[KernelCase], float]
+#: makes of an input what a kernel takes in its place
+Preparation = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +82,20 @@ class AlternateKernel:
     types: Mapping[str, frozenset[DType]]
     applies: Predicate
     cost: Estimate
-    rough: bool = False
+    rough: Predicate
     calls_back: bool = False
     takes_numpy: bool = False
+    prepares: Mapping[int, Preparation] = field(default_factory=dict)
 
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
-        return _are_among(case.attrs, self.types) and self.applies(case)
+        if not _are_among(case.attrs, self.types):
+            return False
+        return all(case.inputs[position].repeated for position in self.prepares) and self.applies(case)
+
+    def prepared(self, inputs: Sequence[Any]) -> list[Any]:
+        """What its function takes: the inputs, some of them prepared."""
+        return [self.prepares[at](value) if at in self.prepares else value for at, value in enumerate(inputs)]
 
     def estimate(self, case: KernelCase) -> float:
         """What share of the time of the operation's own kernel it is expected to take.
@@ -96,11 +112,12 @@ class AlternateKernel:
 
 
 class KernelCandidate(NamedTuple):
-    """A kernel that can compute a case, and its estimated cost; no kernel: the operation's own."""
+    """A kernel that can compute a case, and its estimated cost, roughly or not; no kernel: the operation's own."""
 
     name: str
     cost: float
     kernel: AlternateKernel | None = None
+    rough: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +160,10 @@ def register_kernel(
     types: Mapping[str, Collection[Any]] | None = None,
     applies: Predicate = lambda case: True,
     cost: float | Estimate = 0.5,
-    rough: bool = False,
+    rough: bool | Predicate = False,
     calls_back: bool = False,
     takes_numpy: bool = False,
+    prepares: Mapping[int, Preparation] | None = None,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -158,9 +176,11 @@ def register_kernel(
         cost: what share of the time of the operation's own kernel it is expected to take: a number, or a function of
             the case.
         rough: the estimate says little, as for code of other libraries on processors of many kinds: where kernels are
-            measured at all, this one is.
+            measured at all, this one is. Always, or for the cases that a predicate names.
         calls_back: its program calls Python functions; such programs run on a thread that no signal reaches.
         takes_numpy: given NumPy's arrays, it computes at once: it serves the calls before a program is compiled, too.
+        prepares: position of an input (flat) -> what makes of it what the function takes in its place. That is done
+            once before a loop: the kernel serves operations in loops, where these inputs are always the same.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -172,6 +192,7 @@ def register_kernel(
     accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
     unknown = [attr for attr in accepted if attr not in op_def.attrs or op_def.attrs[attr].kind != "type"]
     estimate = cost if callable(cost) else lambda case: float(cost)
+    is_rough = rough if callable(rough) else lambda case: bool(rough)
 
     def register(function: F) -> F:
         rule = Rule.of(function)
@@ -181,7 +202,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        flags = rough, calls_back, takes_numpy
+        flags = is_rough, calls_back, takes_numpy, dict(prepares or {})
         _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, *flags))
         return function
 
@@ -262,7 +283,7 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
     for device_type in case.device_types:
         for kernel in registered:
             if kernel.device_type == device_type and kernel.name not in chosen and kernel.takes(case):
-                chosen[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel)
+                chosen[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel, kernel.rough(case))
     return sorted([KernelCandidate(OWN_KERNEL, OWN_COST), *chosen.values()], key=lambda one: one.cost)
 
 

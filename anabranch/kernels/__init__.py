@@ -6,6 +6,7 @@ compiled: importing this package imports none of them.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from anabranch.core.kernels import load_kernels_from
@@ -32,6 +33,7 @@ _BYTE_PRODUCTS: Final = (
 #: module -> the operations of which it has kernels
 MODULES: Final = {
     "anabranch.kernels.convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.loop_products": ("MatMul",),
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
@@ -44,7 +46,10 @@ _NEEDS: Final = {
     module: "anabranch.kernels.onednn" for module in MODULES if module.startswith("anabranch.kernels.native")
 }
 #: those that have kernels for some dtypes only
-_TYPES: Final = {"anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",))}
+_TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
+    "anabranch.kernels.loop_products": {"T": ("float32", "float64")},
+    "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
+}
 
 for _module, _op_types in MODULES.items():
     load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module))

@@ -212,7 +212,7 @@ def _rivals(offered: Sequence[KernelCandidate]) -> list[KernelCandidate]:
 
 def _doubt(one: KernelCandidate) -> float:
     """What an estimate may be wrong by, as a factor."""
-    return _ROUGH_DOUBT if one.kernel is not None and one.kernel.rough else _DOUBT
+    return _ROUGH_DOUBT if one.rough else _DOUBT
 
 
 def _by_estimate(
@@ -248,6 +248,7 @@ def case_key(case: KernelCase, device: jax.Device | None = None) -> str:
                     str(described.dtype),
                     list(described.shape),
                     None if described.value is None else np.asarray(described.value).tolist(),
+                    *(["repeated"] if described.repeated else []),
                 ]
                 for described in case.inputs
             ],

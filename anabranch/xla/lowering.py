@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -46,6 +46,8 @@ _MAX_KNOWN_ELEMENTS = 4096
 #: 2**64 divided by the golden ratio: spreads the bits of small seeds
 _GOLDEN = 0x9E3779B97F4A7C15
 _LOW_63_BITS = 0x7FFFFFFFFFFFFFFF
+#: iterations of the loop in which a kernel is measured that serves loops
+_MEASURED_ITERATIONS = 32
 
 
 class NeedsHostError(Exception):
@@ -166,6 +168,27 @@ class TraceContext(KernelContext):
         """Tells something about how this operation is compiled to those who ask (`anabranch explain`)."""
         self.state.notes[text] = None
 
+    def compute_in_loop(
+        self, op: StepNode, inputs: list[Any], prepared: Mapping[str, Mapping[int, TensorValue]]
+    ) -> Any:
+        """The one result of an operation of a loop's body, by the kernel that is quickest in loops.
+
+        Args:
+            op: has no state, and draws no random numbers.
+            inputs: flat.
+            prepared: what kernels made of inputs before the loop: name of the kernel -> position -> value. All these
+                inputs are the same in each iteration.
+        """
+        rule, values = op.op_def.compiled_rule, inputs
+        assert rule is not None
+        if self.state.target is not None and self.state.direct is None:
+            repeated = {position for made in prepared.values() for position in made}
+            choice = _chosen_kernel(op, inputs, self.state, self.state.target, repeated)
+            if choice is not None and choice.chosen.kernel is not None:
+                rule, made = choice.chosen.kernel.rule, prepared.get(choice.chosen.name, {})
+                values = [made.get(position, value) for position, value in enumerate(inputs)]
+        return BoundKernel(op, rule, jnp, TraceContext(op, self.state))(values)
+
     def call(
         self,
         body: StepFunction,
@@ -273,15 +296,22 @@ def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceSta
     # all inputs are known: the result stays known as well
     if op.op_def.portable and all(isinstance(value, np.ndarray) for value in inputs):
         return own
-    case = _case_of(op, inputs, target)
+    choice = _chosen_kernel(op, inputs, state, target)
+    return own if choice is None or choice.chosen.kernel is None else choice.chosen.kernel.rule
+
+
+def _chosen_kernel(
+    op: StepNode, inputs: Sequence[Any], state: TraceState, target: KernelTarget, repeated: Collection[int] = ()
+) -> KernelChoice | None:
+    """What is chosen; None where there is but the operation's own. `repeated`: inputs that a loop does not change."""
+    case = _case_of(op, inputs, target, repeated)
     if case is None:
-        return own
+        return None
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
     choice = chooser.choose(case, target.device, partial(_seconds_alone, op, case.inputs, target) if alone else None)
-    if choice is None:
-        return own
-    state.choices[op.name] = choice
-    return own if choice.chosen.kernel is None else choice.chosen.kernel.rule
+    if choice is not None:
+        state.choices[op.name] = choice
+    return choice
 
 
 def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:
@@ -291,13 +321,16 @@ def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: Trace
     return own if kernel is None else kernel.rule
 
 
-def _case_of(op: StepNode, inputs: Sequence[Any], target: KernelTarget) -> KernelCase | None:
+def _case_of(
+    op: StepNode, inputs: Sequence[Any], target: KernelTarget, repeated: Collection[int] = ()
+) -> KernelCase | None:
     """What a kernel is chosen for; None where an input is no array but a handle, or a list of tensors."""
     if not all(hasattr(value, "shape") and hasattr(value, "dtype") for value in inputs):
         return None
     static = op.op_def.static_positions(op)
     described = tuple(
-        KernelInput(tuple(value.shape), value.dtype, value if i in static else None) for i, value in enumerate(inputs)
+        KernelInput(tuple(value.shape), value.dtype, value if i in static else None, i in repeated)
+        for i, value in enumerate(inputs)
     )
     return KernelCase(op.type, op.attrs, described, target.device_types)
 
@@ -305,18 +338,38 @@ def _case_of(op: StepNode, inputs: Sequence[Any], target: KernelTarget) -> Kerne
 def _seconds_alone(
     op: StepNode, inputs: Sequence[KernelInput], target: KernelTarget, candidate: KernelCandidate
 ) -> float:
-    """What a kernel takes when nothing else is in its program."""
+    """What a kernel takes when nothing else is in its program; where inputs are repeated, an iteration of a loop."""
     rule = op.op_def.compiled_rule if candidate.kernel is None else candidate.kernel.rule
     assert rule is not None
+    known = {at: described.value for at, described in enumerate(inputs) if described.value is not None}
+    given = {at: described for at, described in enumerate(inputs) if at not in known}
+    repeated = [at for at, described in given.items() if described.repeated]
+
+    def compute(values: Mapping[int, Any]) -> list[Any]:
+        context = TraceContext(op, TraceState({}, counter_of=lambda _: np.uint32(0), run_seed=np.uint32(0)))
+        return flatten_outputs(BoundKernel(op, rule, jnp, context)([values[at] for at in range(len(inputs))]))
 
     def program(*arrays: TensorValue) -> list[Any]:
-        left = iter(arrays)
-        values = [next(left) if described.value is None else described.value for described in inputs]
-        context = TraceContext(op, TraceState({}, counter_of=lambda _: np.uint32(0), run_seed=np.uint32(0)))
-        return flatten_outputs(BoundKernel(op, rule, jnp, context)(values))
+        values = known | dict(zip(given, arrays, strict=True))
+        if not repeated:
+            return compute(values)
+        prepared = {} if candidate.kernel is None else candidate.kernel.prepares
+        fixed = values | {at: prepare(values[at]) for at, prepare in prepared.items()}
+        changing = {at: values[at] for at in given if at not in repeated}
 
-    dynamic = [(described.shape, described.dtype) for described in inputs if described.value is None]
-    return measured_seconds(program, dynamic, target.device)
+        def iterate(number: TensorValue, _: list[Any]) -> list[Any]:
+            picked = {at: lax.dynamic_index_in_dim(value, number, keepdims=False) for at, value in changing.items()}
+            return compute(fixed | picked)
+
+        results: list[Any] = lax.fori_loop(1, rounds, iterate, iterate(0, []))
+        return results
+
+    rounds = _MEASURED_ITERATIONS if repeated else 1
+    dynamic = [
+        (described.shape if described.repeated or not repeated else (rounds, *described.shape), described.dtype)
+        for described in given.values()
+    ]
+    return measured_seconds(program, dynamic, target.device) / rounds
 
 
 def _check_static(op: StepNode, inputs: list[Any]) -> None:

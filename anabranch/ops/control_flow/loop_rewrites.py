@@ -22,7 +22,8 @@ Worth it for many rows of one or two examples, where each iteration would read a
 zeros in its place. Where each iteration does so at another index, and the list is not used after the loop, nobody reads
 what is put there. So the list is not carried: a list that is read and written in one iteration would be copied whole.
 
-**Transposing once.** In ``matmul(x, w, transpose_b=True)`` with a fixed ``w``, ``w`` is transposed before the loop.
+**Matrices as they are read.** In ``matmul(x, w)`` with a fixed ``w``, transposed or not, ``w`` is prepared before the
+loop where a kernel for loops is quicker so: `kernels.loop_products` transposes it.
 
 A parameter is fixed if the body returns it unchanged (`graph.loop_bodies`): its value is that with which the loop
 starts.
@@ -45,6 +46,8 @@ from jax import lax
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
+from anabranch.core.kernels import alternates
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.loop_bodies import (
     behind_identities,
     operations_behind,
@@ -247,33 +250,42 @@ def _is_smaller(op: StepNode, types: dict[StepTensor, Any]) -> bool:
 
 
 # ---------------------------------------------------------------------- products before the loop
-def products(body: StepFunction, inputs: list[Any], fixed: list[bool]) -> dict[StepNode, Callable[[ValueOf], Any]]:
+def products(
+    ctx: StepTracingContext, body: StepFunction, inputs: list[Any], fixed: list[bool]
+) -> tuple[dict[StepNode, Callable[[ValueOf], Any]], int]:
     """Other ways to compute products of the body with a fixed matrix; what these need is computed here.
 
     Args:
+        ctx: the loop's.
         inputs: the loop variables' first values.
         fixed: for each, whether the body returns it unchanged.
+
+    Returns:
+        For each of the products, how it is computed; and how many of them are multiplied before the loop.
     """
     given = {p: v for p, v, same in zip(body.inputs, inputs, fixed, strict=False) if same}
-    makers = _Products(body, given)
-    kernels = {}
+    makers = _Products(ctx, body, given)
+    kernels, before = {}, 0
     for op in operations_behind(body.outputs):
         if op.type == "MatMul" and not op.attrs["transpose_a"] and not op.control_inputs:
-            kernel = makers.transposed(op) if op.attrs["transpose_b"] else makers.by_rows(op)
+            by_rows = None if op.attrs["transpose_b"] else makers.by_rows(op)
+            before += by_rows is not None
+            kernel = by_rows or makers.prepared(op)
             if kernel is not None:
                 kernels[op] = kernel
-    return kernels
+    return kernels, before
 
 
 class _Products:
     """What is computed before one loop."""
 
-    def __init__(self, body: StepFunction, given: dict[StepTensor, Any]) -> None:
-        self.body, self.given = body, given
+    def __init__(self, ctx: StepTracingContext, body: StepFunction, given: dict[StepTensor, Any]) -> None:
+        self.ctx, self.body, self.given = ctx, body, given
         #: those that take each value once, without leaving one out
         self.counters = {p for p, step in zip(body.inputs, counter_steps(body), strict=True) if step in (1, -1)}
         self.room = MAX_BYTES
-        self._transposed: dict[StepTensor, Any] = {}
+        #: fixed matrix -> name of a kernel -> what it makes of it
+        self._prepared: dict[StepTensor, dict[str, Any]] = {}
 
     def _matrix(self, tensor: StepTensor) -> Any:
         """The value of a fixed matrix, else None."""
@@ -282,15 +294,19 @@ class _Products:
             return None
         return value if value.dtype in _FLOATS else None
 
-    def transposed(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
+    def prepared(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
+        """A product by the quickest of the kernels for loops."""
         source = behind_identities(op.inputs[1])
         matrix = self._matrix(op.inputs[1])
-        if matrix is None or behind_identities(op.inputs[0]) in self.given:
+        kernels = [kernel for kernel in alternates(op.type) if kernel.prepares]
+        if matrix is None or not kernels or behind_identities(op.inputs[0]) in self.given:
             return None
-        if source not in self._transposed:
-            self._transposed[source] = jnp.swapaxes(matrix, 0, 1)
-        turned = self._transposed[source]
-        return lambda value_of: jnp.matmul(value_of(op.inputs[0]), turned)
+        if source not in self._prepared:
+            # which kernel it will be is settled when the body is traced, and shapes are known; what the others would
+            # have taken, nothing reads, and the compiler drops it
+            self._prepared[source] = {kernel.name: kernel.prepares[1](matrix) for kernel in kernels}
+        made = {name: {1: value} for name, value in self._prepared[source].items()}
+        return lambda value_of: self.ctx.compute_in_loop(op, [value_of(op.inputs[0]), matrix], made)
 
     def by_rows(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
         matrix = self._matrix(op.inputs[1])

@@ -167,9 +167,10 @@ class CompiledLoop:
         self.condition_checks: list[Any] = []
         self.later: list[loop_rewrites.LaterSum] = []
         self.products: dict[Any, Any] = {}
+        self.multiplied_before = 0
         if loop_rewrites.enabled():
             self.later = loop_rewrites.later_sums(cond, body, self.carried)
-            self.products = loop_rewrites.products(body, inputs, fixed_parameters(body))
+            self.products, self.multiplied_before = loop_rewrites.products(ctx, body, inputs, fixed_parameters(body))
 
     @property
     def factors(self) -> list[Any]:
@@ -344,8 +345,8 @@ class CompiledLoop:
         name, told = self.ctx.op.name, []
         if count is not None:
             self.ctx.note(f"{name} runs {count} times")
-        if self.later or self.products:
-            told.append(f"{len(self.later)} sums after it, {len(self.products)} products with work before")
+        if self.later or self.multiplied_before:
+            told.append(f"{len(self.later)} sums after it, {self.multiplied_before} products with work before")
         if self.unread:
             told.append(f"{len(self.unread)} lists as they were")
         if told:

@@ -27,7 +27,7 @@ def test_the_kernels_are_announced() -> None:
     """What is not announced would never be loaded."""
     assert set(MODULES[native_products.__name__]) == set(native_products.OPERATIONS)
     for op_type in native_products.OPERATIONS:
-        assert [one.name for one in alternates(op_type)] == ["onednn"]
+        assert "onednn" in [one.name for one in alternates(op_type)]
 
 
 # ---------------------------------------------------------------------- agreement
