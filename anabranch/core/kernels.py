@@ -259,10 +259,15 @@ def has_alternates(op_type: str, attrs: Mapping[str, Any]) -> bool:
     return any(_are_among(attrs, one.types) for one in registered) or any(home.has_some(attrs) for home in homes)
 
 
-def alternates(op_type: str) -> Sequence[AlternateKernel]:
-    """The registered kernels of an operation, in the order of registration."""
-    modules = [home.module for home in _registry.modules.get(op_type, ())]
-    for module in modules:
+def alternates(op_type: str, attrs: Mapping[str, Any] | None = None) -> Sequence[AlternateKernel]:
+    """The registered kernels of an operation, in the order of registration.
+
+    Args:
+        attrs: the operation's; modules that have nothing for one with these attributes are not imported. None: all are.
+    """
+    homes = _registry.modules.get(op_type, ())
+    modules = {home.module for home in homes if attrs is None or home.has_some(attrs)}
+    for module in sorted(modules):
         importlib.import_module(module)  # without the lock, which whoever else imports it may be waiting for
     if modules:
         with _registry.lock:
@@ -279,7 +284,7 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
     earlier. Two kernels of one name, for two types of device, are one: the more specific.
     """
     chosen: dict[str, KernelCandidate] = {}
-    registered = alternates(case.op_type)
+    registered = alternates(case.op_type, case.attrs)
     for device_type in case.device_types:
         for kernel in registered:
             if kernel.device_type == device_type and kernel.name not in chosen and kernel.takes(case):
@@ -289,6 +294,6 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
 
 def immediate(case: KernelCase) -> AlternateKernel | None:
     """The cheapest of the alternates that compute a case at once, of NumPy's arrays; None: there is none."""
-    served = [kernel for kernel in alternates(case.op_type) if kernel.takes_numpy]
+    served = [kernel for kernel in alternates(case.op_type, case.attrs) if kernel.takes_numpy]
     found = [kernel for kernel in served if kernel.device_type in case.device_types and kernel.takes(case)]
     return min(found, key=lambda kernel: kernel.estimate(case), default=None)

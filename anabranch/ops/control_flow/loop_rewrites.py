@@ -298,7 +298,7 @@ class _Products:
         """A product by the quickest of the kernels for loops."""
         source = behind_identities(op.inputs[1])
         matrix = self._matrix(op.inputs[1])
-        kernels = [kernel for kernel in alternates(op.type) if kernel.prepares]
+        kernels = [kernel for kernel in alternates(op.type, op.attrs) if kernel.prepares]
         if matrix is None or not kernels or behind_identities(op.inputs[0]) in self.given:
             return None
         if source not in self._prepared:
