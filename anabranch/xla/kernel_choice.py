@@ -172,8 +172,12 @@ class KernelChooser:
         if measure is None or refusal:
             return _by_estimate(case, offered, known, f"by estimate: {refusal or 'it cannot be measured alone'}")
         measured = self._measure(missing, measure, limited=mode == "auto")
+        if _doubtful(offered, {**known, **measured}):
+            # somebody else may have had the cores meanwhile; what one of two measurements says is worth more then
+            again = self._measure([one for one in missing if one.name in measured], measure, limited=mode == "auto")
+            measured |= {name: min(seconds, measured[name]) for name, seconds in again.items()}
         finite = {name: seconds for name, seconds in measured.items() if math.isfinite(seconds)}
-        if memory is not None and finite:
+        if memory is not None and finite and not _doubtful(offered, {**known, **finite}):
             memory.store(key, finite)
         if len(measured) < len(missing):
             return _by_estimate(case, offered, {**known, **finite}, f"by estimate: {_SPENT}")
@@ -208,6 +212,20 @@ def _rivals(offered: Sequence[KernelCandidate]) -> list[KernelCandidate]:
     """Those that may be the quickest: the least that they may cost is no more than any other costs at most."""
     most = min(one.cost * _doubt(one) for one in offered)
     return [one for one in offered if one.cost / _doubt(one) <= most]
+
+
+def _doubtful(offered: Sequence[KernelCandidate], seconds: Mapping[str, float]) -> bool:
+    """Whether what was measured is further from what was estimated than estimates are taken to be wrong by.
+
+    That is not kept on disk, where it would decide for good: it is measured again by the next process.
+    """
+    taken = [(one, seconds[one.name]) for one in offered if math.isfinite(seconds.get(one.name, math.inf))]
+    # what a cost of 1 takes, as those say whose estimates are good
+    unit = min((found / one.cost for one, found in taken if not one.rough and one.cost), default=math.inf)
+    if not math.isfinite(unit):
+        return False
+    shares = [(one.cost, found / unit) for one, found in taken if one.rough]
+    return any(share * ROUGH_FACTOR < cost or share > cost * ROUGH_FACTOR for cost, share in shares)
 
 
 def _doubt(one: KernelCandidate) -> float:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 #: runs of a kernel, of which the quickest counts, and the time after which no further one begins (s)
-_RUNS: Final = 5
+_RUNS: Final = 15
 _ENOUGH_SECONDS: Final = 0.05
 
 

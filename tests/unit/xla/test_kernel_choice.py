@@ -124,6 +124,34 @@ def test_rough_estimates_are_measured(
     assert chosen(choice)[0] == ("library" if measured else "form")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "wanted", "kept"),
+    [
+        (0.6, None, "library", {"own": 1.0, "library": 0.6}),
+        # another process had a core meanwhile, or the estimate is worth nothing
+        (3.9, 0.6, "library", {"own": 1.0, "library": 0.6}),
+        (3.9, 4.0, "own", {}),
+    ],
+)
+def test_what_is_hard_to_believe_is_measured_twice(
+    estimates: Any, tmp_path: Path, first: float, second: float | None, wanted: str, kept: dict[str, float]
+) -> None:
+    """And not kept where it stays so: the next process measures again."""
+    library = [first] if second is None else [first, second]
+    estimates()
+    register_kernel("Softplus", "library", device_type="CPU", cost=0.5, rough=True)(lambda features: features)
+    memory = CostMemory(tmp_path)
+    chooser = KernelChooser(lambda: memory, lambda: "auto")
+    asked = iter(library)
+    try:
+        choice = chooser.choose(case(), None, lambda one: next(asked) if one.name == "library" else 1.0)
+    finally:
+        unregister_kernel("Softplus", "library", "CPU")
+    assert chosen(choice)[0] == wanted
+    assert not list(asked)
+    assert memory.load(case_key(case())) == kept
+
+
 def test_a_rough_estimate_that_leaves_no_doubt_is_not_measured(estimates: Any) -> None:
     """Time for measurements is kept for what is open."""
     machine = Machine({"own": 1.0, "library": 0.1})
