@@ -127,6 +127,7 @@ class _Home:
     module: str
     types: Mapping[str, frozenset[DType]]
     needs: str | None
+    for_loops: bool
 
     def has_some(self, attrs: Mapping[str, Any]) -> bool:
         """Whether it may have a kernel for an operation with these attributes."""
@@ -239,24 +240,31 @@ def load_kernels_from(
     op_types: Collection[str],
     types: Mapping[str, Collection[Any]] | None = None,
     needs: str | None = None,
+    for_loops: bool = False,
 ) -> None:
     """Names the module that registers kernels of these operations, to be imported when one is first compiled.
 
     Args:
         types: of type attributes, the dtypes for which it has kernels; what is not named may be any.
         needs: the module of what these kernels call; its `is_usable()` is asked when an operation is to be compiled.
+        for_loops: all of them serve operations in loops (`prepares` of `register_kernel`).
     """
     accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
-    home = _Home(module, accepted, needs)
+    home = _Home(module, accepted, needs, for_loops)
     with _registry.lock:
         for op_type in op_types:
             _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), home)
 
 
 def has_alternates(op_type: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether an operation with these attributes may have more than its own kernel. Loads no kernels."""
+    """Whether an operation with these attributes may have more than its own kernel.
+
+    Kernels for loops do not count. Loads no kernels.
+    """
     registered, homes = _registry.kernels.get(op_type, ()), _registry.modules.get(op_type, ())
-    return any(_are_among(attrs, one.types) for one in registered) or any(home.has_some(attrs) for home in homes)
+    if any(_are_among(attrs, one.types) for one in registered if not one.prepares):
+        return True
+    return any(home.has_some(attrs) for home in homes if not home.for_loops)
 
 
 def alternates(op_type: str, attrs: Mapping[str, Any] | None = None) -> Sequence[AlternateKernel]:

@@ -52,4 +52,5 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
 }
 
 for _module, _op_types in MODULES.items():
-    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module))
+    _for_loops = _module == "anabranch.kernels.loop_products"
+    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), _for_loops)
