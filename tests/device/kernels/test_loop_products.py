@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.core.kernels import OWN_KERNEL
+from anabranch.core.kernels import OWN_KERNEL, alternates, has_alternates
 from anabranch.kernels import loop_products
 from anabranch.xla import lowering
 from anabranch.xla.kernel_choice import KernelChoice, KernelChooser, kernel_mode
@@ -112,3 +112,11 @@ def test_a_product_that_is_no_loop_s_is_left_alone() -> None:
         [tf.matmul(x, x, transpose_b=True) + tf.placeholder_with_default(0.0, [])], {}, np.full((4, 4), 3.0)
     )
     assert found == {}
+
+
+def test_elsewhere_a_product_has_one_kernel() -> None:
+    """What has several is compiled with more care: it may call back, and counts as more work."""
+    attrs = {"T": tf.float32, "transpose_a": False, "transpose_b": False}
+    loop_kernels = [kernel.name for kernel in alternates("MatMul", attrs) if kernel.prepares]
+    assert loop_kernels == [loop_products.NAME]
+    assert not has_alternates("MatMul", attrs)
