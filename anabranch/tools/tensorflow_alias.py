@@ -36,6 +36,8 @@ ROOT: Final = "tensorflow"
 API_VERSION: Final = "1.15.5"
 #: spellings of the public interface as a whole, the longest first
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
+#: where Keras was before it was public; its own parts are below `api` and `python`
+_CONTRIBUTED_KERAS: Final = re.compile(r"contrib\.keras(\.(api|python)(\.keras)?)?(?=\.|$)")
 
 #: public modules, "" the interface as a whole, that say which version it is
 _WITH_VERSION: Final = frozenset(("", "version", "python.framework.versions"))
@@ -121,7 +123,7 @@ def _public_path(fullname: str) -> str:
     for whole in _WHOLE:
         if path == whole or path.startswith(f"{whole}."):
             return path[len(whole) :].lstrip(".")
-    return path
+    return _CONTRIBUTED_KERAS.sub("keras", path)
 
 
 def _absence(fullname: str, present: Iterable[str] = ()) -> str:
