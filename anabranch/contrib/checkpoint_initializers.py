@@ -67,7 +67,7 @@ class _Matrix:
     make: Make
     max_rows_in_memory: int
 
-    def __call__(self, shape: Any, dtype: DTypeLike = tf.float32, partition_info: PassedOn = None) -> Any:
+    def __call__(self, shape: PassedOn, dtype: DTypeLike = tf.float32, partition_info: PassedOn = None) -> Any:
         """The first value of a variable, or of one of its parts."""
         if tf.as_dtype(dtype) != tf.float32:
             raise TypeError(f"Currently, only float32 is supported. Received dtype: {dtype}")
@@ -282,7 +282,7 @@ def load_variable_slot_initializer(
 
 
 def _at(
-    whole: Make, place: PassedOn, shape: Any, dtype: DTypeLike = tf.float32, partition_info: PassedOn = None
+    whole: Make, place: PassedOn, shape: PassedOn, dtype: DTypeLike = tf.float32, partition_info: PassedOn = None
 ) -> tf.Tensor:
     value: tf.Tensor = whole(shape, dtype, partition_info=place)
     return value

@@ -80,7 +80,7 @@ def assert_element_shape(expected_shapes: tf.nest.Structure) -> Transformation:
     return lambda dataset: dataset.map(checked)
 
 
-def _with_shape(value: Any, shape: Any) -> Any:
+def _with_shape(value: TensorLike, shape: PassedOn) -> Any:
     known = tf.TensorShape(shape)
     value.shape.assert_is_compatible_with(known)
     if value.shape.is_fully_defined() or known.ndims is None:

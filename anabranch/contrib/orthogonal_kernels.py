@@ -9,7 +9,7 @@ convolved with each other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from typing import Any
 
@@ -59,7 +59,7 @@ class ConvolutionOrthogonal(tf.orthogonal_initializer):
         if len({*sizes}) > 1:
             raise ValueError(f"Kernel sizes must be equal, got {sizes}.")
         # equal seeds would give equal matrices, of which several are needed
-        seeds = itertools.repeat(None) if self.seed is None else itertools.count(self.seed)
+        seeds: Iterator[int | None] = itertools.repeat(None) if self.seed is None else itertools.count(self.seed)
         draw = partial(_drawn, seeds, wanted)
         first = _orthogonal(outputs, wanted, next(seeds))[:inputs, :]
         kernels = [_smallest(draw, outputs, len(sizes)) for _ in range(sizes[0] - 1)]
@@ -102,7 +102,7 @@ def _orthogonal(size: int, dtype: tf.DType, seed: int | None) -> tf.Tensor:
     return matrix
 
 
-def _drawn(seeds: Any, dtype: tf.DType, size: int) -> tf.Tensor:
+def _drawn(seeds: Iterator[int | None], dtype: tf.DType, size: int) -> tf.Tensor:
     """A random projection: of an orthogonal matrix, about half of the columns."""
     matrix = _orthogonal(size, dtype, next(seeds))
     kept = tf.cast(tf.random_normal([size], seed=next(seeds)) > 0, dtype)

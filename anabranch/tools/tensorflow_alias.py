@@ -240,6 +240,8 @@ def _source(path: str) -> Any:
         return slim_package.find_module(path, standing_in)
     if path.split(".")[0] == keras_package.PACKAGE:
         return keras_package.module_of_package(path, standing_in)
+    if path.startswith("tf.keras."):
+        return keras_package.find_module(path[3:], standing_in)
     return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
 
 
