@@ -108,6 +108,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.learn.python.learn.metric_spec": "tf.contrib.learn",
     "contrib.learn.python.learn.monitored_session": "tf.train",
     "contrib.learn.python.learn.monitors": "anabranch.contrib.learn.monitors",
+    "contrib.learn.python.learn.datasets": "tf.contrib.learn.datasets",
+    "contrib.learn.python.learn.datasets.base": "anabranch.contrib.learn.tables",
     "contrib.learn.python.learn.datasets.mnist": "anabranch.contrib.mnist_data",
     "contrib.layers.python.layers.feature_column": "tf.contrib.layers",
     "contrib.learn.python.learn.preprocessing": "tf.contrib.learn.preprocessing",
