@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.contrib import sampled_losses
 
 RNG = np.random.default_rng(8)
 data = tf.contrib.data
@@ -110,6 +111,25 @@ def test_a_loss_over_drawn_classes() -> None:
     logits = (x @ weights.T + biases) - np.log(0.5)
     seen = np.stack([logits[row, [int(labels[row, 0]), 1, 4]] for row in range(3)])
     np.testing.assert_allclose(found, softmax_loss(seen, [0, 0, 0]), rtol=1e-5)
+
+
+def test_derivatives_in_one_direction() -> None:
+    x, w = tf.constant([0.3, -1.2, 2.0]), tf.constant(0.7)
+    outputs = [tf.sin(x * w), tf.reduce_sum(x**2) * w, tf.constant(1.0) * 2]
+    direction = [np.float32([1, -2, 0.5]), np.float32(3)]
+    along = sampled_losses.fwd_gradients(outputs[:2], [x, w], direction)
+    of_ones = sampled_losses.fwd_gradients(outputs[:1], [x])
+    values = [np.array([0.3, -1.2, 2.0]), 0.7]
+    with tf.Session() as sess:
+        first, second, ones = sess.run([*along, *of_ones])
+        # the derivatives do not need the gradients from which they are made
+        assert sess.run(sampled_losses.fwd_gradients(outputs[:1], [x], assert_unused=True))
+    cosine = np.cos(values[0] * values[1])
+    np.testing.assert_allclose(first, cosine * (direction[0] * values[1] + values[0] * direction[1]), rtol=1e-5)
+    wanted = 2 * (values[0] @ direction[0]) * values[1] + values[0] @ values[0] * direction[1]
+    np.testing.assert_allclose(second, wanted, rtol=1e-5)
+    np.testing.assert_allclose(ones, cosine * values[1], rtol=1e-5)
+    assert sampled_losses.fwd_gradients(outputs[2:], [x]) == [None]
 
 
 def test_a_loss_over_the_nearest_of_drawn_classes() -> None:

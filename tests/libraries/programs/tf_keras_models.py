@@ -209,3 +209,8 @@ counted = accuracy(rows, tf.ragged.constant([[0.9, 0.8], [0.7]]), tf.ragged.cons
 session = keras.backend.get_session()
 session.run([variable.initializer for variable in accuracy.variables])
 np.testing.assert_allclose(session.run(counted), 4 / 6, rtol=1e-6)
+
+# --------------------------------------------------------------------------- a contributed cell in a recurrent layer
+over_time = keras.layers.RNN(tf.contrib.rnn.NASCell(4))
+assert over_time(tf.zeros([2, 3, 5])).shape.as_list() == [2, 4]
+assert [weight.shape.as_list() for weight in over_time.trainable_weights] == [[4, 32], [5, 32]]
