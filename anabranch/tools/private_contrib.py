@@ -79,7 +79,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops": "tf.contrib.framework tf_slim.ops",
     "contrib.framework.python.ops.script_ops": "tf.contrib.framework",
     "contrib.framework.python.ops.arg_scope": "tf_slim.ops.arg_scope tf_slim.ops",
-    "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
+    "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops tf.contrib.framework",
     "contrib.gan.python": "tf.contrib.gan",
     "contrib.gan.python.estimator.python.gan_estimator_impl": "tf.contrib.gan.estimator",
     "contrib.gan.python.eval.python.classifier_metrics_impl": "tf.contrib.gan.eval",
