@@ -201,12 +201,6 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
         f"contrib.solvers.python.ops.{module}": f"anabranch.contrib.solvers.{module}"
         for module in ("lanczos", "least_squares", "linear_equations", "util")
     },
-    "contrib.saved_model": (
-        "tf.keras.experimental save_keras_model=export_saved_model load_keras_model=load_from_saved_model"
-    ),
-    "contrib.saved_model.python.saved_model.keras_saved_model": (
-        "tf.keras.experimental save_keras_model=export_saved_model load_keras_model=load_from_saved_model"
-    ),
     "contrib.solvers.python.ops": "tf.contrib.solvers",
     "contrib.text.python.ops": "tf.contrib.text",
     "contrib.text.python.ops.skip_gram_ops": "tf.contrib.text",
