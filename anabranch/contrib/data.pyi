@@ -8,6 +8,13 @@ from anabranch.contrib.former_datasets import (
     FormerTextLineDataset,
     FormerTFRecordDataset,
 )
+from anabranch.contrib.older_pipelines import (
+    assert_element_shape as assert_element_shape,
+    read_batch_features as read_batch_features,
+    reduce_dataset as reduce_dataset,
+    sliding_window_batch as sliding_window_batch,
+    sloppy_interleave as sloppy_interleave,
+)
 from anabranch.frontend.data.csv import CsvDataset as CsvDataset, make_csv_dataset as make_csv_dataset
 from anabranch.frontend.data.databases import SqlDataset as SqlDataset
 from anabranch.frontend.data.examples import (

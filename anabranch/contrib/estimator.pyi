@@ -1,3 +1,4 @@
+from anabranch.contrib.clipped_gradients import clip_gradients_by_norm as clip_gradients_by_norm
 from anabranch.estimator.added_metrics import add_metrics as add_metrics
 from anabranch.estimator.baseline import BaselineEstimator as BaselineEstimator
 from anabranch.estimator.canned import (
@@ -13,6 +14,10 @@ from anabranch.estimator.early_stopping import (
     stop_if_lower_hook as stop_if_lower_hook,
     stop_if_no_decrease_hook as stop_if_no_decrease_hook,
     stop_if_no_increase_hook as stop_if_no_increase_hook,
+)
+from anabranch.estimator.forwarded_features import (
+    forward_features as forward_features,
+    read_eval_metrics as read_eval_metrics,
 )
 from anabranch.estimator.logit_functions import (
     call_logit_fn as call_logit_fn,

@@ -36,8 +36,8 @@ def real_valued_column(
 
 
 def bucketized_column(source_column: PassedOn, boundaries: Sequence[float]) -> Column:
-    """Which interval a number lies in."""
-    return tf.feature_column.bucketized_column(source_column, list(boundaries))
+    """Which interval a number lies in; boundaries that come twice count once."""
+    return tf.feature_column.bucketized_column(source_column, sorted({*boundaries}))
 
 
 def sparse_column_with_hash_bucket(

@@ -8,6 +8,12 @@ from anabranch.compat.private.graphs import (
     prepend_name_scope as prepend_name_scope,
     strip_name_scope as strip_name_scope,
 )
+from anabranch.contrib.checkpoint_initializers import (
+    load_and_remap_matrix_initializer as load_and_remap_matrix_initializer,
+    load_embedding_initializer as load_embedding_initializer,
+    load_linear_multiclass_bias_initializer as load_linear_multiclass_bias_initializer,
+    load_variable_slot_initializer as load_variable_slot_initializer,
+)
 from anabranch.contrib.framework_checks import (
     assert_scalar_int as assert_scalar_int,
     get_placeholders as get_placeholders,
@@ -18,6 +24,14 @@ from anabranch.contrib.framework_checks import (
     with_shape as with_shape,
     zero_initializer as zero_initializer,
 )
+from anabranch.contrib.fused_graphs import fuse_op as fuse_op
+from anabranch.contrib.orthogonal_kernels import (
+    ConvolutionDeltaOrthogonal,
+    ConvolutionOrthogonal1D,
+    ConvolutionOrthogonal2D,
+    ConvolutionOrthogonal3D,
+)
+from anabranch.contrib.record_input import RecordBatches
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
 from anabranch.frontend.bounded_specs import BoundedTensorSpec as BoundedTensorSpec
 from anabranch.frontend.control_flow.checks import (
@@ -51,5 +65,11 @@ from anabranch.train.training_util import (
     get_global_step as get_global_step,
     get_or_create_global_step as get_or_create_global_step,
 )
+
+convolutional_delta_orthogonal = ConvolutionDeltaOrthogonal
+convolutional_orthogonal_1d = ConvolutionOrthogonal1D
+convolutional_orthogonal_2d = ConvolutionOrthogonal2D
+convolutional_orthogonal_3d = ConvolutionOrthogonal3D
+RecordInput = RecordBatches
 
 __getattr__ = framework

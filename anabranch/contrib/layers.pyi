@@ -12,6 +12,17 @@ from anabranch.contrib.feature_columns import (
     sparse_column_with_vocabulary_file as sparse_column_with_vocabulary_file,
     weighted_sparse_column as weighted_sparse_column,
 )
+from anabranch.contrib.feature_sums import (
+    check_feature_columns as check_feature_columns,
+    infer_real_valued_columns as infer_real_valued_columns,
+    joint_weighted_sum_from_feature_columns as joint_weighted_sum_from_feature_columns,
+    make_place_holder_tensors_for_base_features as make_place_holder_tensors_for_base_features,
+    parse_feature_columns_from_examples as parse_feature_columns_from_examples,
+    parse_feature_columns_from_sequence_examples as parse_feature_columns_from_sequence_examples,
+    sequence_input_from_feature_columns as sequence_input_from_feature_columns,
+    shared_embedding_columns as shared_embedding_columns,
+    weighted_sum_from_feature_columns as weighted_sum_from_feature_columns,
+)
 from anabranch.contrib.layer_functions import (
     bow_encoder as bow_encoder,
     embed_sequence as embed_sequence,

@@ -3,6 +3,10 @@ from anabranch.contrib.flipped_losses import (
     flipped_softmax_cross_entropy,
     flipped_sparse_softmax_cross_entropy,
 )
+from anabranch.contrib.sampled_losses import (
+    rank_sampled_softmax_loss as rank_sampled_softmax_loss,
+    sampled_sparse_softmax_loss as sampled_sparse_softmax_loss,
+)
 from anabranch.contrib.self_normalizing import (
     alpha_dropout as alpha_dropout,
     nth_element as nth_element,

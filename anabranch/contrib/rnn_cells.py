@@ -45,16 +45,22 @@ class NASCell(tf.nn.rnn_cell.RNNCell):
     def output_size(self) -> int:
         return self._num_proj or self._num_units
 
+    def build(self, input_shape: PassedOn) -> None:
+        units = self._num_units
+        self.recurrent_kernel = self.add_weight("recurrent_kernel", [self.output_size, 8 * units])
+        self.kernel = self.add_weight("kernel", [self._depth(input_shape), 8 * units])
+        if self._use_biases:
+            self.bias = self.add_weight("bias", [8 * units], initializer=tf.zeros_initializer())
+        if self._num_proj is not None:
+            self.projection_weights = self.add_weight("projection_weights", [units, self._num_proj])
+        self.built = True
+
     def call(self, inputs: TensorLike, state: PassedOn) -> tuple[tf.Tensor, tf.nest.Structure]:
         c, m = state
-        units, dtype = self._num_units, inputs.dtype
-        recurrent = tf.get_variable("recurrent_kernel", [self.output_size, 8 * units], dtype)
-        kernel = tf.get_variable("kernel", [inputs.shape.as_list()[1], 8 * units], dtype)
-        from_state = tf.matmul(m, recurrent)
+        from_state = tf.matmul(m, self.recurrent_kernel)
         if self._use_biases:
-            bias = tf.get_variable("bias", [8 * units], dtype, tf.zeros_initializer())
-            from_state = tf.nn.bias_add(from_state, bias)
-        pairs = list(zip(tf.split(tf.matmul(inputs, kernel), 8, 1), tf.split(from_state, 8, 1), strict=True))
+            from_state = tf.nn.bias_add(from_state, self.bias)
+        pairs = list(zip(tf.split(tf.matmul(inputs, self.kernel), 8, 1), tf.split(from_state, 8, 1), strict=True))
         sums = [a + b for a, b in pairs]
         first = tf.tanh(tf.sigmoid(sums[0]) * tf.nn.relu(sums[1]))
         second = tf.tanh(tf.sigmoid(sums[2]) + tf.nn.relu(pairs[3][0] * pairs[3][1]))
@@ -63,7 +69,7 @@ class NASCell(tf.nn.rnn_cell.RNNCell):
         c = tf.tanh(first + c) * second
         m = tf.tanh(c * tf.tanh(third + fourth))
         if self._num_proj is not None:
-            m = tf.matmul(m, tf.get_variable("projection_weights", [units, self._num_proj], dtype))
+            m = tf.matmul(m, self.projection_weights)
         return m, tf.nn.rnn_cell.LSTMStateTuple(c, m)
 
 

@@ -57,8 +57,8 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         gates = tf.matmul(args, kernel)
         if self._layer_norm:
             return gates
-        bias = tf.get_variable("bias", [4 * self._num_units], args.dtype, tf.zeros_initializer())
-        return tf.nn.bias_add(gates, bias)
+        # as the scope makes variables: of zeros only where it says so
+        return tf.nn.bias_add(gates, tf.get_variable("bias", [4 * self._num_units], args.dtype))
 
     def _normalized(self, value: tf.Tensor, scope: str) -> Any:
         if not self._layer_norm:

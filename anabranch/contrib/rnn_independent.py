@@ -10,7 +10,7 @@ from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
 from anabranch.contrib.rnn_projections import linear
 
 
-class _Units(tf.nn.rnn_cell.RNNCell):
+class CellOfUnits(tf.nn.rnn_cell.RNNCell):
     """A cell whose state and output are `num_units` numbers."""
 
     def __init__(
@@ -38,7 +38,7 @@ class _Units(tf.nn.rnn_cell.RNNCell):
         return self.add_weight(name, [1, size], initializer=tf.random_uniform_initializer(-1, 1))
 
 
-class SRUCell(_Units):
+class SRUCell(CellOfUnits):
     """The simple recurrent unit (Lei et al. 2017): all products with matrices are of the inputs alone.
 
     Args:
@@ -78,7 +78,7 @@ class SRUCell(_Units):
         return shown * self._activation(state) + (1 - shown) * passed, state
 
 
-class IndRNNCell(_Units):
+class IndRNNCell(CellOfUnits):
     """A cell each of whose units sees its own state alone (Li et al. 2018): act(W x + u * state + b).
 
     Args:
@@ -111,7 +111,7 @@ class IndRNNCell(_Units):
         return output, output
 
 
-class IndyGRUCell(_Units):
+class IndyGRUCell(CellOfUnits):
     """A GRU each of whose units sees its own state alone (Li et al. 2018).
 
     Args:
@@ -156,7 +156,7 @@ class IndyGRUCell(_Units):
         return state, state
 
 
-class IndyLSTMCell(_Units):
+class IndyLSTMCell(CellOfUnits):
     """An LSTM each of whose units sees its own state alone (Gonnet and Deselaers 2019).
 
     Args:
@@ -206,7 +206,7 @@ class IndyLSTMCell(_Units):
         return h, tf.nn.rnn_cell.LSTMStateTuple(c, h)
 
 
-class IntersectionRNNCell(_Units):
+class IntersectionRNNCell(CellOfUnits):
     """A cell with a gate in time and one in depth, for stacks of many (Collins et al. 2017).
 
     Args:

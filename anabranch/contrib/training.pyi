@@ -10,6 +10,11 @@ from anabranch.contrib.load_balancing import (
     RandomStrategy as RandomStrategy,
     byte_size_load_fn as byte_size_load_fn,
 )
+from anabranch.contrib.sequence_queues import (
+    NextQueuedSequenceBatch as NextQueuedSequenceBatch,
+    SequenceQueueingStateSaver as SequenceQueueingStateSaver,
+    batch_sequences_with_states as batch_sequences_with_states,
+)
 from anabranch.tools.contributed_names import training
 from anabranch.train.bucketing import (
     bucket as bucket,

@@ -26,13 +26,10 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "contrib.distributions": "the package tensorflow-probability 0.8 has further distributions and bijectors, and runs "
     "under `anabranch run`",
     "contrib.eager": refused_names.RUN_GRAPHS,
-    "contrib.layers.joint_weighted_sum": _COLUMNS,
-    "contrib.layers.parse_feature_columns": _COLUMNS,
+    "contrib.keras": "under `anabranch run` it is tf.keras, which the package keras 2.3.1 serves",
     "contrib.layers.scattered_embedding_column": _COLUMNS,
-    "contrib.layers.sequence_input_from_feature_columns": _COLUMNS,
-    "contrib.layers.shared_embedding_columns": _COLUMNS,
-    "contrib.layers.weighted_sum": _COLUMNS,
     "contrib.learn": "tf.estimator has what became of the estimators of this module",
+    "contrib.saved_model": "under `anabranch run` it is there, where the package keras 2.3.1 is installed",
     "contrib.tensor_forest": "scikit-learn has random forests, whose predictions tf.py_func brings into a graph",
     "contrib.tensorrt": "every step is compiled by XLA already: run the graph as it is",
 }

@@ -297,7 +297,7 @@ class KerasLayer(_PackageLayer):
         return self._all_losses()
 
     def _all_losses(self) -> list[Any]:
-        """Its own losses, and those of its parts."""
+        """Its own losses, and those of its parts; twice those of a layer that two of them share."""
         own = list(self._losses)
         for index, loss in enumerate(self._callable_losses):
             made = self.__dict__.setdefault("_made_losses", {}).setdefault(tf.get_default_graph(), {})
@@ -305,7 +305,7 @@ class KerasLayer(_PackageLayer):
                 made[index] = tf.convert_to_tensor(value, dtype=None if _is_symbolic(value) else _backend.floatx())
                 made[index]._unconditional_loss = True
             own.extend([made[index]] if index in made else [])
-        return once([*own, *self._of_parts("losses")])
+        return [*own, *self._of_parts("losses")]
 
     def get_losses_for(self, inputs: PassedOn) -> list[Any]:
         """The losses that depend on those inputs; with None, those that depend on none."""

@@ -62,12 +62,15 @@ class MeanMetricWrapper(_MeanMetricWrapper):
     """The mean of a function of labels and predictions, both of which may be ragged tensors."""
 
     def update_state(self, y_true: PassedOn, y_pred: PassedOn, sample_weight: PassedOn = None) -> Any:
-        weights = sample_weight.flat_values if isinstance(sample_weight, tf.RaggedTensor) else sample_weight
+        is_ragged = isinstance(sample_weight, tf.RaggedTensor)
+        weights = tf.expand_dims(sample_weight.flat_values, -1) if is_ragged else sample_weight
         return super().update_state(*_flat(y_true, y_pred), weights)
 
 
 def _flat(y_true: PassedOn, y_pred: PassedOn) -> Any:
-    """The values of two ragged tensors, where it is checked that their rows have the same lengths; others as they are.
+    """The values of two ragged tensors, each in a row of its own; others as they are.
+
+    It is checked that rows have the same lengths.
 
     Raises:
         ValueError: they have not as many dimensions of rows.
@@ -79,7 +82,7 @@ def _flat(y_true: PassedOn, y_pred: PassedOn) -> Any:
         raise ValueError(f"labels and predictions differ in their ragged ranks: {y_true} and {y_pred}")
     same = [tf.assert_equal(one, other) for one, other in zip(*splits, strict=True)]
     with tf.control_dependencies(same):
-        return tf.identity(y_true.flat_values), tf.identity(y_pred.flat_values)
+        return tf.expand_dims(y_true.flat_values, -1), tf.expand_dims(y_pred.flat_values, -1)
 
 
 _Metric: Any = rebasing.served(_PackageMetric)

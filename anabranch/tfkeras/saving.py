@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -81,7 +84,7 @@ def _is_of_train(optimizer: PassedOn) -> bool:
 
 def load_model(filepath: PassedOn, custom_objects: PassedOn = None, compile: bool = True) -> Any:
     """The model that `save` wrote into an HDF5 file, with the weights and the state of its optimizer."""
-    with scopes.served_classes(), scopes.trainable_first():
+    with scopes.served_classes(), scopes.trainable_first(), _nested_in_order():
         return _module.load_model(filepath, custom_objects, compile)
 
 
@@ -126,7 +129,7 @@ def load_weights(
                 "Unable to load weights saved in HDF5 format into a subclassed Model which has not created its "
                 "variables yet. Call the Model first, then load the weights."
             )
-        with scopes.trainable_first():
+        with scopes.trainable_first(), _nested_in_order():
             _network.Network.load_weights(self, filepath, by_name, skip_mismatch, reshape)
         return None
     if by_name:
@@ -176,6 +179,46 @@ def load_optimizer(model: PassedOn, path: str) -> None:
     mine = {name: variable for name, variable in _stored(model) if _is_of_optimizer(name) and name in there}
     if mine:
         tf.train.Saver(mine, max_to_keep=0).restore(_backend.get_session(), path)
+
+
+# ---------------------------------------------------------------------- models in models, in HDF5
+@contextlib.contextmanager
+def _nested_in_order() -> Iterator[None]:
+    """A block in which the package finds the weights of models that are in other models' models.
+
+    A file has all trained weights of a model first. The package hands these to the models in it, and the others
+    afterwards, as if each were all that a model has; so a convolution is given the averages of a normalization.
+    """
+    whole = _module.preprocess_weights_for_loading
+    _module.preprocess_weights_for_loading = functools.partial(_prepared, whole)
+    try:
+        yield
+    finally:
+        _module.preprocess_weights_for_loading = whole
+
+
+def _prepared(prepare: PassedOn, layer: PassedOn, weights: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> list[Any]:
+    """What the package makes of a layer's weights in a file; of a model's, layer by layer."""
+    leaves = list({id(leaf): leaf for leaf in _leaves(layer)}.values())
+    counts = [(len(leaf.trainable_weights), len(leaf.weights)) for leaf in leaves]
+    if not isinstance(layer, _network.Network) or sum(total for _, total in counts) != len(weights):
+        result: list[Any] = prepare(layer, weights, *args, **kwargs)
+        return result
+    left = iter(weights)
+    trained = [list(itertools.islice(left, count)) for count, _ in counts]
+    others = [list(itertools.islice(left, total - count)) for count, total in counts]
+    made = [prepare(leaf, [*a, *b], *args, **kwargs) for leaf, a, b in zip(leaves, trained, others, strict=True)]
+    first = [value for values, (count, _) in zip(made, counts, strict=True) for value in values[:count]]
+    return [*first, *(value for values, (count, _) in zip(made, counts, strict=True) for value in values[count:])]
+
+
+def _leaves(layer: PassedOn) -> Iterator[Any]:
+    """The layers of a model, and of the models among them, that are no models."""
+    if not isinstance(layer, _network.Network):
+        yield layer
+        return
+    for inner in layer.layers:
+        yield from _leaves(inner)
 
 
 class _LoadStatus:
@@ -316,13 +359,36 @@ def export_saved_model(
         )
     inputs = dict(zip(model.input_names, model.inputs, strict=False))
     outputs = dict(zip(model.output_names, model.outputs, strict=False))
-    tf.saved_model.simple_save(_backend.get_session(), saved_model_path, inputs, outputs)
+    _write_saved_model(saved_model_path, inputs, outputs)
     if model._is_graph_network:
         assets = os.path.join(saved_model_path, "assets")
         os.makedirs(assets, exist_ok=True)
         with open(os.path.join(assets, "saved_model.json"), "w", encoding="utf-8") as file:
             file.write(model.to_json())
         save_weights(model, os.path.join(assets, "weights"), save_format="tf")
+
+
+def _write_saved_model(path: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Writes the graph with what has a value in it: other models and metrics may be there that have none yet."""
+    session, variables = _backend.get_session(), tf.global_variables()
+    has_value = session.run([tf.is_variable_initialized(variable) for variable in variables])
+    names = tf.saved_model.signature_constants
+    tables = tf.group(tf.tables_initializer(), name="legacy_init_op")
+    builder = tf.saved_model.Builder(path)
+    builder.add_meta_graph_and_variables(
+        session,
+        [tf.saved_model.tag_constants.SERVING],
+        {
+            names.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.saved_model.signature_def_utils.predict_signature_def(
+                inputs, outputs
+            )
+        },
+        assets_collection=tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS),
+        main_op=tables,
+        clear_devices=True,
+        saver=tf.train.Saver([v for v, there in zip(variables, has_value, strict=True) if there], allow_empty=True),
+    )
+    builder.save()
 
 
 def load_from_saved_model(saved_model_path: str, custom_objects: PassedOn = None) -> Any:

@@ -20,7 +20,46 @@ _IMAGE: Final = (
     *("dense_image_warp", "distort_image_ops", "image_ops", "interpolate_spline", "segmentation", "sparse_image_warp"),
 )
 
+#: modules of `contrib.data.python.ops`
+_DATA: Final = (
+    *("batching", "counter", "enumerate_ops", "error_ops", "get_single_element", "grouping", "interleave_ops"),
+    *("iterator_ops", "parsing_ops", "prefetching_ops", "random_ops", "readers", "resampling", "scan_ops"),
+    *("shuffle_ops", "sliding", "unique", "writers"),
+)
+
+#: modules of `contrib.estimator.python.estimator`
+_ESTIMATOR: Final = (
+    *("boosted_trees", "early_stopping", "export", "exporter", "extenders", "head", "hooks", "logit_fns"),
+    "multi_head",
+)
+
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    "contrib.data.python": "tf.contrib.data",
+    "contrib.data.python.ops": "tf.contrib.data",
+    **{f"contrib.data.python.ops.{module}": "tf.contrib.data tf.data.experimental" for module in _DATA},
+    **{f"contrib.estimator.python.estimator.{module}": "tf.contrib.estimator" for module in _ESTIMATOR},
+    "contrib.feature_column.python.feature_column.sequence_feature_column": "tf.contrib.feature_column",
+    "contrib.framework.python.ops.checkpoint_ops": "tf.contrib.framework",
+    "contrib.framework.python.ops.ops": "tf.contrib.framework tf_slim.ops.framework_ops",
+    "contrib.framework.python.ops.sort_ops": "tf.contrib.framework",
+    "contrib.layers.python.layers.embedding_ops": "tf.contrib.layers",
+    "contrib.layers.python.layers.feature_column_ops": "tf.contrib.layers",
+    "contrib.legacy_seq2seq.python.ops.seq2seq": "tf.contrib.legacy_seq2seq",
+    "contrib.lookup.lookup_ops": "tf.contrib.lookup tf.lookup",
+    "contrib.losses.python.metric_learning": "tf_slim.losses.metric_learning",
+    "contrib.losses.python.metric_learning.metric_loss_ops": "tf_slim.losses.metric_learning",
+    "contrib.metrics.python.metrics": "tf_slim.metrics",
+    "contrib.metrics.python.metrics.classification": "tf_slim.metrics.classification",
+    "contrib.metrics.python.ops.confusion_matrix_ops": "tf.contrib.metrics",
+    "contrib.nn.python.ops.cross_entropy": "tf.contrib.nn",
+    "contrib.nn.python.ops.fwd_gradients": "anabranch.contrib.sampled_losses",
+    "contrib.nn.python.ops.sampling_ops": "tf.contrib.nn",
+    "contrib.summary.summary": "tf.contrib.summary",
+    "contrib.training.python.training.bucket_ops": "tf.contrib.training",
+    "contrib.training.python.training.device_setter": "tf.contrib.training",
+    "contrib.training.python.training.sequence_queueing_state_saver": (
+        "tf.contrib.training anabranch.contrib.sequence_queues _padding=padded"
+    ),
     "contrib.copy_graph.python.util": "tf.contrib.copy_graph",
     "contrib.copy_graph.python.util.copy_elements": "tf.contrib.copy_graph",
     "contrib.crf.python.ops.crf": "tf.contrib.crf",
@@ -40,7 +79,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops": "tf.contrib.framework tf_slim.ops",
     "contrib.framework.python.ops.script_ops": "tf.contrib.framework",
     "contrib.framework.python.ops.arg_scope": "tf_slim.ops.arg_scope tf_slim.ops",
-    "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops",
+    "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops tf.contrib.framework",
     "contrib.gan.python": "tf.contrib.gan",
     "contrib.gan.python.estimator.python.gan_estimator_impl": "tf.contrib.gan.estimator",
     "contrib.gan.python.eval.python.classifier_metrics_impl": "tf.contrib.gan.eval",
@@ -69,6 +108,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.learn.python.learn.metric_spec": "tf.contrib.learn",
     "contrib.learn.python.learn.monitored_session": "tf.train",
     "contrib.learn.python.learn.monitors": "anabranch.contrib.learn.monitors",
+    "contrib.learn.python.learn.datasets": "tf.contrib.learn.datasets",
+    "contrib.learn.python.learn.datasets.base": "anabranch.contrib.learn.tables",
     "contrib.learn.python.learn.datasets.mnist": "anabranch.contrib.mnist_data",
     "contrib.layers.python.layers.feature_column": "tf.contrib.layers",
     "contrib.learn.python.learn.preprocessing": "tf.contrib.learn.preprocessing",
@@ -141,7 +182,10 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.rnn.python.ops.gru_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.lstm_ops": "tf.contrib.rnn",
     "contrib.rnn.python.ops.rnn": "tf.contrib.rnn",
-    "contrib.rnn.python.ops.rnn_cell": "tf.contrib.rnn",
+    "contrib.rnn.python.ops.rnn_cell": (
+        "tf.contrib.rnn anabranch.contrib.rnn_normalized anabranch.contrib.rnn_memory "
+        "anabranch.contrib.rnn_projections _linear=linear"
+    ),
     "contrib.seq2seq.python.ops": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.attention_wrapper": "tf.contrib.seq2seq",
     "contrib.seq2seq.python.ops.basic_decoder": "tf.contrib.seq2seq",

@@ -36,6 +36,18 @@ ROOT: Final = "tensorflow"
 API_VERSION: Final = "1.15.5"
 #: spellings of the public interface as a whole, the longest first
 _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
+#: where Keras was before it was public; its own parts are below `api` and `python`
+_CONTRIBUTED_KERAS: Final = re.compile(r"contrib\.keras(\.(api|python)(\.keras)?)?(?=\.|$)")
+
+#: modules that save the models of Keras, by other names than its own has
+_SAVED_KERAS: Final = frozenset(
+    f"contrib.saved_model{below}"
+    for below in ("", ".python", ".python.saved_model", ".python.saved_model.keras_saved_model")
+)
+_SAVED_KERAS_NAMES: Final = {
+    "save_keras_model": "export_saved_model",
+    "load_keras_model": "load_from_saved_model",
+}
 
 #: public modules, "" the interface as a whole, that say which version it is
 _WITH_VERSION: Final = frozenset(("", "version", "python.framework.versions"))
@@ -121,7 +133,7 @@ def _public_path(fullname: str) -> str:
     for whole in _WHOLE:
         if path == whole or path.startswith(f"{whole}."):
             return path[len(whole) :].lstrip(".")
-    return path
+    return _CONTRIBUTED_KERAS.sub("keras", path)
 
 
 def _absence(fullname: str, present: Iterable[str] = ()) -> str:
@@ -201,6 +213,9 @@ def counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
     if path in PRIVATE_MODULES:
         sources, renamed = _read_entry(PRIVATE_MODULES[path])
         return (sources, renamed) if sources else None
+    if path in _SAVED_KERAS:
+        saved = keras_package.find_module("keras.experimental", standing_in)
+        return None if saved is None else ([saved], _SAVED_KERAS_NAMES)
     if path.startswith("compat.v2."):
         return _counterpart_of_version_2(path.removeprefix("compat.v2."))
     module = keras_package.find_module(path, standing_in) or deferred_modules.find_module(path)

@@ -1,4 +1,5 @@
 from anabranch.contrib.learn import (
+    datasets as datasets,
     io as io,
     learn_runner as learn_runner,
     monitors as monitors,
@@ -17,7 +18,15 @@ from anabranch.contrib.learn.ready_made import (
     infer_real_valued_columns_from_input_fn as infer_real_valued_columns_from_input_fn,
 )
 from anabranch.contrib.learn.run_settings import LearnRunConfig
+from anabranch.contrib.learn.scikit import (
+    ArrayCompatibleEstimator,
+    LearnPredictionKey,
+    LearnProblemType,
+    LearnTaskType,
+    NotFittedError as NotFittedError,
+)
 from anabranch.contrib.mode_keys import LearnModeKeys
+from anabranch.train.basic_session_run_hooks import NanLossDuringTrainingError as NanLossDuringTrainingError
 
 DNNClassifier = LearnDNNClassifier
 DNNLinearCombinedClassifier = LearnDNNLinearCombinedClassifier
@@ -27,3 +36,7 @@ LinearClassifier = LearnLinearClassifier
 LinearRegressor = LearnLinearRegressor
 ModeKeys = LearnModeKeys
 RunConfig = LearnRunConfig
+PredictionKey = LearnPredictionKey
+ProblemType = LearnProblemType
+SKCompat = ArrayCompatibleEstimator
+TaskType = LearnTaskType

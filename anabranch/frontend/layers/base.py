@@ -39,6 +39,10 @@ class InputSpec:
         shape: its shape; None among the sizes allows any.
         ndim, max_ndim, min_ndim: its rank, or bounds of it.
         axes: sizes of single dimensions, by position.
+
+    Raises:
+        TypeError: a position in `axes` is no integer.
+        ValueError: one is beyond the rank.
     """
 
     def __init__(
@@ -55,7 +59,14 @@ class InputSpec:
         self.ndim = len(shape) if shape is not None else ndim
         self.max_ndim = max_ndim
         self.min_ndim = min_ndim
-        self.axes = {int(k): v for k, v in (axes or {}).items()}
+        try:
+            self.axes = {int(k): v for k, v in (axes or {}).items()}
+        except (ValueError, TypeError):
+            raise TypeError(f"The keys in axes must be integers, got {[*(axes or ())]}.") from None
+        last = max(self.axes, default=0)
+        rank = self.ndim or self.max_ndim
+        if rank and last >= rank:
+            raise ValueError(f"Axis {last} is greater than the maximum allowed value: {rank - 1}")
 
     def __repr__(self) -> str:
         given = {k: v for k, v in vars(self).items() if v}

@@ -237,6 +237,13 @@ def _accepts(function: Callable[..., Any], argument: str) -> bool:
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
+def _names(function: Callable[..., Any], argument: str) -> bool:
+    try:
+        return argument in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 def _needs_arguments(function: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -286,7 +293,8 @@ def _initial_value(
     make: Any = initializer() if inspect.isclass(initializer) else initializer
     if shape.is_fully_defined():
         keywords: dict[str, Any] = {"dtype": dtype}
-        if partition_info is not None and _accepts(make, "partition_info"):
+        # functions that name it are given it, None for a variable that is whole: many have no default for it
+        if _names(make, "partition_info") or (partition_info is not None and _accepts(make, "partition_info")):
             keywords["partition_info"] = partition_info
         return lambda: make(shape.as_list(), **keywords), dtype
     if not _needs_arguments(make):

@@ -33,7 +33,8 @@ def test_a_normalized_lstm(normalize: bool) -> None:
     parts = ("input", "transform", "forget", "output", "state")
     norms = [f"{part}/{kind}" for part in parts for kind in ("gamma", "beta")]
     assert names == (["kernel", *norms] if normalize else ["kernel", "bias"])
-    got, state, kernel = run([outputs, last, tf.trainable_variables()[0]])
+    got, state, (kernel, *others) = run([outputs, last, tf.trainable_variables()])
+    bias = 0.0 if normalize else others[0]
 
     def norm(value: Any) -> Any:
         if not normalize:
@@ -44,7 +45,7 @@ def test_a_normalized_lstm(normalize: bool) -> None:
 
     c = h = np.zeros((3, 6))
     for step in range(5):
-        i, j, f, o = (norm(g) for g in np.split(np.concatenate([X[:, step], h], 1) @ kernel, 4, axis=1))
+        i, j, f, o = (norm(g) for g in np.split(np.concatenate([X[:, step], h], 1) @ kernel + bias, 4, axis=1))
         c = norm(c * sigmoid(f + 0.5) + sigmoid(i) * np.tanh(j))
         h = np.tanh(c) * sigmoid(o)
         np.testing.assert_allclose(got[:, step], h, rtol=1e-8)

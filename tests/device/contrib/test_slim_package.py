@@ -50,7 +50,7 @@ def test_without_the_package_its_names_say_what_to_install(monkeypatch: pytest.M
     [
         ("contrib.tpu.rewrite", "tf.train.MonitoredTrainingSession"),
         ("contrib.tensorrt.create_inference_graph", "compiled by XLA already"),
-        ("contrib.layers.weighted_sum_from_feature_columns", "tf.feature_column has the columns"),
+        ("contrib.layers.scattered_embedding_column", "tf.feature_column has the columns"),
         ("contrib.distribute.get_tower_context", "tf.train.replica_device_setter"),
     ],
 )

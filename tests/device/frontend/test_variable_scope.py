@@ -408,6 +408,19 @@ def test_partition_info() -> None:
         info.single_slice_dim([3, 2])
 
 
+def test_an_initializer_that_must_be_told_of_partitions() -> None:
+    told = []
+
+    def make(shape: Any, dtype: Any, partition_info: Any) -> Any:
+        told.append(partition_info)
+        return raw.Fill(shape, 6.0)
+
+    get_variable("whole", [2], initializer=make)
+    assert told == [None]
+    get_variable("cut", [2], initializer=make, partitioner=lambda **_: [2])
+    assert [info.var_offset for info in told[1:]] == [[0], [1]]
+
+
 def test_create_partitioned_variables() -> None:
     parts = create_partitioned_variables([4, 2], [2, 1], initializers.Ones(), name="big")
     assert [v.name for v in parts] == ["big/part_0:0", "big/part_1:0"]

@@ -17,6 +17,9 @@ assert not hasattr(keras.layers, "Wrapper"), "the package is as it was"
 for layers in (tf.keras.layers, tf.compat.v1.keras.layers, tf.compat.v2.keras.layers):
     assert layers.Wrapper is Wrapper and layers.Dense is Dense and "Wrapper" in dir(layers)
     assert tf.compat.v2.keras.initializers.GlorotNormal is keras.initializers.glorot_normal
+from tensorflow.contrib import keras as contributed
+from tensorflow.contrib.keras.python.keras.layers import Dense as older
+assert contributed.layers.Dense is Dense is older is tf.contrib.keras.layers.Dense
 assert tf.compat.v1.Session is tf.Session and tf.python.keras.backend.dot(1, 2) == 3
 try:
     tf.keras.layers.nosuch

@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.compat.private import metrics, rnn_cells, savers, tensor_lists
-from anabranch.contrib import cudnn_layers
+from anabranch.contrib import cudnn_layers, rnn_memory, rnn_normalized, sampled_losses
 from anabranch.core.module_contents import ModuleContents
 from anabranch.frontend.bounded_specs import BoundedTensorSpec
 from anabranch.tools import tensorflow_alias
@@ -57,7 +57,13 @@ def test_the_contents_of_a_module_can_be_changed() -> None:
         ("contrib.metrics.python.ops.set_ops", "set_difference", tf.sets.difference),
         ("contrib.cudnn_rnn.python.ops.cudnn_rnn_ops", "CUDNN_RNN_BIDIRECTION", cudnn_layers.CUDNN_RNN_BIDIRECTION),
         ("contrib.rnn.python.ops.core_rnn_cell", "_linear", rnn_cells._linear),
+        ("contrib.data.python.ops.sliding", "sliding_window_batch", tf.contrib.data.sliding_window_batch),
+        ("contrib.legacy_seq2seq.python.ops.seq2seq", "rnn_decoder", tf.contrib.legacy_seq2seq.rnn_decoder),
+        ("contrib.learn.python.learn.datasets.base", "Dataset", tf.contrib.learn.datasets.base.Dataset),
         ("contrib.learn.python.learn.learn_runner", "run", tf.contrib.learn.learn_runner.run),
+        ("contrib.nn.python.ops.fwd_gradients", "fwd_gradients", sampled_losses.fwd_gradients),
+        ("contrib.rnn.python.ops.rnn_cell", "NTMCell", rnn_memory.NTMCell),
+        ("contrib.rnn.python.ops.rnn_cell", "CFNCell", rnn_normalized.CFNCell),
         ("contrib.learn.python.learn.monitored_session", "MonitoredSession", tf.train.MonitoredSession),
         ("python.framework.meta_graph", "read_meta_graph_file", None),
         ("python.training.optimizer", "_deduplicate_indexed_slices", deduplicated),

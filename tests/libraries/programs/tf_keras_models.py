@@ -155,3 +155,62 @@ by_columns.compile("adam", "mse")
 rows = {"size": np.arange(8.0).astype("float32"), "kind": np.array(["a", "b"] * 4)}
 by_columns.fit(tf.data.Dataset.from_tensor_slices((rows, np.ones(8, "float32"))).batch(4), epochs=2, verbose=0)
 assert len(by_columns.trainable_weights) == 3
+
+# --------------------------------------------------------------------------- models in models, in HDF5
+
+
+def convolved() -> keras.Model:
+    """A model that holds a model that holds two Sequential ones, each with weights that are trained and others."""
+
+    def part() -> keras.Model:
+        return keras.Sequential(
+            [keras.layers.Conv2D(3, 1, input_shape=(None, None, 3)), keras.layers.BatchNormalization()]
+        )
+
+    inside = keras.Input((None, None, 3))
+    inner = keras.Model(inside, part()(part()(inside)))
+    outside = keras.Input((None, None, 3))
+    return keras.Model(outside, inner(outside))
+
+
+whole, again = convolved(), convolved()
+whole.set_weights([rng.uniform(0.5, 1, value.shape) for value in whole.get_weights()])
+whole.save_weights("nested.h5")
+again.load_weights("nested.h5")
+for stored, loaded in zip(whole.get_weights(), again.get_weights(), strict=True):
+    np.testing.assert_array_equal(stored, loaded)
+
+# --------------------------------------------------------------------------- a layer that two models share
+shared = keras.layers.Dense(2, kernel_regularizer=keras.regularizers.l2(0.01))
+halves = []
+for _ in range(2):
+    given = keras.Input((3,))
+    halves.append(keras.Model(given, shared(given)))
+both = [keras.Input((3,)), keras.Input((3,))]
+together = keras.Model(both, keras.layers.add([half(one) for half, one in zip(halves, both, strict=True)]))
+together.compile("sgd", "mse")
+loss = together.evaluate([np.zeros((4, 3))] * 2, np.zeros((4, 2)), verbose=0)
+np.testing.assert_allclose(loss, 2 * 0.01 * (shared.get_weights()[0] ** 2).sum(), rtol=1e-5)
+
+# --------------------------------------------------------------------------- Keras under its contributed names
+from tensorflow.contrib import keras as contributed  # noqa: E402
+from tensorflow.contrib.keras.python.keras.layers import Dense  # noqa: E402
+from tensorflow.contrib.saved_model import load_keras_model, save_keras_model  # noqa: E402
+
+assert contributed.layers.Dense is Dense is keras.layers.Dense
+small = contributed.models.Sequential([Dense(2, input_shape=(3,))])
+save_keras_model(small, "small")
+np.testing.assert_allclose(load_keras_model("small").predict(np.ones((1, 3))), small.predict(np.ones((1, 3))))
+
+# --------------------------------------------------------------------------- a metric of rows of unequal lengths
+accuracy = keras.metrics.BinaryAccuracy()
+rows = tf.ragged.constant([[1.0, 0.0], [1.0]])
+counted = accuracy(rows, tf.ragged.constant([[0.9, 0.8], [0.7]]), tf.ragged.constant([[1.0, 2.0], [3.0]]))
+session = keras.backend.get_session()
+session.run([variable.initializer for variable in accuracy.variables])
+np.testing.assert_allclose(session.run(counted), 4 / 6, rtol=1e-6)
+
+# --------------------------------------------------------------------------- a contributed cell in a recurrent layer
+over_time = keras.layers.RNN(tf.contrib.rnn.NASCell(4))
+assert over_time(tf.zeros([2, 3, 5])).shape.as_list() == [2, 4]
+assert [weight.shape.as_list() for weight in over_time.trainable_weights] == [[4, 32], [5, 32]]

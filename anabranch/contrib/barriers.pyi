@@ -1,0 +1,1 @@
+from anabranch.frontend.resources.queues import Barrier as Barrier

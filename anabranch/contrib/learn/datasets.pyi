@@ -1,0 +1,3 @@
+from anabranch.contrib.learn import mnist as mnist, tables
+
+base = tables

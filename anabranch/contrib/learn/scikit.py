@@ -1,0 +1,84 @@
+"""`tf.contrib.learn.SKCompat`: an estimator that arrays are given to, and the words around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from anabranch.contrib.arguments import PassedOn
+
+
+class ArrayCompatibleEstimator:
+    """The methods of scikit-learn's estimators, around one of `tf.contrib.learn`; its `SKCompat`.
+
+    Args:
+        estimator: trains and predicts.
+    """
+
+    def __init__(self, estimator: PassedOn) -> None:
+        self._estimator = estimator
+
+    def fit(
+        self,
+        x: PassedOn,
+        y: PassedOn,
+        batch_size: int = 128,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        monitors: Sequence[Any] | None = None,
+    ) -> Self:
+        """Trains on arrays; see `tf.contrib.learn.Estimator.fit`."""
+        self._estimator.fit(x, y, batch_size=batch_size, steps=steps, max_steps=max_steps, monitors=monitors)
+        return self
+
+    def score(
+        self,
+        x: PassedOn,
+        y: PassedOn,
+        batch_size: int = 128,
+        steps: int | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """The metrics on arrays; see `tf.contrib.learn.Estimator.evaluate`."""
+        found: dict[str, Any] = self._estimator.evaluate(
+            x, y, batch_size=batch_size, steps=steps, metrics=metrics, name=name
+        )
+        return found
+
+    def predict(self, x: PassedOn, batch_size: int = 128, outputs: Sequence[str] | None = None) -> Any:
+        """What the model says to each example: an array, or arrays by name."""
+        return self._estimator.predict(x, batch_size=batch_size, outputs=outputs, as_iterable=False)
+
+
+class LearnTaskType:
+    """What a task of a cluster does."""
+
+    MASTER = "master"
+    PS = "ps"
+    WORKER = "worker"
+
+
+class LearnProblemType:
+    """What is learnt."""
+
+    UNSPECIFIED = 0
+    CLASSIFICATION = 1
+    LINEAR_REGRESSION = 2
+    LOGISTIC_REGRESSION = 3
+
+
+class LearnPredictionKey:
+    """The names of predictions."""
+
+    CLASSES = "classes"
+    PROBABILITIES = "probabilities"
+    LOGITS = "logits"
+    LOGISTIC = "logistic"
+    SCORES = "scores"
+    TOP_K = "top_k"
+    GENERIC = "output"
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A model is asked before it has learnt."""
