@@ -1,0 +1,13 @@
+"""What random scripts are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.fuzz.scripts import datasets
+
+#: writers of scripts by subject
+SUBJECTS: dict[str, Callable[[Random], str]] = {
+    "datasets": datasets.write,
+}
