@@ -233,7 +233,6 @@ def _expressions(name: str, leaf: Leaf) -> list[tuple[str, Element]]:
                 (f"tf.fill([tf.cast({name} % 3, tf.int32), 2], {name})", Leaf(leaf.dtype, (None, 2))),
                 (f"tf.debugging.check_numerics(6.0 / tf.cast({name} - 3, tf.float32), 'wrong')", Leaf("float32", ())),
                 (f"tf.sparse.from_dense(tf.stack([{name}, 0, {name} % 2]))", Leaf(leaf.dtype, (3,), "sparse")),
-                (f"tf.data.Dataset.range(tf.cast({name} % 3, tf.int64))", Leaf("int64", (), "dataset")),
             ]
     if leaf.dtype == "string":
         found += [
@@ -300,8 +299,6 @@ def _flat_map(p: Pipeline) -> None:
     r = p.random
     parameters, leaves = p.parameters()
     name, leaf = r.choice(leaves)
-    if leaf.kind == "dataset":
-        return
     if leaf.kind == "tensor" and leaf.dtype in ("int32", "int64") and not leaf.shape and r.random() < 0.6:
         text, element = f"tf.data.Dataset.range(tf.cast({name} % 4, tf.int64))", Leaf("int64", ())
     elif leaf.shape:
@@ -317,9 +314,10 @@ def _flat_map(p: Pipeline) -> None:
             f"lambda {parameters}: {text}, cycle_length={p._number()}, block_length={r.choice((1, 2))}, sloppy=False))"
         )
     else:
-        more = r.choice(("", ", num_parallel_calls=2"))
+        cycle = p._number()
+        more = r.choice(("", f", num_parallel_calls={min(cycle, 2)}"))
         p.lines.append(
-            f"ds = ds.interleave(lambda {parameters}: {text}, cycle_length={p._number()}, block_length={r.choice((1, 2, 3))}{more})"
+            f"ds = ds.interleave(lambda {parameters}: {text}, cycle_length={cycle}, block_length={r.choice((1, 2, 3))}{more})"
         )
     p.element = element
 

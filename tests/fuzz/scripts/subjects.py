@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.fuzz.scripts import datasets
+from tests.fuzz.scripts import datasets, parsing
 
 #: writers of scripts by subject
 SUBJECTS: dict[str, Callable[[Random], str]] = {
     "datasets": datasets.write,
+    "parsing": parsing.write,
 }
