@@ -179,7 +179,7 @@ class ListDataset(Elements):
         return len(self.elements)
 
 
-def _listed(tree: Any) -> ListDataset:
+def _listed(tree: Position) -> ListDataset:
     return ListDataset([tuple(element) for element in tree])
 
 

@@ -29,8 +29,8 @@ from tests.fuzz.sides import ROOT, Side, SideDiedError
 
 #: disagreements of one signature that are made small and written down
 _WRITTEN_OF_EACH = 1
-#: runs that making a script small may take
-_RUNS = 150
+#: runs, and seconds, that making a script small may take
+_RUNS, _SECONDS = 150, 40.0
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class Fuzzer:
 
     def make_small(self, script: str, found: Difference) -> tuple[str, Difference]:
         """Leaves out lines while the difference stays of one kind."""
-        runs, size = 0, max(1, script.count("\n") // 2)
-        while size >= 1 and runs < _RUNS:
+        runs, size, until = 0, max(1, script.count("\n") // 2), time.monotonic() + _SECONDS
+        while size >= 1 and runs < _RUNS and time.monotonic() < until:
             shorter, at = False, 0
-            while at < len(lines := script.splitlines()) and runs < _RUNS:
+            while at < len(lines := script.splitlines()) and runs < _RUNS and time.monotonic() < until:
                 runs += 1
                 trial = "\n".join(lines[:at] + lines[at + size :]) + "\n"
                 other = self.examine(trial) if _whole(trial) else None

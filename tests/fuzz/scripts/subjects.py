@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.fuzz.scripts import datasets, parsing
+from tests.fuzz.scripts import datasets, parsing, stateful
 
 #: writers of scripts by subject
 SUBJECTS: dict[str, Callable[[Random], str]] = {
     "datasets": datasets.write,
     "parsing": parsing.write,
+    "stateful": stateful.write,
 }

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import runpy
@@ -59,7 +60,8 @@ def run(tf: Any, script: str) -> dict[str, Any]:
             path.write_text(script)
             given = {"tf": tf, "np": np, "see": log.see, "attempt": log.attempt, "walk": log.walk}
             given["as_written"] = functools.partial(_as_written, tf)
-            runpy.run_path(str(path), given)
+            with contextlib.suppress(SystemExit):
+                runpy.run_path(str(path), given)
         except Exception as error:
             log.fail("script ends", error)
             log.messages[-1] += "\n" + "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
