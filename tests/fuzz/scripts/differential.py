@@ -57,7 +57,8 @@ class Difference:
 class Fuzzer:
     """Runs scripts, and writes down those that show different things."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, whole: bool = False) -> None:
+        self.whole = whole
         module = "tests.fuzz.scripts.worker"
         self.ours, self.genuine = Side("anabranch", module), Side("tensorflow", module)
         self.out = out
@@ -65,7 +66,11 @@ class Fuzzer:
         self.counts: Counter[str] = Counter()
 
     def examine(self, script: str) -> Difference | None:
-        """Runs a script on both sides, and compares what they show."""
+        """Runs a script on both sides, and compares what they show; once more where a side gave no answer."""
+        found = self._examined(script)
+        return self._examined(script) if found is not None and found.name == "script" else found
+
+    def _examined(self, script: str) -> Difference | None:
         for side in (self.ours, self.genuine):
             side.be_patient()
         answers: list[dict[str, Any]] = []
@@ -123,7 +128,7 @@ class Fuzzer:
         self.found[signature] += 1
         if self.found[signature] > _WRITTEN_OF_EACH:
             return True
-        small, found = self.make_small(script, found)
+        small, found = (script, found) if self.whole else self.make_small(script, found)
         folder = self.out / label
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "script.py").write_text(small)
@@ -176,6 +181,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=0, help="the first index")
     parser.add_argument("--index", type=int, help="run this one script and stop")
     parser.add_argument("--script", type=Path, help="run the script in this file and stop")
+    parser.add_argument("--whole", action="store_true", help="do not make scripts small")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "fuzz-scripts", help="where differences are written")
     return parser.parse_args()
 
@@ -183,7 +189,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Runs until the time is up; 1 where the two sides showed different things."""
     options = _options()
-    fuzzer = Fuzzer(options.out)
+    fuzzer = Fuzzer(options.out, options.whole)
     try:
         for label, script in _scripts(options):
             fuzzer.take(label, script)

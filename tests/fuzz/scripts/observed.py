@@ -98,7 +98,7 @@ class Log:
 
 
 def _number(value: float) -> Any:
-    return value if isinstance(value, int) or math.isfinite(value) else repr(value)
+    return value if isinstance(value, int) or math.isfinite(value) else repr(float(value))
 
 
 def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:

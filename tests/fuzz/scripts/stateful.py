@@ -15,7 +15,7 @@ tf.set_random_seed(1)
 x = tf.placeholder(tf.float32, [], 'x')
 n = tf.placeholder(tf.int32, [], 'n')
 flag = tf.placeholder(tf.bool, [], 'flag')
-run_options = tf.RunOptions(timeout_in_ms=2000)
+run_options = tf.RunOptions(timeout_in_ms=5000)
 """
 
 
@@ -179,8 +179,8 @@ class Stateful:
         dynamic = r.choice(("", ", dynamic_size=True", ", clear_after_read=False"))
         name = self._name()
         self.lines.append(f"{name} = tf.TensorArray(tf.float32, {size}{dynamic}, element_shape=[])")
-        for _ in range(r.randint(0, 2)):
-            self.lines.append(f"{name} = {name}.write({r.choice(('0', '1', '2', 'n'))}, {self._scalar()})")
+        for place in r.sample(("0", "1", "2", "n"), r.randint(0, 2)):
+            self.lines.append(f"{name} = {name}.write({place}, {self._scalar()})")
         if r.random() < 0.3:
             self.lines[-1] = f"{name} = tf.TensorArray(tf.float32, 3).unstack([{self._scalar()}, 1.0, 2.0])"
         self._add(

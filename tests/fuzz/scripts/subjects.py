@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.fuzz.scripts import datasets, parsing, stateful
+from tests.fuzz.scripts import calls, datasets, parsing, stateful
 
 #: writers of scripts by subject
 SUBJECTS: dict[str, Callable[[Random], str]] = {
+    "calls": calls.write,
     "datasets": datasets.write,
     "parsing": parsing.write,
     "stateful": stateful.write,
