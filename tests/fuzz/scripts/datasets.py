@@ -96,7 +96,9 @@ class Pipeline:
             self.element = Leaf("int64", ())
         elif kind == 6:
             self.stateful = True
-            shape = r.choice(("([None], [])", "(tf.TensorShape([None]), tf.TensorShape([]))", "(tf.TensorShape(None), [])"))
+            shape = r.choice(
+                ("([None], [])", "(tf.TensorShape([None]), tf.TensorShape([]))", "(tf.TensorShape(None), [])")
+            )
             self._add(
                 f"ds = tf.data.Dataset.from_generator(lambda: (([i] * (i % 3), 'k%d' % i) for i in range({n})), "
                 f"(tf.int32, tf.string), {shape})"
@@ -209,7 +211,11 @@ def _map(p: Pipeline) -> None:
 def _expressions(name: str, leaf: Leaf) -> list[tuple[str, Element]]:
     found: list[tuple[str, Element]] = [(name, leaf)]
     if leaf.kind == "sparse":
-        return [*found, (f"tf.sparse.to_dense({name})", Leaf(leaf.dtype, leaf.shape)), (f"{name}.values", Leaf(leaf.dtype, (None,)))]
+        return [
+            *found,
+            (f"tf.sparse.to_dense({name})", Leaf(leaf.dtype, leaf.shape)),
+            (f"{name}.values", Leaf(leaf.dtype, (None,))),
+        ]
     if leaf.kind == "ragged":
         return [*found, (f"{name}.to_tensor()", Leaf(leaf.dtype, leaf.shape))] if len(leaf.shape) > 1 else found
     found += [
@@ -255,7 +261,8 @@ def _filter(p: Pipeline) -> None:
     if leaf.kind != "tensor":
         return
     text = {"string": f"tf.reduce_any(tf.strings.length({name}) > 2)", "bool": f"tf.reduce_any({name})"}.get(
-        leaf.dtype, f"tf.reduce_sum(tf.cast({name}, tf.int32)) % {p.random.choice((2, 3))} {p.random.choice(('<', '=='))} 1"
+        leaf.dtype,
+        f"tf.reduce_sum(tf.cast({name}, tf.int32)) % {p.random.choice((2, 3))} {p.random.choice(('<', '=='))} 1",
     )
     p.lines.append(f"ds = ds.filter(lambda {parameters}: {text})")
 
@@ -273,18 +280,24 @@ def _padded_batch(p: Pipeline) -> None:
         return
     n = p._number()
     keep = r.choice(("", ", drop_remainder=True"))
-    shapes = _text(p.element, lambda leaf: repr(r.choice(([None] * len(leaf.shape), [4 if d is None else d for d in leaf.shape]))))
+    shapes = _text(
+        p.element, lambda leaf: repr(r.choice(([None] * len(leaf.shape), [4 if d is None else d for d in leaf.shape])))
+    )
     values = ""
     if r.random() < 0.3:
         values = ", padding_values=" + _text(p.element, _padding)
     p.lines.append(f"ds = ds.padded_batch({n}, {shapes}{values}{keep})")
-    p.element = _batched(_changed(p.element, lambda leaf: Leaf(leaf.dtype, (None,) * len(leaf.shape))), n if keep else None)
+    p.element = _batched(
+        _changed(p.element, lambda leaf: Leaf(leaf.dtype, (None,) * len(leaf.shape))), n if keep else None
+    )
 
 
 def _padding(leaf: Leaf) -> str:
     if leaf.dtype == "string":
         return "'pad'"
-    return "False" if leaf.dtype == "bool" else f"tf.constant(-1 if tf.{leaf.dtype} != tf.uint8 else 9, tf.{leaf.dtype})"
+    return (
+        "False" if leaf.dtype == "bool" else f"tf.constant(-1 if tf.{leaf.dtype} != tf.uint8 else 9, tf.{leaf.dtype})"
+    )
 
 
 def _text(element: Element, function: Callable[[Leaf], str]) -> str:
@@ -317,7 +330,8 @@ def _flat_map(p: Pipeline) -> None:
         cycle = p._number()
         more = r.choice(("", f", num_parallel_calls={min(cycle, 2)}"))
         p.lines.append(
-            f"ds = ds.interleave(lambda {parameters}: {text}, cycle_length={cycle}, block_length={r.choice((1, 2, 3))}{more})"
+            f"ds = ds.interleave(lambda {parameters}: {text}, "
+            f"cycle_length={cycle}, block_length={r.choice((1, 2, 3))}{more})"
         )
     p.element = element
 
@@ -326,7 +340,10 @@ def _window(p: Pipeline) -> None:
     r = p.random
     leaves = p.parameters()[1]
     size = p._number()
-    arguments = f"{size}, shift={r.choice(('None', '1', '2', '3'))}, stride={r.choice((1, 1, 2))}, drop_remainder={r.choice((True, False))}"
+    arguments = (
+        f"{size}, shift={r.choice(('None', '1', '2', '3'))}, "
+        f"stride={r.choice((1, 1, 2))}, drop_remainder={r.choice((True, False))}"
+    )
     p.lines.append(f"ds = ds.window({arguments})")
     if isinstance(p.element, Leaf) and p.element.kind == "tensor":
         if r.random() < 0.8:
@@ -334,7 +351,11 @@ def _window(p: Pipeline) -> None:
             p.element = _batched(p.element)
         else:
             p.lines.append("ds = ds.flat_map(lambda w: w)")
-    elif isinstance(p.element, tuple) and all(leaf.kind == "tensor" for _, leaf in leaves) and all(isinstance(x, Leaf) for x in p.element):
+    elif (
+        isinstance(p.element, tuple)
+        and all(leaf.kind == "tensor" for _, leaf in leaves)
+        and all(isinstance(x, Leaf) for x in p.element)
+    ):
         names = [f"w{i}" for i in range(len(p.element))]
         p.lines.append(f"ds = ds.flat_map(lambda {', '.join(names)}: tf.data.Dataset.zip(({', '.join(names)},)))")
     else:
@@ -354,7 +375,8 @@ def _group(p: Pipeline) -> None:
     if any(None in x.shape for _, x in leaves):
         reduce = f"w.padded_batch({p._number()}, {shapes})"
     p.lines.append(
-        f"ds = ds.apply(tf.data.experimental.group_by_window(lambda {parameters}: tf.cast({name} % 3, tf.int64), lambda key, w: {reduce}, {size}))"
+        f"ds = ds.apply(tf.data.experimental.group_by_window(lambda {parameters}: "
+        f"tf.cast({name} % 3, tf.int64), lambda key, w: {reduce}, {size}))"
     )
     p.element = _batched(_changed(p.element, lambda leaf: Leaf(leaf.dtype, (None,) * len(leaf.shape))))
 
@@ -368,7 +390,8 @@ def _bucket(p: Pipeline) -> None:
     name = r.choice(found)[0]
     more = r.choice(("", ", pad_to_bucket_boundary=True", ", drop_remainder=True", ", no_padding=True"))
     p.lines.append(
-        f"ds = ds.apply(tf.data.experimental.bucket_by_sequence_length(lambda {parameters}: tf.shape({name})[0], [1, 3], [2, 3, {p._number()}]{more}))"
+        "ds = ds.apply(tf.data.experimental.bucket_by_sequence_length(lambda "
+        f"{parameters}: tf.shape({name})[0], [1, 3], [2, 3, {p._number()}]{more}))"
     )
     p.element = _batched(_changed(p.element, lambda leaf: Leaf(leaf.dtype, (None,) * len(leaf.shape))))
 
@@ -381,7 +404,8 @@ def _scan(p: Pipeline) -> None:
     name = "e" + name.removeprefix("e0") if isinstance(p.element, tuple) else name
     first = f"e[0]{name[1:]}" if isinstance(p.element, tuple) else name
     p.lines.append(
-        f"ds = ds.apply(tf.data.experimental.scan(tf.constant(1, tf.{leaf.dtype}), lambda s, e: (s + {first}, (s, {first}))))"
+        "ds = ds.apply(tf.data.experimental.scan(tf.constant(1, "
+        f"tf.{leaf.dtype}), lambda s, e: (s + {first}, (s, {first}))))"
     )
     p.element = (leaf, leaf)
 
@@ -448,9 +472,27 @@ def _shuffle(p: Pipeline) -> None:
 
 
 _TRANSFORMATIONS: tuple[Callable[[Pipeline], None], ...] = (
-    _map, _map, _map, _filter, _batch, _batch, _padded_batch, _flat_map, _flat_map, _window, _group, _bucket, _scan, _zip,
-    _unbatch, _select, _select, _select, _repeat_forever, _shuffle,
-)  # fmt: skip
+    _map,
+    _map,
+    _map,
+    _filter,
+    _batch,
+    _batch,
+    _padded_batch,
+    _flat_map,
+    _flat_map,
+    _window,
+    _group,
+    _bucket,
+    _scan,
+    _zip,
+    _unbatch,
+    _select,
+    _select,
+    _select,
+    _repeat_forever,
+    _shuffle,
+)
 
 
 # ------------------------------------------------------------------ iterators

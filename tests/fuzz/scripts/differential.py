@@ -174,7 +174,9 @@ def _scripts(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.scripts.differential", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz.scripts.differential", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--subject", choices=sorted(SUBJECTS), help="what scripts are about (default: each in turn)")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to go on (default: ten minutes)")
     parser.add_argument("--seed", type=int, default=1, help="scripts follow from the seed and their index")

@@ -26,9 +26,52 @@ session = tf.Session()
 _VALUES = {"bytes": ("b'a'", "b''", "b'xyz'"), "float": ("0.5", "-2.0", "7.25"), "int64": ("0", "3", "-4", "2**40")}
 _TYPES = {"bytes": "tf.string", "float": "tf.float32", "int64": "tf.int64"}
 _TEXTS = (
-    "", "a", "abc", "a,b", "a b  c", " x ", "1", "-2.5", "1e3", "0x1f", "nan", "inf", "héllo", "日本語", "a\\tb", "\\xff\\xfe", "A1b2",
-    "aaa", "a\\nb", "x=1;y=2", "😀z", "12345678901234567890", "+5", "1.", ".5", "1 2", "İ", "ß",
-)  # fmt: skip
+    "",
+    "a",
+    "abc",
+    "a,b",
+    "a b  c",
+    " x ",
+    "1",
+    "-2.5",
+    "1e3",
+    "0x1f",
+    "nan",
+    "inf",
+    "héllo",
+    "日本語",
+    "a\\tb",
+    "\\xff\\xfe",
+    "A1b2",
+    "aaa",
+    "a\\nb",
+    "x=1;y=2",
+    "😀z",
+    "12345678901234567890",
+    "+5",
+    "1.",
+    ".5",
+    "1 2",
+    "İ",
+    "ß",
+)
+
+#: numbers as they are written, and what is none
+_WRITTEN = (
+    "1",
+    " 2 ",
+    "-3",
+    "4.5",
+    "1e2",
+    "2147483648",
+    "-9223372036854775808",
+    "1e400",
+    "0x10",
+    "1_0",
+    "Infinity",
+    "-nan",
+    "١",
+)
 
 
 # ---------------------------------------------------------------------- examples
@@ -179,12 +222,25 @@ def _csv(r: Random) -> list[str]:
     rows = []
     for _ in range(r.randint(1, 3)):
         row = [r.choice(cells) for _ in range(width if r.random() < 0.9 else width + 1)]
-        rows.append("'" + r.choice((",", ",", ",", ";")).join(row).replace("\\", "") + r.choice(("", "", "\\n", "\\r\\n")) + "'")
+        rows.append(
+            "'" + r.choice((",", ",", ",", ";")).join(row).replace("\\", "") + r.choice(("", "", "\\n", "\\r\\n")) + "'"
+        )
     defaults = [
-        r.choice(("[1]", "[0.5]", "['d']", "tf.constant([], tf.int32)", "tf.constant([], tf.string)", "tf.constant([3], tf.int64)",
-                  "tf.constant([2.5], tf.float64)", "[]", "tf.float32"))
+        r.choice(
+            (
+                "[1]",
+                "[0.5]",
+                "['d']",
+                "tf.constant([], tf.int32)",
+                "tf.constant([], tf.string)",
+                "tf.constant([3], tf.int64)",
+                "tf.constant([2.5], tf.float64)",
+                "[]",
+                "tf.float32",
+            )
+        )
         for _ in range(width)
-    ]  # fmt: skip
+    ]
     more = r.choice(("", "", ", field_delim=';'", ", use_quote_delim=False", ", na_value='NA'", ", select_cols=[0]"))
     if "select_cols" in more:
         defaults = defaults[:1]
@@ -194,7 +250,9 @@ def _csv(r: Random) -> list[str]:
 def _raw(r: Random) -> list[str]:
     size = r.choice((0, 1, 2, 4, 8, 12, 16))
     dtype = r.choice(("uint8", "int16", "int32", "float32", "int64", "float64", "float16", "uint16", "complex64"))
-    values = [repr(bytes(r.choice((0, 1, 63, 128)) for _ in range(size if r.random() < 0.9 else size + 1))) for _ in range(2)]
+    values = [
+        repr(bytes(r.choice((0, 1, 63, 128)) for _ in range(size if r.random() < 0.9 else size + 1))) for _ in range(2)
+    ]
     little = r.choice(("", ", little_endian=False"))
     if r.random() < 0.3:
         return _one("raw", f"tf.io.decode_raw([{', '.join(values)}], tf.{dtype}{little})")
@@ -203,6 +261,7 @@ def _raw(r: Random) -> list[str]:
 
 def _split(r: Random) -> list[str]:
     separator = r.choice(("' '", "','", "''", "'ab'", "'a'", "None"))
+    padding = r.choice(("", ", pad_values=('<', '>')"))
     texts = _texts(r)
     return _one(
         "split",
@@ -211,18 +270,42 @@ def _split(r: Random) -> list[str]:
                 f"tf.string_split({texts}, {separator.replace('None', chr(39) + ' ,' + chr(39))})",
                 f"tf.string_split({texts}, {separator.replace('None', chr(39) * 2)}, skip_empty=False)",
                 f"tf.strings.split({texts}, sep={separator})",
-                f"tf.strings.split({texts}, sep={separator}, maxsplit={r.choice((-1, 0, 1, 2))}, result_type='RaggedTensor')",
+                (
+                    f"tf.strings.split({texts}, sep={separator}, "
+                    f"maxsplit={r.choice((-1, 0, 1, 2))}, result_type='RaggedTensor')"
+                ),
                 f"tf.strings.split({texts}, maxsplit=1)",
                 f"tf.strings.bytes_split({texts})",
-                f"tf.strings.ngrams(tf.ragged.constant([{texts}, []]), {r.choice(('1', '2', '[1, 3]'))}, '|'"
-                f"{r.choice(('', ', pad_values=(' + chr(39) + '<' + chr(39) + ',' + chr(39) + '>' + chr(39) + ')'))})",
+                (
+                    f"tf.strings.ngrams(tf.ragged.constant([{texts}, []]), {r.choice(('1', '2', '[1, 3]'))}, '|'"
+                    f"{padding})"
+                ),
             )
         ),
     )
 
 
 def _pattern(r: Random) -> list[str]:
-    pattern = r.choice((r"a", r"a*", r"[0-9]+", r"(a)(b)?", r"\\s+", r"^", r"$", r"\\b", r".", r"(?i)A", r"(", r"a|b", r"\\w+", r"x?", r"\\pL", r"[^a]"))
+    pattern = r.choice(
+        (
+            r"a",
+            r"a*",
+            r"[0-9]+",
+            r"(a)(b)?",
+            r"\\s+",
+            r"^",
+            r"$",
+            r"\\b",
+            r".",
+            r"(?i)A",
+            r"(",
+            r"a|b",
+            r"\\w+",
+            r"x?",
+            r"\\pL",
+            r"[^a]",
+        )
+    )
     rewrite = r.choice(("", "z", r"<\\0>", r"\\1-\\2", r"\\\\", r"\\9", "$1"))
     texts = _texts(r)
     return _one(
@@ -244,24 +327,42 @@ def _substr(r: Random) -> list[str]:
     at = lambda: r.choice((str(r.choice((0, 1, 2, -1, -2, 5))), str([r.choice((0, 1, -1)) for _ in range(count)])))  # noqa: E731
     unit = r.choice(("BYTE", "UTF8_CHAR"))
     position = at()
-    length = str([r.choice((0, 1, 5, -1)) for _ in range(count)]) if position.startswith("[") else str(r.choice((0, 1, 3, 9, -1)))
+    length = (
+        str([r.choice((0, 1, 5, -1)) for _ in range(count)])
+        if position.startswith("[")
+        else str(r.choice((0, 1, 3, 9, -1)))
+    )
     return _one("substr", f"tf.strings.substr({texts}, {position}, {length}, unit='{unit}')")
 
 
 def _unicode(r: Random) -> list[str]:
     texts, encoding = _texts(r), r.choice(("UTF-8", "UTF-8", "UTF-16-BE", "UTF-32-BE", "US-ASCII"))
-    errors = r.choice(("", ", errors='strict'", ", errors='ignore'", ", errors='replace', replacement_char=63", ", replace_control_characters=True"))
+    errors = r.choice(
+        (
+            "",
+            ", errors='strict'",
+            ", errors='ignore'",
+            ", errors='replace', replacement_char=63",
+            ", replace_control_characters=True",
+        )
+    )
     output = r.choice(("UTF-8", "UTF-16-BE", "UTF-32-BE"))
     return _one(
         "unicode",
         r.choice(
             (
                 f"tf.strings.unicode_decode({texts}, '{encoding}'{errors})",
-                f"tf.strings.unicode_split({texts}, '{encoding}'{errors.replace(', replace_control_characters=True', '')})",
+                (
+                    f"tf.strings.unicode_split({texts}, "
+                    f"'{encoding}'{errors.replace(', replace_control_characters=True', '')})"
+                ),
                 f"tf.strings.unicode_decode_with_offsets({texts}, '{encoding}'{errors})",
                 f"tf.strings.unicode_transcode({texts}, '{encoding}', '{output}'{errors})",
-                f"tf.strings.unicode_encode(tf.ragged.constant([[72, 228], [], [{r.choice((0x1F600, 0x110000, 0xD800, 65))}]]), '{output}'"
-                f"{errors.replace(', replace_control_characters=True', '')})",
+                (
+                    "tf.strings.unicode_encode(tf.ragged.constant([[72, 228], [], "
+                    f"[{r.choice((0x1F600, 0x110000, 0xD800, 65))}]]), '{output}'"
+                    f"{errors.replace(', replace_control_characters=True', '')})"
+                ),
                 f"tf.strings.unicode_script(tf.constant([{r.choice((65, 0x3042, 0x1F600, -1, 0x110000))}, 1041]))",
                 f"tf.strings.length({texts}, unit='UTF8_CHAR')",
                 f"tf.strings.lower({texts}, encoding='utf-8')",
@@ -273,13 +374,25 @@ def _unicode(r: Random) -> list[str]:
 
 
 def _numbers(r: Random) -> list[str]:
-    numbers = "[" + ", ".join(r.choice(("0.0", "1.5", "-2.25", "1e10", "123456.789", "1e-7", "float('nan')", "float('inf')", "100.0")) for _ in range(3)) + "]"
+    numbers = (
+        "["
+        + ", ".join(
+            r.choice(("0.0", "1.5", "-2.25", "1e10", "123456.789", "1e-7", "float('nan')", "float('inf')", "100.0"))
+            for _ in range(3)
+        )
+        + "]"
+    )
     whole = "[" + ", ".join(r.choice(("0", "1", "-17", "100", "99")) for _ in range(3)) + "]"
     options = "".join(
         r.choice(("", text))
-        for text in (f", precision={r.choice((0, 1, 3, 8))}", ", scientific=True", ", shortest=True", f", width={r.choice((1, 8, 12))}",
-                     f", fill='{r.choice((' ', '0', '-', '+'))}'")
-    )  # fmt: skip
+        for text in (
+            f", precision={r.choice((0, 1, 3, 8))}",
+            ", scientific=True",
+            ", shortest=True",
+            f", width={r.choice((1, 8, 12))}",
+            f", fill='{r.choice((' ', '0', '-', '+'))}'",
+        )
+    )
     dtype = r.choice(("float32", "float64", "float16", "complex64", "bfloat16"))
     other = r.choice(("int8", "int16", "int32", "int64", "bool"))
     made = f"tf.constant({whole}, tf.{other})" if other != "bool" else "tf.constant([True, False])"
@@ -291,8 +404,11 @@ def _numbers(r: Random) -> list[str]:
                 f"tf.as_string({made}{options})",
                 f"tf.string_to_number({_texts(r, 1)}, tf.{r.choice(('float32', 'float64', 'int32', 'int64'))})",
                 f"tf.string_to_number({_texts(r, 2)}, tf.{r.choice(('float32', 'float64', 'int32', 'int64'))})",
-                f"tf.string_to_number(['{r.choice(('1', ' 2 ', '-3', '4.5', '1e2', '2147483648', '-9223372036854775808', '1e400', '0x10', '1_0', 'Infinity', '-nan', '١'))}'], "
-                f"tf.{r.choice(('float32', 'float64', 'int32', 'int64'))})",
+                (
+                    f"tf.string_to_number(['{r.choice(_WRITTEN)}'], "
+                    ""
+                    f"tf.{r.choice(('float32', 'float64', 'int32', 'int64'))})"
+                ),
             )
         ),
     )
@@ -300,10 +416,22 @@ def _numbers(r: Random) -> list[str]:
 
 def _format(r: Random) -> list[str]:
     value = r.choice(
-        ("tf.range(12)", "tf.reshape(tf.range(60) * 7, [5, 12])", "tf.constant(1.5)", "tf.constant(['a', 'b c'])", "tf.constant([True, False])",
-         "tf.constant([[0.1, 1e10], [-3.0, 1e-5]])", "tf.zeros([0])", "tf.zeros([2, 0])", "tf.constant('x')", "tf.constant([2.0])",
-         "tf.constant([1.5, 2], tf.float16)", "tf.zeros([2, 2, 9])", "tf.constant(3, tf.int8)")
-    )  # fmt: skip
+        (
+            "tf.range(12)",
+            "tf.reshape(tf.range(60) * 7, [5, 12])",
+            "tf.constant(1.5)",
+            "tf.constant(['a', 'b c'])",
+            "tf.constant([True, False])",
+            "tf.constant([[0.1, 1e10], [-3.0, 1e-5]])",
+            "tf.zeros([0])",
+            "tf.zeros([2, 0])",
+            "tf.constant('x')",
+            "tf.constant([2.0])",
+            "tf.constant([1.5, 2], tf.float16)",
+            "tf.zeros([2, 2, 9])",
+            "tf.constant(3, tf.int8)",
+        )
+    )
     return _one(
         "format",
         r.choice(
@@ -326,7 +454,10 @@ def _joined(r: Random) -> list[str]:
             (
                 f"tf.string_join([{texts}, {texts}, 'k'], separator='{r.choice(('', '-'))}')",
                 f"tf.string_join([{texts}, {_texts(r, 3)}])",
-                f"tf.reduce_join([{texts}, {texts}], {r.choice(('0', '1', '-1', '[0, 1]', '[1, 0]', '[]', 'None', '2'))}, separator='+')",
+                (
+                    f"tf.reduce_join([{texts}, {texts}], "
+                    f"{r.choice(('0', '1', '-1', '[0, 1]', '[1, 0]', '[]', 'None', '2'))}, separator='+')"
+                ),
                 f"tf.reduce_join([{texts}], axis={r.choice((0, 1))}, keep_dims=True)",
                 f"tf.strings.unsorted_segment_join({texts}, {segments}, 3, ':')",
                 f"tf.string_to_hash_bucket_fast({texts}, {r.choice((1, 10, 2**40))})",

@@ -1,7 +1,7 @@
 """Random programs of state in a determined order: variables, queues, stacks, tables, arrays, branches and loops.
 
-A script builds named operations, each with control dependencies on the one before where it has an effect, and runs
-steps of some of them, with feeds of what is within; what each step gives, or its error, is shown, and the state after it.
+A script builds operations, each with a control dependency on the one before, and runs steps of some of them, with
+feeds of what is within; what each step gives, or its error, is shown, and the state after it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,28 @@ class Stateful:
     def script(self) -> str:
         r = self.random
         self._variables()
-        for make in r.sample((self._queue, self._pairs, self._table, self._accumulator, self._partitioned), r.randint(1, 3)):
+        for make in r.sample(
+            (self._queue, self._pairs, self._table, self._accumulator, self._partitioned), r.randint(1, 3)
+        ):
             make()
         for _ in range(r.randint(6, 16)):
             r.choice(
-                (self._update, self._update, self._scatter, self._cond, self._loop, self._array, self._use, self._use, self._case,
-                 self._check, self._group, self._read, self._function)
-            )()  # fmt: skip
+                (
+                    self._update,
+                    self._update,
+                    self._scatter,
+                    self._cond,
+                    self._loop,
+                    self._array,
+                    self._use,
+                    self._use,
+                    self._case,
+                    self._check,
+                    self._group,
+                    self._read,
+                    self._function,
+                )
+            )()
         self._run()
         return "\n".join(self.lines) + "\n"
 
@@ -108,7 +123,9 @@ class Stateful:
             kind = r.choice(("update", "add", "sub"))
             self._add(f"tf.identity(tf.scatter_nd_{kind}(m, [[n, 1]], [{self._scalar()}]))")
         elif which == 3:
-            self._add(f"m[{r.choice(('1', '0:2', 'n', '-1', '::2'))}].assign({self._scalar()} * tf.ones_like(m[{'1'}])).op")
+            self._add(
+                f"m[{r.choice(('1', '0:2', 'n', '-1', '::2'))}].assign({self._scalar()} * tf.ones_like(m[{'1'}])).op"
+            )
         else:
             self._add(f"tf.identity(w.scatter_{r.choice(('add', 'sub'))}(tf.IndexedSlices([{self._scalar()}], [n])))")
 
@@ -116,11 +133,19 @@ class Stateful:
         r = self.random
         self._add(
             r.choice(
-                ("tf.identity(v) * 2.0", "tf.reduce_sum(w)", "tf.gather(w, n)", "m.read_value()[0, 0]", "v.value() + 0.0",
-                 "tf.cast(tf.is_variable_initialized(v), tf.float32)", "tf.cast(k, tf.float32)", "tf.reduce_max(m[:, n])")
+                (
+                    "tf.identity(v) * 2.0",
+                    "tf.reduce_sum(w)",
+                    "tf.gather(w, n)",
+                    "m.read_value()[0, 0]",
+                    "v.value() + 0.0",
+                    "tf.cast(tf.is_variable_initialized(v), tf.float32)",
+                    "tf.cast(k, tf.float32)",
+                    "tf.reduce_max(m[:, n])",
+                )
             ),
             scalar=True,
-        )  # fmt: skip
+        )
 
     def _effect(self) -> str:
         """An expression with an effect, of a scalar."""
@@ -171,7 +196,13 @@ class Stateful:
             )
         )
         more = r.choice(("", ", parallel_iterations=1", ", maximum_iterations=3", ", back_prop=False"))
-        self._add(f"tf.while_loop(lambda i, a: i < n + {r.randrange(3)}, lambda i, a: (i + 1, {body}), (0, {self._scalar()}){more})[1]", True)
+        self._add(
+            (
+                f"tf.while_loop(lambda i, a: i < n + {r.randrange(3)}, lambda "
+                f"i, a: (i + 1, {body}), (0, {self._scalar()}){more})[1]"
+            ),
+            True,
+        )
 
     def _array(self) -> None:
         r = self.random
@@ -185,11 +216,16 @@ class Stateful:
             self.lines[-1] = f"{name} = tf.TensorArray(tf.float32, 3).unstack([{self._scalar()}, 1.0, 2.0])"
         self._add(
             r.choice(
-                (f"tf.reduce_sum({name}.stack())", f"{name}.read({r.choice(('0', '1', '2'))})", f"tf.cast({name}.size(), tf.float32)",
-                 f"tf.reduce_sum({name}.gather([0, 1]))", f"{name}.read(0) + {name}.read(0)")
+                (
+                    f"tf.reduce_sum({name}.stack())",
+                    f"{name}.read({r.choice(('0', '1', '2'))})",
+                    f"tf.cast({name}.size(), tf.float32)",
+                    f"tf.reduce_sum({name}.gather([0, 1]))",
+                    f"{name}.read(0) + {name}.read(0)",
+                )
             ),
             scalar=True,
-        )  # fmt: skip
+        )
 
     def _check(self) -> None:
         r = self.random
@@ -251,22 +287,41 @@ class Stateful:
 
     def _pairs(self) -> None:
         self.lines.append(f"b = tf.FIFOQueue({self.random.choice((2, 5))}, [tf.int32, tf.string])")
-        self.objects["pairs"] = ["b.enqueue((n, 'p'))", "b.dequeue()", "b.enqueue([n + 1, 's'])", "b.size()", "b.close(cancel_pending_enqueues=True)"]
+        self.objects["pairs"] = [
+            "b.enqueue((n, 'p'))",
+            "b.dequeue()",
+            "b.enqueue([n + 1, 's'])",
+            "b.size()",
+            "b.close(cancel_pending_enqueues=True)",
+        ]
         self.states.append("b.size()")
 
     def _table(self) -> None:
         r = self.random
         if r.random() < 0.5:
             self.lines.append(
-                f"table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(['a', 'b', {r.choice(('chr(97)', 'chr(99)'))}], [1, 2, 3]), -1)"
+                (
+                    "table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(['a', "
+                    f"'b', {r.choice(('chr(97)', 'chr(99)'))}], [1, 2, 3]), -1)"
+                )
                 if r.random() < 0.3
                 else "table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(['a', 'b'], [1, 2]), -1)"
             )
-            self.objects["table"] = ["table.lookup(tf.constant(['a', 'z']))", "table.size()", "table.lookup(tf.as_string(n))"]
-        else:
-            self.lines.append("table = tf.raw_ops.MutableHashTableV2(key_dtype=tf.int32, value_dtype=tf.float32, shared_name='mutable')")
             self.objects["table"] = [
-                "tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=tf.reshape(n, [1]), values=tf.reshape(x, [1]))",
+                "table.lookup(tf.constant(['a', 'z']))",
+                "table.size()",
+                "table.lookup(tf.as_string(n))",
+            ]
+        else:
+            self.lines.append(
+                "table = tf.raw_ops.MutableHashTableV2(key_dtype=tf.int32, "
+                "value_dtype=tf.float32, shared_name='mutable')"
+            )
+            self.objects["table"] = [
+                (
+                    "tf.raw_ops.LookupTableInsertV2(table_handle=table, "
+                    "keys=tf.reshape(n, [1]), values=tf.reshape(x, [1]))"
+                ),
                 "tf.raw_ops.LookupTableFindV2(table_handle=table, keys=[n, 7], default_value=-1.0)",
                 "tf.raw_ops.LookupTableSizeV2(table_handle=table)",
                 "tf.raw_ops.LookupTableRemoveV2(table_handle=table, keys=tf.reshape(n, [1]))",
@@ -285,7 +340,8 @@ class Stateful:
 
     def _partitioned(self) -> None:
         self.lines.append(
-            "parts = tf.get_variable('parts', [4, 2], initializer=tf.zeros_initializer(), partitioner=tf.fixed_size_partitioner(2))"
+            "parts = tf.get_variable('parts', [4, 2], initializer=tf.zeros_initializer(), "
+            "partitioner=tf.fixed_size_partitioner(2))"
         )
         self.objects["parts"] = [
             "tf.nn.embedding_lookup(parts, [n, 0], partition_strategy='div')",

@@ -1,8 +1,4 @@
-"""A process that runs scripts with one interface, as the fuzzer asks it through a pipe::
-
-    python -m tests.fuzz.scripts.worker anabranch
-    .venv-peers/bin/python -m tests.fuzz.scripts.worker tensorflow
-"""
+"""A process that runs scripts with one interface, "anabranch" or "tensorflow", as the fuzzer asks it through a pipe."""
 
 from __future__ import annotations
 
@@ -34,10 +30,10 @@ def _interface(name: str) -> Any:
         from tests.oracles.genuine import front_end
 
         return front_end()[0]
-    import anabranch
+    import anabranch as tf
 
-    anabranch.logging.set_verbosity(anabranch.logging.FATAL)
-    return anabranch
+    tf.logging.set_verbosity(tf.logging.FATAL)
+    return tf
 
 
 def _as_written(tf: Any, dataset: Any) -> Any:
