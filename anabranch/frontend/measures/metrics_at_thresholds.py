@@ -65,7 +65,6 @@ def _with_ends(thresholds: Sequence[float] | HostArray) -> list[float]:
     return [-_EPSILON, *sorted(float(t) for t in thresholds), 1.0 + _EPSILON]
 
 
-
 def _area(counts: dict[str, Any], curve: str, method: str, name: str) -> Any:
     tp, fn, tn, fp = (counts[k] for k in _ALL)
     if curve == "PR" and method == "careful_interpolation":

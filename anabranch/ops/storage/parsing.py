@@ -341,9 +341,7 @@ def _(
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
-def csv_fields(
-    text: str, delimiter: bytes, quoted: bool, ctx: OperationContext, last: int | None = None
-) -> list[str]:
+def csv_fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext, last: int | None = None) -> list[str]:
     """The fields of a row, perhaps up to a last one that is wanted; none for an empty row."""
     try:
         return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted, last)

@@ -63,7 +63,7 @@ def test_line_ends_stand_before_fields_only(quoted: bool) -> None:
 
 
 def test_what_follows_the_last_field_is_not_looked_at() -> None:
-    for row in ('1,2,"', '1,2,a"b', '1,2,x\ny', '1,"2","3'):
+    for row in ('1,2,"', '1,2,a"b', "1,2,x\ny", '1,"2","3'):
         assert split_row(row, ",", last=1) == ["1", "2"]
 
 
