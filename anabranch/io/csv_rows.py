@@ -7,34 +7,42 @@ from typing import AnyStr, Final
 from anabranch.io.positioned_records import LineFile
 
 _QUOTE: Final = '"'
+_LINE_ENDS: Final = ("\n", "\r")
 
 
-def split_row(row: str, delimiter: str, quoted: bool = True) -> list[str]:
-    """The fields of a row, without its line end; none for an empty row.
+def split_row(row: str, delimiter: str, quoted: bool = True, last: int | None = None) -> list[str]:
+    """The fields of a row, without its line end; none for an empty row. Line ends before a field are left out.
 
     Args:
         quoted: whether a field may stand in double quotes, in which a double quote is written twice.
+        last: the last field that is wanted: what follows it is not looked at. None: all are.
 
     Raises:
-        ValueError: a quote within a field, or one that is not closed.
+        ValueError: a quote or a line end within a field, or a quote that is not closed.
     """
     row = row.rstrip("\r\n")
-    if not quoted or _QUOTE not in row:
+    special = (_QUOTE, *_LINE_ENDS) if quoted else _LINE_ENDS
+    if not any(letter in row for letter in special):
         return row.split(delimiter) if row else []
-    fields, at = [], 0
-    while True:
-        field, at = _quoted_field(row, at, delimiter) if row.startswith(_QUOTE, at) else _bare_field(row, at, delimiter)
+    fields: list[str] = []
+    at = 0
+    while last is None or len(fields) <= last:
+        while row.startswith(_LINE_ENDS, at):
+            at += 1
+        is_quoted = quoted and row.startswith(_QUOTE, at)
+        field, at = _quoted_field(row, at, delimiter) if is_quoted else _bare_field(row, at, delimiter, special)
         fields.append(field)
         if at == len(row):
-            return fields
+            break
         at += len(delimiter)
+    return fields
 
 
-def _bare_field(row: str, at: int, delimiter: str) -> tuple[str, int]:
+def _bare_field(row: str, at: int, delimiter: str, special: tuple[str, ...]) -> tuple[str, int]:
     """The field that begins at a place, and where it ends."""
     end = row.find(delimiter, at)
     end = len(row) if end < 0 else end
-    if _QUOTE in row[at:end]:
+    if any(letter in row[at:end] for letter in special):
         raise ValueError("Unquoted fields cannot have quotes/CRLFs inside")
     return row[at:end], end
 

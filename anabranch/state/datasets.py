@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from anabranch.core.arrays import HostArray
 from anabranch.errors import InvalidArgumentError, OpError, OutOfRangeError, exception_type_from_error_code
-from anabranch.state.positions import Position
+from anabranch.state.positions import Position, register_held
 
 #: one array per component
 Element = tuple[Any, ...]
@@ -38,6 +38,7 @@ INFINITE: Final = -1
 UNKNOWN: Final = -2
 
 _BLOCK: Final = 1024
+_MOST: Final = 2**63 - 1
 
 
 class DatasetIterator(ABC):
@@ -178,6 +179,14 @@ class ListDataset(Elements):
         return len(self.elements)
 
 
+def _listed(tree: Position) -> ListDataset:
+    return ListDataset([tuple(element) for element in tree])
+
+
+# a window, or what a function made of rows: an element of an iterator that is saved
+register_held("list", ListDataset, lambda dataset: list(dataset.elements), _listed)
+
+
 class _IndexIterator(DatasetIterator):
     def __init__(self, elements: Sequence[Element]) -> None:
         self._elements = elements
@@ -278,7 +287,9 @@ class RangeDataset(Elements):
     def __init__(self, start: int, stop: int, step: int, dtype: DTypeLike = np.int64) -> None:
         if step == 0:
             raise InvalidArgumentError(None, None, "step must be a non-zero integer.")
-        self.numbers = range(start, stop, step)
+        numbers = range(start, stop, step)
+        # which may be one more than `len` and an int64 can say: nobody gets there
+        self.numbers = numbers[:_MOST]
         self.dtype = dtype
 
     def iterator(self, path: Path = ()) -> DatasetIterator:

@@ -11,7 +11,8 @@ import base64
 import json
 import math
 import struct
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,16 +21,29 @@ from anabranch.errors import DataLossError, UnimplementedError
 
 #: where an iterator stands: a structure of numbers, strings and arrays, of another form for each kind of iterator
 Position: TypeAlias = Any
+_T = TypeVar("_T")
 
 _MAGIC: Final = b"ABPOS1"
 _LENGTH: Final = struct.Struct("<Q")
+#: by tag: classes of objects that elements may hold, and the ways to a structure and back
+_held: Final[dict[str, tuple[type[Any], Callable[[Any], Position], Callable[[Position], Any]]]] = {}
+
+
+def register_held(tag: str, kind: type[_T], encode: Callable[[_T], Position], decode: Callable[[Position], _T]) -> None:
+    """Lets positions hold objects of a class.
+
+    Args:
+        encode: gives a structure as `encode_position` takes it.
+        decode: makes the object of that structure, in which tuples are lists; raises ValueError for any other.
+    """
+    _held[tag] = kind, encode, decode
 
 
 def encode_position(position: Position) -> bytes:
     """The bytes of a structure of None, bools, ints, floats, strings, bytes, lists, tuples, dicts of these, and arrays.
 
     Raises:
-        UnimplementedError: it holds something else, such as a dataset (an element of a window).
+        UnimplementedError: it holds something else, such as a dataset that a function made.
     """
     arrays: list[np.ndarray[Any, Any]] = []
     tree = _to_json(position, arrays)
@@ -90,6 +104,9 @@ def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
         # `ascontiguousarray` gives a scalar a dimension, which `reshape` takes away again
         arrays.append(np.ascontiguousarray(value).reshape(value.shape))
         return {"a": len(arrays) - 1}
+    for tag, (kind, encode, _) in _held.items():
+        if isinstance(value, kind):
+            return {"h": [tag, _to_json(encode(value), arrays)]}
     raise UnimplementedError(
         None,
         None,
@@ -111,6 +128,9 @@ def _from_json(tree: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return base64.b64decode(value)
     if kind == "d":
         return {k: _from_json(v, arrays) for k, v in value.items()}
+    if kind == "h":
+        tag, item = value
+        return _held[tag][2](_from_json(item, arrays))
     if kind != "o":
         raise ValueError(f"unknown kind {kind!r}")
     shape, items = value

@@ -26,10 +26,11 @@ class SideDiedError(Exception):
 
 
 class Side:
-    """A worker of one front end, "anabranch" or "tensorflow"."""
+    """A worker of one front end, "anabranch" or "tensorflow": a module that is told which one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, module: str = "tests.fuzz.worker") -> None:
         self.name = name
+        self._module = module
         self.patience = PATIENCE
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path(tempfile.gettempdir()) / f"fuzz-{name}-{os.getpid()}.log"
@@ -69,6 +70,10 @@ class Side:
     def forget(self) -> None:
         """Lets the worker drop its graphs."""
         self.ask("close")
+        self.count_program()
+
+    def count_program(self) -> None:
+        """A program is done with; the worker is started anew after many."""
         self._programs += 1
         if self._programs > _PROGRAMS:
             self.stop()
@@ -87,7 +92,7 @@ class Side:
 
     def _start(self) -> None:
         python = ROOT / (".venv-peers" if self.name == "tensorflow" else ".venv") / "bin" / "python"
-        command = [str(python) if python.exists() else sys.executable, "-m", "tests.fuzz.worker", self.name]
+        command = [str(python) if python.exists() else sys.executable, "-m", self._module, self.name]
         with self._log.open("wb") as printed:
             self._process = subprocess.Popen(
                 command,

@@ -29,13 +29,15 @@ def stack(values: TensorLike, axis: int = 0, name: str = "stack") -> Tensor:
 
     Raises:
         ValueError: the shapes differ, or `axis` is out of range.
+        TypeError: the dtypes differ.
 
     Example:
         >>> sess.run(tf.stack([[1, 4], [2, 5]], axis=1))
         array([[1, 2],
                [4, 5]], dtype=int32)
     """
-    if axis == 0:
+    given = values if isinstance(values, list | tuple) else ()
+    if axis == 0 and len({part.dtype.base_dtype for part in given if isinstance(part, Tensor)}) < 2:
         try:
             return convert_to_tensor(values, name=name)
         except (TypeError, ValueError):

@@ -8,7 +8,13 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.data.structure import Component, component_makers, slice_makers, spec_components
+from anabranch.frontend.data.structure import (
+    Component,
+    TensorComponent,
+    component_makers,
+    slice_makers,
+    spec_components,
+)
 from anabranch.frontend.ragged.conversion import convert_to_ragged
 from anabranch.frontend.ragged.specs import RaggedTensorSpec
 from anabranch.frontend.ragged.tensor import RaggedTensor
@@ -78,9 +84,10 @@ class RaggedComponent(Component):
         return RaggedComponent(self.dtype, shape, self.ragged_rank + 1, self.row_splits_dtype)
 
     def unbatched(self) -> Component:
-        if self.ragged_rank == 0:
-            raise ValueError("Unbatching a tensor is only supported for ragged tensors, got one of ragged_rank 0")
         shape = TensorShape(None) if self.shape.ndims is None else self.shape[1:]
+        # a tensor already: its rows are no longer packed
+        if self.ragged_rank == 0:
+            return TensorComponent(self.dtype, shape)
         return RaggedComponent(self.dtype, shape, self.ragged_rank - 1, self.row_splits_dtype)
 
     def is_compatible_with(self, other: Component) -> bool:

@@ -138,7 +138,7 @@ def resize_images(
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Images at another size, by any method; images that have it already are returned as they are.
+    """Images at another size, by any method; those of the constant size that is wanted are returned as they are.
 
     Args:
         images: [height, width, channels], or a batch [batch, height, width, channels]; real numbers.
@@ -165,9 +165,10 @@ def resize_images(
             raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
         if method not in _FUNCTIONS:
             raise ValueError("Resize method is not implemented.")
-        if preserve_aspect_ratio:
-            wanted = _fitting(batch, wanted)
         known = constant_value(wanted)
+        if preserve_aspect_ratio:
+            # a size that is computed is never compared, so that the result has the method's dtype
+            wanted, known = _fitting(batch, wanted), None
         dims = batch.shape.dims_tuple
         if known is None or dims is None or dims[1:3] != tuple(int(n) for n in known):
             batch = _FUNCTIONS[method](batch, wanted, align_corners=align_corners)

@@ -163,6 +163,12 @@ _VARIABLE_NAMES = {
 }
 
 
+def _all(conditions: TensorLike) -> Any:
+    rank = conditions.shape.ndims
+    axes = raw.Range(0, raw.Rank(conditions), 1) if rank is None else np.arange(rank, dtype=np.int32)
+    return raw.All(conditions, axes)
+
+
 def confusion_at_thresholds(
     labels: TensorLike,
     predictions: TensorLike,
@@ -174,9 +180,14 @@ def confusion_at_thresholds(
 
     Args:
         labels: anything that casts to bool.
-        predictions: scores, of the same shape; a score above the threshold is a positive decision.
+        predictions: scores in [0, 1], of the same shape; a score above the threshold is a positive decision. Another
+            score fails the step with `InvalidArgumentError`.
     """
-    predictions, labels, weights = matched(cast(predictions, dtypes.float32), cast(labels, dtypes.bool), weights)
+    given = cast(predictions, dtypes.float32)
+    in_range = raw.LogicalAnd(_all(raw.GreaterEqual(given, 0.0)), _all(raw.LessEqual(given, 1.0)))
+    check = raw.Assert(in_range, ["predictions must be in [0, 1]", given])
+    with get_default_graph().control_dependencies([check]):
+        predictions, labels, weights = matched(raw.Identity(given), cast(labels, dtypes.bool), weights)
     limits = np.asarray(thresholds, np.float32)
     scores = raw.Reshape(predictions, [1, -1])
     truth = raw.Reshape(labels, [1, -1])

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from anabranch.core import dtypes
 from anabranch.core.arrays import HostArray
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import CollectionNames
-from anabranch.frontend.measures.metric_parts import Metric, cast, confusion_at_thresholds, finish, pair_of
+from anabranch.frontend.measures.metric_parts import Metric, confusion_at_thresholds, finish, pair_of
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 
 _EPSILON = 1e-7
@@ -57,11 +53,7 @@ def auc(
         raise ValueError(f"curve must be either ROC or PR, {curve} unknown")
     with variable_scope(name, "auc", [labels, predictions, weights]):
         limits = _even_thresholds(num_thresholds) if thresholds is None else _with_ends(thresholds)
-        scores = cast(predictions, dtypes.float32)
-        in_range = raw.LogicalAnd(_all(raw.GreaterEqual(scores, 0.0)), _all(raw.LessEqual(scores, 1.0)))
-        check = raw.Assert(in_range, ["predictions must be in [0, 1]", scores])
-        with get_default_graph().control_dependencies([check]):
-            values, updates = confusion_at_thresholds(labels, scores, limits, weights, _ALL)
+        values, updates = confusion_at_thresholds(labels, predictions, limits, weights, _ALL)
 
         def area(counts: dict[str, Any], part: str) -> Any:
             return _area(counts, curve, summation_method, part)
@@ -71,12 +63,6 @@ def auc(
 
 def _with_ends(thresholds: Sequence[float] | HostArray) -> list[float]:
     return [-_EPSILON, *sorted(float(t) for t in thresholds), 1.0 + _EPSILON]
-
-
-def _all(conditions: TensorLike) -> Any:
-    rank = conditions.shape.ndims
-    axes = raw.Range(0, raw.Rank(conditions), 1) if rank is None else np.arange(rank, dtype=np.int32)
-    return raw.All(conditions, axes)
 
 
 def _area(counts: dict[str, Any], curve: str, method: str, name: str) -> Any:

@@ -19,6 +19,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic.math import sum_to_shape
 from anabranch.ops.ragged.parts import check_nested, check_splits, rows_of
+from anabranch.state.positions import Position, register_held
 
 # ---------------------------------------------------------------------- sparse
 RaggedTensorToSparse = define_op(
@@ -230,6 +231,18 @@ class RaggedParts:
     nested_splits: tuple[Any, ...]
     values: Any
 
+
+def _as_position(parts: RaggedParts) -> Position:
+    return [[np.asarray(splits) for splits in parts.nested_splits], np.asarray(parts.values)]
+
+
+def _from_position(tree: Position) -> RaggedParts:
+    splits, values = tree
+    return RaggedParts(tuple(splits), values)
+
+
+# elements of iterators that are saved
+register_held("ragged", RaggedParts, _as_position, _from_position)
 
 RaggedTensorToVariant = define_op(
     "RaggedTensorToVariant",

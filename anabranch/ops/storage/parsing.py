@@ -321,8 +321,10 @@ def _(
     select_cols: list[int],
     ctx: OperationContext,
 ) -> list[Any]:
+    last = max(select_cols, default=None)
     rows = [
-        csv_fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
+        csv_fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx, last)
+        for r in records.reshape(-1)
     ]
     columns: list[list[Any]] = [[] for _ in OUT_TYPE]
     missing = na_value.decode("utf-8", "surrogateescape")
@@ -339,10 +341,10 @@ def _(
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
-def csv_fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext) -> list[str]:
-    """The fields of a row; none for an empty one."""
+def csv_fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext, last: int | None = None) -> list[str]:
+    """The fields of a row, perhaps up to a last one that is wanted; none for an empty row."""
     try:
-        return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted)
+        return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted, last)
     except ValueError as error:
         raise InvalidArgumentError(None, ctx.op, f"{error}: {text!r}") from None
 

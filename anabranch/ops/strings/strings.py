@@ -55,7 +55,10 @@ def _(input: Array, *, precision: int, scientific: bool, shortest: bool, width: 
         raise ValueError(f"scientific and shortest format not supported for {input.dtype}: it has no fraction")
     if kind in "biu" and precision > -1:
         raise ValueError(f"precision not supported for {input.dtype}: it has no fraction")
-    form = "%" + (f"{fill.decode()}{width}" if width > -1 else "") + (f".{precision}" if precision > -1 else "")
+    if fill and fill not in b" +-0#":
+        raise ValueError(f'Fill argument not supported: "{fill.decode()}"')
+    size = (str(width) if width > -1 else "") + (f".{precision}" if precision > -1 else "")
+    form = f"%{fill.decode()}{size}"
     letter = "e" if scientific else "g" if shortest else "f"
     if kind == "O":
         return input
@@ -63,10 +66,15 @@ def _(input: Array, *, precision: int, scientific: bool, shortest: bool, width: 
         return elementwise(lambda v: b"true" if v else b"false", input)
     if kind in "iu":
         return elementwise(lambda v: ((form + "d") % v).encode(), input)
+    # what is no number is filled with spaces, as C has it
+    wild = f"%{size}{letter}" if fill == b"0" else form + letter
+
+    def real(value: float) -> str:
+        return (form + letter if math.isfinite(value) else wild) % value
+
     if kind == "c":
-        pattern = f"({form}{letter},{form}{letter})"
-        return elementwise(lambda v: (pattern % (v.real, v.imag)).encode(), input)
-    return elementwise(lambda v: ((form + letter) % v).encode(), input.astype(np.float64))
+        return elementwise(lambda v: f"({real(v.real)},{real(v.imag)})".encode(), input)
+    return elementwise(lambda v: real(v).encode(), input.astype(np.float64))
 
 
 StringToNumber = define_op(
@@ -235,12 +243,19 @@ def _(input: TensorShape, pos: TensorShape, len: TensorShape) -> TensorShape:
 
 @Substr.host_kernel
 def _(input: Array, pos: Array, len: Array, *, unit: bytes, ctx: OperationContext) -> Any:
+    in_characters = unit == b"UTF8_CHAR"
+
     def part(text: bytes, start: int, length: int) -> bytes:
-        offsets = _character_offsets(text) if unit == b"UTF8_CHAR" else range(text.__len__() + 1)
+        offsets = _character_offsets(text) if in_characters else range(text.__len__() + 1)
         count = offsets.__len__() - 1
-        ctx.check(-count <= start <= count, f"pos {start} out of range for string {shown(text)!r} of length {count}")
+        # no characters before the end can be told from a negative number of them, as TensorFlow counts
+        fits = -count <= start <= count and not (in_characters and start < 0 and length < 0)
+        ctx.check(fits, f"pos {start} out of range for string {shown(text)!r} of length {count}")
         first = start + count if start < 0 else start
-        return text[offsets[first] : offsets[max(first, min(first + length, count))]]
+        if length < 0:
+            # of bytes all that there are, of characters none
+            return b"" if in_characters else text[first:]
+        return text[offsets[first] : offsets[min(first + length, count)]]
 
     return elementwise(part, input, pos, len)
 

@@ -79,6 +79,15 @@ def sparse(folder: Path) -> Any:
     return Dataset.range(1, 90).map(lambda x: tf.sparse.reset_shape(tf.SparseTensor([[x % 4]], [x], [9]))).shuffle(5, 1)
 
 
+def windows(folder: Path) -> Any:
+    return Dataset.range(60).window(3, 2).shuffle(4, seed=1).flat_map(lambda window: window.batch(2))
+
+
+def ragged(folder: Path) -> Any:
+    rows = tf.ragged.constant([[[i] * (i % 3), [i]] for i in range(9)])
+    return Dataset.from_tensor_slices(rows).repeat().shuffle(5, seed=2).map(lambda row: row.to_tensor())
+
+
 PIPELINES = [
     shuffled,
     in_parallel,
@@ -92,6 +101,8 @@ PIPELINES = [
     cached,
     sampled,
     sparse,
+    windows,
+    ragged,
 ]
 
 

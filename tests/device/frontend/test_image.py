@@ -60,6 +60,10 @@ def test_resizing_keeps_what_fits_already() -> None:
     kept = convert_to_tensor(BYTES)
     got = image.resize_images(kept, [5, 6])
     assert got.dtype is dtypes.uint8
+    computed = image.resize_images(kept, [5, 6], preserve_aspect_ratio=True)
+    assert computed.dtype is dtypes.float32
+    assert computed.shape.as_list() == kept.shape.as_list()
+    close(run(computed), BYTES, 1e-3)
     assert run(image.resize_images(BATCH, [20, 9], preserve_aspect_ratio=True)).shape == (2, 8, 9, 3)
     padded = run(image.resize_image_with_pad(np.ones((4, 2, 1), np.float32), 2, 5))
     assert padded[..., 0].tolist() == [[0, 0, 1, 0, 0]] * 2

@@ -190,6 +190,13 @@ def test_auc_approaches_the_area() -> None:
 def test_auc_wants_probabilities() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"\[0, 1\]"):
         gathered(metrics_at_thresholds.auc, FLAGS, [s + 1 for s in SCORES])
+    for metric, threshold in (
+        (metrics_at_thresholds.recall_at_thresholds, [0.5]),
+        (metrics_at_thresholds.precision_at_thresholds, [0.5]),
+        (metrics_at_thresholds.sensitivity_at_specificity, 0.5),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=r"\[0, 1\]"):
+            gathered(lambda x, y, m=metric, t=threshold: m(x, y, t), FLAGS, [s - 1 for s in SCORES])  # type: ignore[misc]
     with pytest.raises(ValueError, match="ROC or PR"):
         metrics_at_thresholds.auc([1.0], [1.0], curve="XY")
     with pytest.raises(ValueError, match="summation_method"):

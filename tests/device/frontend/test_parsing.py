@@ -110,6 +110,7 @@ def test_csv() -> None:
     assert got[1].tolist() == [2.5, 0.5, 0.5]
     assert got[2].tolist() == [b"word", b'a "b", c', b"x"]
     assert run(tf.decode_csv(lines, [[""]], select_cols=[2])[0])[0] == b"word"
+    assert run(tf.decode_csv(['1,"', '2,3"'], [[0]], select_cols=[0])[0]).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,7 @@ def test_datasets_of_ragged_tensors() -> None:
     assert elements(rows.batch(3)) == [DEEP[:3], DEEP[3:]]
     assert elements(tf.data.Dataset.from_tensors(ragged)) == [DEEP]
     assert elements(tf.data.Dataset.from_tensors(ragged).apply(tf.data.experimental.unbatch())) == DEEP
+    assert elements(rows.unbatch().unbatch()) == [x for group in DEEP for row in group for x in row]
     assert elements(tf.data.Dataset.from_tensor_slices(tf.ragged.constant(ROWS))) == ROWS
     assert elements(rows.map(lambda r: r[:, :1])) == [[row[:1] for row in group] for group in DEEP]
     spec = tf.data.experimental.get_structure(rows)

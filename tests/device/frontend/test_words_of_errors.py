@@ -206,6 +206,11 @@ BUILDING: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: tf.reshape(tf.zeros([2, 3]), [0, -1]), ValueError, "Cannot reshape a tensor with 6 elements .*0 elements"),
     (lambda: tf.constant([1, 2])[1:, 1:], ValueError, "out of range"),
     (lambda: tf.decode_csv(["1"], [[[0]]]), ValueError, "Shape must be at most rank 1 but is rank 2"),
+    (
+        lambda: tf.stack([tf.zeros([2]), tf.zeros([2], tf.int32)]),
+        TypeError,
+        "Input 'values' of 'Pack' Op has type int32",
+    ),
     (lambda: tf.decode_csv(["1"], np.zeros(5)), TypeError, "Expected list for 'record_defaults'"),
     (
         lambda: tf.sparse_reset_shape(tf.SparseTensor([[0, 0]], [1.0], [4, 2]), [3, 7]),

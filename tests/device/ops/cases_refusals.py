@@ -89,6 +89,7 @@ VALUES = [
     refused("DynamicPartition", floats(1), ints(-1), num_partitions=2, label="negative"),
     refused("AsString", ints(1), precision=3, label="precision of integers"),
     refused("AsString", ints(1), scientific=True, label="scientific integers"),
+    refused("AsString", ints(1), fill="x", width=3, label="filled with letters"),
     refused("AsString", np.array([True]), shortest=True, label="shortest booleans"),
     refused("SelfAdjointEigV2", NAN, label="NaN"),
     refused("HistogramFixedWidth", floats(np.nan), floats(0, 1), np.int32(3), label="NaN"),

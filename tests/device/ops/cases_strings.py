@@ -35,6 +35,20 @@ NUMBERS = [
     OpCase("AsString", (np.array([True, False]),), expected=text(b"true", b"false"), label="bool"),
     OpCase("AsString", (np.array([1e-7, 2.5]),), {"shortest": True}, expected=text(b"1e-07", b"2.5"), label="short"),
     OpCase("AsString", (np.array([1234.5]),), {"scientific": True, "precision": 2}, expected=text(b"1.23e+03")),
+    OpCase(
+        "AsString",
+        (np.array([np.inf, np.nan, 1.5]),),
+        {"fill": "+", "precision": 1},
+        expected=text(b"+inf", b"+nan", b"+1.5"),
+        label="filled without a width",
+    ),
+    OpCase(
+        "AsString",
+        (np.array([np.inf, np.nan, 1.5]),),
+        {"fill": "0", "width": 5, "precision": 1},
+        expected=text(b"  inf", b"  nan", b"001.5"),
+        label="filled with zeros",
+    ),
     OpCase("AsString", (np.array([1 + 2j]),), {"precision": 1}, expected=text(b"(1.0,2.0)"), label="complex"),
     OpCase("StringToNumber", (text(b"1.5", b" -2", b"inf"),), oracle=lambda s: [1.5, -2, np.inf]),
     OpCase(
@@ -99,6 +113,21 @@ SINGLE = [
         )
     ),
     OpCase("Substr", (text(b"ab"), np.int32(3), np.int32(1)), error=INVALID, label="range"),
+    OpCase("Substr", (text(b"hello"), np.int32(-3), np.int32(-1)), expected=text(b"llo"), label="negative length"),
+    OpCase(
+        "Substr",
+        (text(b"hello"), np.int32(1), np.int32(-1)),
+        {"unit": "UTF8_CHAR"},
+        expected=text(b""),
+        label="negative number of characters",
+    ),
+    OpCase(
+        "Substr",
+        (text(b"hello"), np.int32(-3), np.int32(-1)),
+        {"unit": "UTF8_CHAR"},
+        error=INVALID,
+        label="negative number of characters before the end",
+    ),
     OpCase("EncodeBase64", (text(b"\xfb\xff", b"a"),), expected=text(b"-_8", b"YQ")),
     OpCase("EncodeBase64", (text(b"a"),), {"pad": True}, expected=text(b"YQ=="), label="pad"),
     OpCase("DecodeBase64", (text(b"-_8", b"YQ=="),), expected=text(b"\xfb\xff", b"a")),

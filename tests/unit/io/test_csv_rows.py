@@ -54,6 +54,19 @@ def test_quotes_out_of_place_are_refused(row: str) -> None:
         split_row(row, ",")
 
 
+@pytest.mark.parametrize("quoted", [True, False])
+def test_line_ends_stand_before_fields_only(quoted: bool) -> None:
+    assert split_row("\n1,\r\n2,\n\n3\n", ",", quoted) == ["1", "2", "3"]
+    for row in ("1\n2,3", "1,2\r3", "1\n,2"):
+        with pytest.raises(ValueError, match="cannot have quotes/CRLFs inside"):
+            split_row(row, ",", quoted)
+
+
+def test_what_follows_the_last_field_is_not_looked_at() -> None:
+    for row in ('1,2,"', '1,2,a"b', "1,2,x\ny", '1,"2","3'):
+        assert split_row(row, ",", last=1) == ["1", "2"]
+
+
 def test_quotes_are_letters_where_they_are_not_used() -> None:
     assert split_row('1,2"3,"', ",", quoted=False) == ["1", '2"3', '"']
 

@@ -693,12 +693,25 @@ def test_damaged_positions_are_found_out(noise: bytes, cut: int) -> None:
             decode_position(whole[:cut])
 
 
-def test_datasets_have_no_bytes() -> None:
-    windows = CacheDataset(WindowDataset(RangeDataset(0, 4, 1), 2, 2, 1, False))
-    iterator = windows.iterator()
-    iterator.next()
-    with pytest.raises(Exception, match="cannot be saved: an element that it holds contains a ListDataset"):
-        encode_position(iterator.position())
+def test_windows_have_bytes_and_other_datasets_none() -> None:
+    assert continued(lambda: CacheDataset(WindowDataset(RangeDataset(0, 5, 1), 2, 2, 1, False)), 1) == [[2, 3], [4]]
+    with pytest.raises(Exception, match="cannot be saved: an element that it holds contains a BatchDataset"):
+        encode_position((boxed(BatchDataset(RangeDataset(0, 4, 1), 2, False)),))
+
+
+def test_a_list_that_is_none_is_found_out() -> None:
+    saved = encode_position((boxed(ListDataset([(np.asarray(1),)])),))
+    with pytest.raises(DataLossError, match="damaged"):
+        decode_position(saved.replace(b'["list",[[', b'["list",5,['))
+    with pytest.raises(DataLossError, match="damaged"):
+        decode_position(saved.replace(b'"list"', b'"tsil"'))
+
+
+def test_a_range_of_more_numbers_than_an_int64_counts() -> None:
+    numbers = RangeDataset(-1, 2**63 - 1, 1)
+    assert numbers.cardinality() == 2**63 - 1
+    assert taken(TakeDataset(numbers, 3)) == [-1, 0, 1]
+    assert continued(lambda: TakeDataset(RangeDataset(-(2**63), 2**63 - 1, 2**62), 9), 2) == [0, 2**62]
 
 
 def test_a_list_has_its_number() -> None:
