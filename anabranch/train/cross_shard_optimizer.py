@@ -92,6 +92,23 @@ def cross_replica_sum(
     return summed
 
 
+def outside_compilation(computation: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> Any:
+    """Calls `computation`, whose operations TensorFlow would run on a TPU's host; here they run where all others do.
+
+    Args:
+        computation: builds operations.
+        *args, **kwargs: what it is called with.
+
+    Returns:
+        What it returns.
+
+    Example:
+        >>> sess.run(tf.tpu.outside_compilation(tf.add, 1, 2))
+        np.int32(3)
+    """
+    return computation(*args, **kwargs)
+
+
 @contextlib.contextmanager
 def bfloat16_scope() -> Iterator[VariableScope]:
     """A variable scope in which variables that are asked for in bfloat16 are kept in float32, and cast when read.
