@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from anabranch.core import dtypes
 from anabranch.core.values import PassedOn, TensorLike
@@ -16,6 +16,9 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.optimizer import Optimizer
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class CrossShardOptimizer(DelegatingOptimizer):
@@ -92,7 +95,7 @@ def cross_replica_sum(
     return summed
 
 
-def outside_compilation(computation: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> Any:
+def outside_compilation(computation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Calls `computation`, whose operations TensorFlow would run on a TPU's host; here they run where all others do.
 
     Args:
