@@ -45,6 +45,7 @@ from anabranch.contrib import (
     summary as summary,
     tensorboard as tensorboard,
     text as text,
+    tfprof as tfprof,
     tpu as tpu,
     training as training,
     util as util,

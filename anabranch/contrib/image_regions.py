@@ -93,10 +93,13 @@ def bipartite_match(
             is_row, is_column = tf.equal(tf.range(rows), row), tf.equal(tf.range(columns), column)
             of_rows = tf.where(is_row, tf.fill([rows], column), of_rows)
             of_columns = tf.where(is_column, tf.fill([columns], row), of_columns)
-            return count + 1, free & ~(is_row[:, tf.newaxis] | is_column[tf.newaxis]), of_rows, of_columns
+            free &= ~(is_row[:, tf.newaxis] | is_column[tf.newaxis])
+            free.set_shape(distances.shape)  # what is known of one of the two sizes is known in the loop as well
+            of_rows.set_shape(distances.shape[:1])
+            of_columns.set_shape(distances.shape[1:])
+            return count + 1, free, of_rows, of_columns
 
-        nothing = [tf.fill([rows], -1), tf.fill([columns], -1)]
-        start = [tf.constant(0), taking_part, *nothing]
+        start = [tf.constant(0), taking_part, tf.fill([rows], -1), tf.fill([columns], -1)]
         _, _, of_rows, of_columns = tf.while_loop(lambda count, *_: count < wanted, pair, start, back_prop=False)
         of_rows.set_shape(distances.shape[:1])
         of_columns.set_shape(distances.shape[1:])

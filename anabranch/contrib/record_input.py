@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anabranch as tf
 
 
@@ -41,13 +39,13 @@ class RecordBatches:
         self._buffer_size, self._parallelism, self._shift_ratio = buffer_size, parallelism, shift_ratio
         self._seed, self._name = seed, name
 
-    def get_yield_op(self) -> Any:
+    def get_yield_op(self) -> tf.Tensor | list[list[tf.Tensor]]:
         """The records of a step.
 
         Returns:
             A string tensor [batch_size]; with `batches`, so many lists of `batch_size` scalars.
         """
-        records = tf.raw_ops.RecordInput(
+        records: tf.Tensor = tf.raw_ops.RecordInput(
             file_pattern=self._pattern,
             file_buffer_size=self._buffer_size,
             file_parallelism=self._parallelism,

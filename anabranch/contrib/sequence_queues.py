@@ -54,7 +54,7 @@ class SequenceQueueingStateSaver:
         name: str | None = None,
     ) -> None:
         self._batch_size, self._num_unroll, self._allow_small_batch = batch_size, num_unroll, allow_small_batch
-        self._prefetch_op: Any = None
+        self._prefetch_op: tf.Operation | None = None
         self._next_batch: NextQueuedSequenceBatch | None = None
         with tf.name_scope(name, "InputQueueingStateSaver") as scope:
             self._name = scope
@@ -124,7 +124,7 @@ class SequenceQueueingStateSaver:
         return self._num_unroll
 
     @property
-    def prefetch_op(self) -> Any:
+    def prefetch_op(self) -> tf.Operation:
         """The operation that puts all segments of a sequence in, which a queue runner runs over and over."""
         if self._prefetch_op is None:
             with tf.name_scope(self._name):

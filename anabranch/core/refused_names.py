@@ -54,7 +54,7 @@ REFUSALS: Final = (
     ),
     RefusedFamily(
         "tf.tpu",
-        r"((contrib|estimator)\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum).+",
+        r"((contrib|estimator)\.)?tpu\.(?!CrossShardOptimizer|bfloat16_scope|cross_replica_sum|outside_compilation$).+",
         "its functions rewrite graphs for TPUs",
         ANY_DEVICE,
     ),

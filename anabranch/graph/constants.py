@@ -24,6 +24,9 @@ _NO_ARRAYS = (dtypes.resource, dtypes.variant)
 #: the attribute of a function's parameter that tells which tensor of the enclosing graph it always stands for
 CAPTURED = "captured"
 
+#: the attribute of a constant in a function's body that is a copy of one of the enclosing graph
+COPIED = "copied"
+
 #: what a shape rule gives: a shape, or nested lists and tuples of them
 ShapeRuleResult: TypeAlias = Any
 
@@ -177,6 +180,23 @@ class ShapeContext:
     def constant_as_shape(self, name: str) -> TensorShape:
         """The (partial) shape that an integer vector input describes."""
         return constant_value_as_shape(self.tensor(name))
+
+    def is_from_outside(self, name: str) -> bool:
+        """Whether the input follows from what a function, a branch or a loop's body takes from the enclosing graph.
+
+        TensorFlow knows no value of such an input while the body is built, so that a body which is never run may hold
+        what cannot be.
+        """
+        pending, seen = [self.tensor(name)], set()
+        while pending:
+            tensor = pending.pop()
+            if tensor in seen or not isinstance(tensor, Tensor):  # in a step all is known
+                continue
+            seen.add(tensor)
+            if tensor.get_attribute(CAPTURED) is not None or tensor.get_attribute(COPIED) is not None:
+                return True
+            pending += tensor.op.inputs
+        return False
 
     @property
     def output_count(self) -> int:

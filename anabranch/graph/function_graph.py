@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.core.dtypes import DType, resource, variant
 from anabranch.core.shapes import ShapeLike, TensorShape
-from anabranch.graph.constants import CAPTURED
+from anabranch.graph.constants import CAPTURED, COPIED
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.loop_bodies import operations_behind
 from anabranch.graph.operation import Operation, Tensor
@@ -136,6 +136,7 @@ class FunctionGraph(Graph):
         attrs = dict(tensor.op.attrs)
         attrs.pop("_class", None)
         op = self.create_op(tensor.op.op_def, [], attrs, name=tensor.op.name.rsplit("/", 1)[-1], control_inputs=[])
+        op.outputs[0].set_attribute(COPIED, True)
         return op.outputs[0]
 
 

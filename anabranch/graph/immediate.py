@@ -47,7 +47,7 @@ class ImmediateTensor(Tensor):
     def numpy(self) -> TensorValue:
         """The value as NumPy has it, which belongs to the caller: of a scalar a number or `bytes`."""
         (value,) = self._immediate.values_of([self])
-        return np.array(value) if isinstance(value, np.ndarray) else value
+        return np.array(value)[()] if isinstance(value, np.ndarray) else value
 
     @property
     def _immediate(self) -> ImmediateGraph:

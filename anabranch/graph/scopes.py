@@ -64,7 +64,8 @@ class GraphScopes:
         """
         if name:
             name = str(name)
-            valid = _VALID_SCOPE if self._scopes.name else _VALID_NAME
+            # TensorFlow builds branches in a scope, in which "/" is a name: that of the root
+            valid = _VALID_SCOPE if self._scopes.name or self.building_function else _VALID_NAME
             if not valid.fullmatch(name):
                 raise ValueError(f"{name!r} is not a valid scope name; use letters, digits and any of '_.-/'")
         old = self._scopes.name

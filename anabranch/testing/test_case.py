@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from typing import IO, Any
 
 import numpy as np
+from absl.testing import absltest
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
@@ -55,7 +56,7 @@ def _list(value: TensorValue) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-class TestCase(unittest.TestCase):
+class TestCase(absltest.TestCase):
     """A unit test with a fresh default graph, fixed seeds, and assertions on arrays and nested structures of them.
 
     Args:
@@ -373,7 +374,7 @@ class TestCase(unittest.TestCase):
         )
 
     @contextlib.contextmanager
-    def assertRaisesWithPredicateMatch(
+    def assertRaisesWithPredicateMatch(  # type: ignore[override]  # TensorFlow's argument may be a pattern
         self,
         exception_type: type[BaseException],
         expected_err_re_or_predicate: str | Callable[[BaseException], object],

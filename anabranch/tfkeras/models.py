@@ -146,7 +146,7 @@ class KerasModel(_Model):
             with tf.name_scope(self._name_scope()), calls.entered(training):
                 self._maybe_build(made)
                 outputs = self._compute(made, kwargs)
-        self.inputs = tf.nest.flatten(made)
+        self.inputs = [x for x in tf.nest.flatten(made) if not isinstance(x, str)]
         self.outputs = tf.nest.flatten(outputs)
         self.output_names = [f"output_{index + 1}" for index in range(len(self.outputs))]
         self.built = True
@@ -159,6 +159,9 @@ class KerasModel(_Model):
             self.load_weights(path)
 
     def _input(self, x: PassedOn, name: str) -> Any:
+        if isinstance(x, list | tuple) and any(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x)):
+            # pairs of a name and a tensor, and the like; a list without tensors is an array
+            return [one if isinstance(one, str) else self._input(one, f"{name}_{i + 1}") for i, one in enumerate(x)]
         self.input_names.append(name)
         if isinstance(x, composite.Rows):
             raise ValueError(composite.UNDECLARED)

@@ -213,10 +213,12 @@ def _application(path: str, name: str, function: Callable[..., Any]) -> Callable
 
     @functools.wraps(function)
     def call(*args: PassedOn, **kwargs: PassedOn) -> Any:
-        modules = {
+        modules: dict[str, Any] = {
             name: module(f"keras.{name}", package.module(name)) for name in ("backend", "layers", "models", "utils")
         }
-        return builder(*args, **modules, **kwargs)
+        if "layers" in kwargs:  # a program may build with layers of its own
+            modules["layers"] = kwargs["layers"]
+        return builder(*args, **kwargs | modules)
 
     return call
 

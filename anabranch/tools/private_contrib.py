@@ -165,6 +165,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
         "anabranch.contrib.quantize_steps CreateOrGetQuantizationStep=quantization_step"
     ),
     "contrib.quantize.python.fold_batch_norms": "anabranch.contrib.quantize_folding FoldBatchNorms=fold_batch_norms",
+    "contrib.quantize.python.graph_matcher": "anabranch.contrib.graph_patterns",
     "contrib.quantize.python.quant_ops": (
         "anabranch.contrib.quantize_ranges LastValueQuantize=last_value_quantize "
         "MovingAvgQuantize=moving_average_quantize"
@@ -208,6 +209,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_estimator": "tf.contrib.tpu",
     "contrib.tpu.python.tpu.tpu_function": "anabranch.compat.private.replicas_on_chips",
     "contrib.tpu.python.tpu.tpu_optimizer": "tf.contrib.tpu",
+    "contrib.tfprof.model_analyzer": "anabranch.contrib.former_profiles",
+    "contrib.tfprof.tfprof_logger": "anabranch.contrib.former_profiles",
     "contrib.training.python.training": "tf.contrib.training tf_slim.training",
     "contrib.training.python.training.hparam": "tf.contrib.training",
     "contrib.training.python.training.resample": "tf.contrib.training",

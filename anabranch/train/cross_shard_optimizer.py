@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from anabranch.core import dtypes
 from anabranch.core.values import PassedOn, TensorLike
@@ -16,6 +16,9 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.optimizer import Optimizer
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class CrossShardOptimizer(DelegatingOptimizer):
@@ -90,6 +93,23 @@ def cross_replica_sum(
     _check_one_replica(group_assignment)
     summed: Tensor = raw.Identity(convert_to_tensor(x), name=name)
     return summed
+
+
+def outside_compilation(computation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Calls `computation`, whose operations TensorFlow would run on a TPU's host; here they run where all others do.
+
+    Args:
+        computation: builds operations.
+        *args, **kwargs: what it is called with.
+
+    Returns:
+        What it returns.
+
+    Example:
+        >>> sess.run(tf.tpu.outside_compilation(tf.add, 1, 2))
+        np.int32(3)
+    """
+    return computation(*args, **kwargs)
 
 
 @contextlib.contextmanager

@@ -195,7 +195,12 @@ def test_nan_guard(value: float, kind: str) -> None:
     step = total.assign_add(tf.reduce_sum(guarded))
     with tf.Session() as session:
         session.run(total.initializer)
-        parts = ("'guard'", "the logarithm of x", f"logarithm:0 had {kind} values", "add_check_numerics_ops")
+        parts = (
+            "'guard'",
+            "the logarithm of x",
+            f"had {kind} values; it is logarithm:0",
+            "add_check_numerics_ops",
+        )
         with refused(tf.errors.InvalidArgumentError, *parts, line="takes the logarithm"):
             session.run(step, {x: [1.0, value]})
         assert session.run(total) == 0
@@ -208,7 +213,8 @@ def test_all_tensors_guarded_at_once() -> None:
     last = tf.exp(first, name="last")
     guard = tf.add_check_numerics_ops()
     with tf.Session() as session:
-        with refused(tf.errors.InvalidArgumentError, "first:0 had NaN values", line="where the trouble starts"):
+        words = "first:0 : Tensor had NaN values; it is first:0"
+        with refused(tf.errors.InvalidArgumentError, words, line="where the trouble starts"):
             session.run([last, guard], {x: -1.0})
         assert session.run([last, guard], {x: 1.0})[0] == 1
 

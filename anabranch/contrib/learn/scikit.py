@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
+
+import numpy as np
 
 from anabranch.contrib.arguments import PassedOn
+
+#: an array, or arrays by name
+Predictions: TypeAlias = np.typing.NDArray[Any] | dict[str, np.typing.NDArray[Any]]
 
 
 class ArrayCompatibleEstimator:
@@ -46,9 +51,10 @@ class ArrayCompatibleEstimator:
         )
         return found
 
-    def predict(self, x: PassedOn, batch_size: int = 128, outputs: Sequence[str] | None = None) -> Any:
+    def predict(self, x: PassedOn, batch_size: int = 128, outputs: Sequence[str] | None = None) -> Predictions:
         """What the model says to each example: an array, or arrays by name."""
-        return self._estimator.predict(x, batch_size=batch_size, outputs=outputs, as_iterable=False)
+        found: Predictions = self._estimator.predict(x, batch_size=batch_size, outputs=outputs, as_iterable=False)
+        return found
 
 
 class LearnTaskType:

@@ -16,7 +16,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import get_seed, name_scope
 from anabranch.graph.building import OpFunction
-from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -26,7 +26,7 @@ def _shape_tensor(shape: TensorLike) -> Tensor:
     if isinstance(shape, TensorShape):
         shape = [int(d) for d in shape]
     if isinstance(shape, list | tuple):
-        values: Any = [d if isinstance(d, Tensor) else int(d) for d in shape]
+        values: Any = [convert_to_tensor(d) if is_tensor_like(d) else int(d) for d in shape]
         if not any(isinstance(d, Tensor) for d in values):
             values = to_array(values) if values else np.zeros(0, np.int32)  # of int64 only where a size needs it
         shape = values

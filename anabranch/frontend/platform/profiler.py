@@ -16,7 +16,7 @@ from anabranch.frontend.platform.profile_measures import (
     measured,
     measures,
 )
-from anabranch.frontend.platform.profile_options import ProfileOptionBuilder
+from anabranch.frontend.platform.profile_options import ProfileOptionBuilder, profile_options
 from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.proto.config_pb2 import RunMetadata
@@ -207,7 +207,8 @@ def profile(
         run_meta: what a step with `RunOptions(trace_level=RunOptions.FULL_TRACE)` left; default: no times.
         op_log: further types of operations, and numbers of floating-point operations.
         cmd: "scope" or "graph" (by name scope), "op" (by operation type), "code" (by line of the program).
-        options: of `ProfileOptionBuilder`; default: the parameters of trainable variables.
+        options: of `ProfileOptionBuilder`, or a dictionary of one's own; what it does not say is not limited. Default:
+            the parameters of trainable variables.
 
     Returns:
         The root, with `total_parameters`, `total_float_ops`, `total_exec_micros` and `children`; printed, too, unless
@@ -224,6 +225,7 @@ def profile(
         48
     """
     options = ProfileOptionBuilder.trainable_variables_parameter() if options is None else options
+    options = {**profile_options(["params"], "name"), **options}
     profiler = Profiler(graph, op_log)
     views: dict[str, Callable[[dict[str, Any]], GraphNodeProto | MultiGraphNodeProto]] = {
         "scope": profiler.profile_name_scope,

@@ -276,20 +276,29 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
     dims = target.dims_tuple
     if dims is None or known is None or None not in dims:
         if dims is not None and known is not None and target.num_elements() not in (None, known):
-            raise ValueError(f"Cannot reshape a tensor with {known} elements to shape {target}")
+            return _not_that_shape(f"Cannot reshape a tensor with {known} elements to shape {target}", dims, ctx)
         return target
     rest = math.prod(d for d in dims if d is not None)
     if dims.count(None) > 1:
         return target
     if rest == 0:
         if known:
-            raise ValueError(f"Cannot reshape a tensor with {known} elements to shape {target} (0 elements)")
+            words = f"Cannot reshape a tensor with {known} elements to shape {target} (0 elements)"
+            return _not_that_shape(words, dims, ctx)
         wanted = ctx.constant("shape")
         inputs = tuple(d for d in tensor.dims_tuple or () if d is not None)
         return target if wanted is None else TensorShape(_closed(inputs, 0, [int(d) for d in wanted]))
     if known % rest:
-        raise ValueError(f"Dimension size must be evenly divisible by {rest} but is {known}, to get shape {target}")
+        words = f"Dimension size must be evenly divisible by {rest} but is {known}, to get shape {target}"
+        return _not_that_shape(words, dims, ctx)
     return TensorShape([known // rest if d is None else d for d in dims])
+
+
+def _not_that_shape(words: str, dims: tuple[int | None, ...], ctx: ShapeContext) -> TensorShape:
+    """Refuses the shape, but in a branch that takes it from outside: the branch may be the one that is not taken."""
+    if ctx.is_from_outside("shape"):
+        return TensorShape([None] * len(dims))
+    raise ValueError(words)
 
 
 def _closed(shape: tuple[int, ...], size: int, wanted: list[int]) -> list[int]:

@@ -57,6 +57,16 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: HostArray 
     return TensorShape([None if d is None else d + sign * sum(p) for d, p in zip(dims, pairs, strict=True)])
 
 
+def _known_amounts(ctx: ShapeContext) -> HostArray | None:
+    """The paddings where they are known; not negative ones of a branch that takes them from outside.
+
+    That branch may be the one that is not taken; a step that takes it refuses them.
+    """
+    amounts = ctx.constant("paddings")
+    is_refused = amounts is not None and amounts.size > 0 and amounts.min() < 0
+    return None if is_refused and ctx.is_from_outside("paddings") else amounts
+
+
 def _pad(input: Array, paddings: Array, value: Array, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     pairs = _pairs(paddings)
     ctx.check(all(min(pair) >= 0 for pair in pairs), f"paddings must be non-negative, got {pairs}")
@@ -78,7 +88,7 @@ Pad = define_op("Pad", "input: T, paddings: Tpaddings -> output: T", _PAD_ATTRS,
 
 @Pad.shape
 def _(input: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _padded_shape(input, paddings, ctx.constant("paddings"))
+    return _padded_shape(input, paddings, _known_amounts(ctx))
 
 
 @Pad.kernel
@@ -102,7 +112,7 @@ PadV2 = define_op(
 
 @PadV2.shape
 def _(input: TensorShape, paddings: TensorShape, constant_values: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _padded_shape(input, paddings, ctx.constant("paddings"))
+    return _padded_shape(input, paddings, _known_amounts(ctx))
 
 
 @PadV2.kernel

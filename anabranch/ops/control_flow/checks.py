@@ -34,9 +34,9 @@ def _(tensor: Array, *, message: bytes, ctx: OperationContext, xp: ArrayLibrary)
     text = escaped(message.decode("utf-8", "replace"))
     checked = ctx.op.inputs[0]
     place = escaped(checked.op.creation_site)
-    origin = f"(created at {place}); tf.add_check_numerics_ops() finds where they come from"
-    ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {checked.name} had NaN values {origin}")
-    ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {checked.name} had Inf values {origin}")
+    which = f"it is {checked.name}, created at {place}; tf.add_check_numerics_ops() finds where they come from"
+    ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor had NaN values; {which}")
+    ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor had Inf values; {which}")
     return tensor
 
 

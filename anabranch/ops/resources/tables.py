@@ -14,6 +14,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext
+from anabranch.graph.operation import Tensor
 from anabranch.io import gfile
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
@@ -125,6 +126,12 @@ def _initializable(ctx: StepHostContext, handle: ResourceHandle) -> tables.Stati
     return table
 
 
+def _maker(ctx: ShapeContext) -> Any:
+    """The operation that made the table, outside of the functions that look it up."""
+    handle = ctx.tensor("table_handle")
+    return handle.get_attribute("handle_of", handle).op if isinstance(handle, Tensor) else handle.op
+
+
 LookupTableFindV2 = define_op(
     "LookupTableFindV2",
     "table_handle: resource, keys: Tin, default_value: Tout -> values: Tout",
@@ -136,7 +143,7 @@ LookupTableFindV2.not_differentiable()
 
 @LookupTableFindV2.shape
 def _(table_handle: TensorShape, keys: TensorShape, default_value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    maker = ctx.tensor("table_handle").op
+    maker = _maker(ctx)
     if maker.type in {"HashTableV2", "MutableHashTableV2"}:
         return keys
     value = maker.attrs.get("value_shape")
@@ -203,7 +210,7 @@ LookupTableExportV2.not_differentiable()
 
 @LookupTableExportV2.shape
 def _(table_handle: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
-    maker = ctx.tensor("table_handle").op
+    maker = _maker(ctx)
     many = TensorShape([None])
     key = maker.inputs[0].shape if maker.type == "MutableDenseHashTableV2" else TensorShape([])
     value = maker.attrs.get("value_shape", TensorShape([]))

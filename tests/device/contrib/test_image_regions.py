@@ -97,3 +97,12 @@ def test_the_nearest_are_paired_first() -> None:
         for row, column in enumerate(expected):
             assert column < 0 or columns[column] == row
         assert (columns >= 0).sum() == len(used)
+
+
+def test_pairs_of_distances_of_which_one_size_is_known() -> None:
+    distances = tf.placeholder(tf.float32, [None, 1])
+    rows, columns = image.bipartite_match(distances, -1)
+    assert (rows.shape.as_list(), columns.shape.as_list()) == ([None], [1])
+    with tf.Session() as session:
+        found = session.run([rows, columns], {distances: [[3.0], [1.0]]})
+    assert [one.tolist() for one in found] == [[-1, 0], [1]]

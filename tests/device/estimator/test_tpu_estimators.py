@@ -181,3 +181,8 @@ def test_slots_are_those_of_the_optimizer_inside() -> None:
     assert outer.get_slot_names() == ["momentum"]
     assert outer.get_slot(variable, "momentum") is inner.get_slot(variable, "momentum")
     assert outer.variables() == inner.variables()
+
+
+def test_what_a_tpu_leaves_to_its_host_is_called() -> None:
+    with tf.Session() as session:
+        assert session.run(tf.contrib.tpu.outside_compilation(tf.subtract, 5, y=3)) == 2

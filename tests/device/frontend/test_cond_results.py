@@ -126,3 +126,53 @@ def test_what_no_result_of_a_loop_needs_is_not_waited_for() -> None:
 
     with tf.Session() as session:
         assert session.run(tf.while_loop(lambda i: i < 3, body, [0])) == 3
+
+
+def test_a_branch_that_is_not_taken_may_have_a_shape_that_cannot_be() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        masks, size = tf.placeholder(tf.float32, [3, 2, 2]), tf.stack([4, 5])  # 12 numbers are no rows of 20
+
+        def resized() -> tf.Tensor:
+            return tf.squeeze(tf.image.resize_nearest_neighbor(masks[..., tf.newaxis], size), -1)
+
+        def reshaped() -> tf.Tensor:
+            return tf.reshape(masks, [-1, size[0], size[1]])
+
+        chosen = tf.cond(tf.shape(masks)[0] > 0, resized, reshaped)
+        assert session.run(chosen, {masks: np.ones([3, 2, 2])}).shape == (3, 4, 5)
+        with pytest.raises(ValueError, match="evenly divisible"):
+            tf.cond(tf.constant(True), lambda: masks, lambda: tf.reshape(masks, [-1, 20]))  # its own size
+
+
+def test_such_a_shape_is_refused_where_its_branch_is_taken() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        wanted, size, x = tf.placeholder(tf.bool, []), tf.constant([-1, 5]), tf.ones([12])
+        chosen = tf.cond(wanted, lambda: tf.reshape(x, size), lambda: tf.zeros([1, 5]))
+        assert session.run(chosen, {wanted: False}).tolist() == [[0.0] * 5]
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(chosen, {wanted: True})
+
+
+def test_a_branch_that_is_not_taken_may_cut_off_where_it_pads() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, length = tf.ones([2, 5]), tf.constant(3)
+        missing = length - tf.shape(x)[1]
+        fitting = tf.cond(missing > 0, lambda: tf.pad(x, [[0, 0], [0, missing]]), lambda: x[:, :length])
+        assert session.run(fitting).shape == (2, 3)
+        with pytest.raises(ValueError, match="must be non-negative"):
+            tf.pad(x, [[0, 0], [0, -2]])
+
+
+def test_a_branch_returns_to_the_root_of_names() -> None:
+    with tf.Graph().as_default():
+        names = []
+
+        def named() -> tf.Tensor:
+            with tf.name_scope("/") as scope:
+                names.append(scope)
+                return tf.constant(1.0)
+
+        tf.cond(tf.placeholder(tf.bool, []), named, named)
+        assert names == ["", ""]
+        with pytest.raises(ValueError, match="not a valid scope name"), tf.name_scope("/"):
+            pass

@@ -133,3 +133,17 @@ def test_what_has_no_value_in_the_function(session: tf.Session) -> None:
     for call in (tf.py_function, tf.py_func):
         with pytest.raises(ValueError, match="callable"):
             call(outside, [outside], tf.float32)  # type: ignore[call-overload]
+
+
+def test_numpy_of_a_scalar_is_a_number_or_bytes() -> None:
+    seen: list[Any] = []
+
+    def look(text: Any, number: Any) -> Any:
+        seen.extend([text.numpy(), number.numpy()])
+        return tf.strings.length(text)
+
+    length = tf.py_function(look, [tf.constant("abc"), tf.constant(2.5)], tf.int32)
+    element = tf.data.Dataset.from_tensors("abc").map(lambda t: tf.py_function(look, [t, 2.5], tf.int32))
+    with tf.Session() as session:
+        assert session.run([length, element.make_one_shot_iterator().get_next()]) == [3, 3]
+    assert [type(value) for value in seen] == [bytes, np.float32] * 2

@@ -134,3 +134,19 @@ def test_recomputed_gradients_reach_variables(session: tf.Session) -> None:
     assert len(tf.trainable_variables()) == 1
     session.run(tf.global_variables_initializer())
     assert [v.tolist() for v in session.run(gradients)] == [[4.0, 9.0], [4.0, 30.0]]
+
+
+def test_a_table_says_in_a_function_what_shape_it_finds(session: tf.Session) -> None:
+    table = tf.contrib.lookup.HashTable(tf.contrib.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), -1)
+    shapes = []
+
+    @tf.function
+    def numbers(keys: Any) -> Any:
+        found = table.lookup(keys)
+        shapes.append(found.shape.as_list())
+        return found
+
+    found = numbers(tf.placeholder_with_default(["b", "c"], [None]))
+    session.run(tf.tables_initializer())
+    assert session.run(found).tolist() == [2, -1]
+    assert shapes == [[None]]

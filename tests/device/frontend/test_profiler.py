@@ -134,3 +134,16 @@ def test_what_cannot_be_asked_for() -> None:
         tf.profiler.profile(small_graph(), cmd="tree")
     with pytest.raises(ValueError, match="tf.profiler selects .*, not 'luck'; choose among them"):
         tf.profiler.profile(small_graph(), options=BUILDER().select(["luck"]).build())
+
+
+def test_former_names_count_the_same() -> None:
+    analyzer = tf.contrib.tfprof.model_analyzer
+    with tf.Graph().as_default() as graph:
+        tf.layers.dense(tf.ones([2, 3]), 4)
+        quiet = {"output": "none"}
+        counted = analyzer.print_model_analysis(
+            graph, tfprof_options=analyzer.TRAINABLE_VARS_PARAMS_STAT_OPTIONS | quiet
+        )
+        assert counted.total_parameters == 3 * 4 + 4
+        few = {"select": ["float_ops"], "account_type_regexes": ["MatMul"], "order_by": "float_ops"} | quiet
+        assert analyzer.print_model_analysis(graph, tfprof_options=few).total_float_ops == 2 * 2 * 3 * 4

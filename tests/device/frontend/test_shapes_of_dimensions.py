@@ -22,3 +22,12 @@ def test_a_list_of_dimensions_is_a_shape(make: Callable[[Any], Any], size: int) 
             assert make(shape).shape.as_list() == [size, size]
         partly = tf.shape(make([dimension, sizes]))
         assert session.run(partly, {sizes: 4}).tolist() == [size, 4]
+
+
+def test_a_variable_is_a_dimension() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        size = tf.Variable(4)
+        drawn = tf.random_normal([2, size])
+        assert drawn.shape.as_list() == [2, None]
+        session.run(tf.global_variables_initializer())
+        assert session.run(drawn).shape == (2, 4)

@@ -214,3 +214,41 @@ np.testing.assert_allclose(session.run(counted), 4 / 6, rtol=1e-6)
 over_time = keras.layers.RNN(tf.contrib.rnn.NASCell(4))
 assert over_time(tf.zeros([2, 3, 5])).shape.as_list() == [2, 4]
 assert [weight.shape.as_list() for weight in over_time.trainable_weights] == [[4, 32], [5, 32]]
+
+# --------------------------------------------------------------------------- pairs of names and tensors; others' layers
+
+
+class ByName(keras.Model):
+    """A model that is called on pairs, as pyramids of features are."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(3)
+
+    def call(self, pairs):
+        """A tensor for each name."""
+        return {name: self.dense(tensor) for name, tensor in pairs}
+
+
+by_name = ByName()
+made = by_name([("low", tf.ones([2, 4])), ("high", tf.zeros([5, 4]))])
+assert made["high"].shape.as_list() == [5, 3]
+assert len(by_name.inputs) == 2
+assert len(by_name.variables) == 2
+
+
+class Narrow:
+    """Layers of which convolutions have two channels."""
+
+    def __getattr__(self, name):
+        return getattr(keras.layers, name)
+
+    def Conv2D(self, filters, *args, **kwargs):
+        """Whatever width is asked for."""
+        return keras.layers.Conv2D(2, *args, **kwargs)
+
+
+narrow = keras.applications.MobileNet(
+    weights=None, include_top=False, input_shape=(32, 32, 3), alpha=0.25, layers=Narrow()
+)
+assert narrow.output_shape == (None, 1, 1, 2)

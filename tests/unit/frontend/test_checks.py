@@ -150,7 +150,7 @@ def test_numerics() -> None:
     checked = checks.verify_tensor_all_finite(x, "bad {x}")
     assert run(checked, {x: [1.0]}).tolist() == [1.0]
     for value, word in ((np.nan, "NaN"), (np.inf, "Inf")):
-        with pytest.raises(errors.InvalidArgumentError, match=rf"bad \{{x\}} : Tensor x:0 had {word} values"):
+        with pytest.raises(errors.InvalidArgumentError, match=rf"bad \{{x\}} : Tensor had {word} values; it is x:0"):
             run(checked, {x: [value]})
     with pytest.raises(ValueError, match="needs a tensor"):
         checks.verify_tensor_all_finite(x)
@@ -161,7 +161,7 @@ def test_all_tensors_of_a_graph_can_be_checked() -> None:
     y = raw.Log(x, name="logarithm")
     check = checks.add_check_numerics_ops()
     assert run([y, check], {x: 1.0})[0] == 0.0
-    with pytest.raises(errors.InvalidArgumentError, match="logarithm:0 : Tensor logarithm:0 had NaN"):
+    with pytest.raises(errors.InvalidArgumentError, match="logarithm:0 : Tensor had NaN values; it is logarithm:0"):
         run(check, {x: -1.0})
 
 

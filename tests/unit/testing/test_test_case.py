@@ -165,3 +165,10 @@ def test_dtypes_of_values() -> None:
         case.assertDTypeEqual(tf.constant(1), np.int32)
     with pytest.raises(AssertionError, match="float32"):
         case.assertDTypeEqual(np.zeros(2, np.float32), np.float64)
+
+
+def test_the_assertions_of_absl_are_there() -> None:
+    case = Case("looks")
+    case.assertSameElements([1, 2, 2], [2, 1])
+    with pytest.raises(AssertionError):
+        case.assertSameElements([1], [2])
