@@ -136,16 +136,25 @@ def is_tensor_like(value: object) -> bool:
 
 
 def _pack(values: TensorLike, dtype: DType | None, name: str | None) -> Tensor:
-    """A nested list with tensors inside becomes `Pack` operations, one per level."""
-    if dtype is None:
-        dtype = next(iter(_leaf_dtypes(values)), None)
+    """A nested list with tensors inside becomes `Pack` operations, one per level.
+
+    As in TensorFlow, tensors are cast where another dtype is asked for than that of the first one, and only there.
+
+    Raises:
+        TypeError: the tensors have several dtypes.
+    """
+    first = next(iter(_leaf_dtypes(values)), None)
+    return _packed(values, first if dtype is None else dtype, name, casts=dtype is not None and dtype is not first)
+
+
+def _packed(values: TensorLike, dtype: DType | None, name: str | None, casts: bool) -> Tensor:
     graph = get_default_graph()
     with graph.name_scope(name or "packed") as scope:
         parts = [
             graph.capture(
-                _pack(v, dtype, str(i))
+                _packed(v, dtype, str(i), casts)
                 if isinstance(v, list | tuple) and _holds_tensor(v)
-                else _element(v, dtype, str(i))
+                else _element(v, dtype, str(i), casts)
             )
             for i, v in enumerate(values)
         ]
@@ -153,11 +162,16 @@ def _pack(values: TensorLike, dtype: DType | None, name: str | None) -> Tensor:
         return graph.create_op(op_def_of("Pack"), parts, attrs, name=scope).outputs[0]
 
 
-def _element(value: TensorLike, dtype: DType | None, name: str) -> Tensor:
+def _element(value: TensorLike, dtype: DType | None, name: str, casts: bool) -> Tensor:
     """An element of a packed list, as a tensor of the list's dtype."""
     tensor = convert_to_tensor(value, None if is_tensor_like(value) else dtype, name)
     if dtype is None or tensor.dtype.base_dtype is dtype:
         return tensor
+    if not casts:
+        raise TypeError(
+            f"Cannot convert a list containing a tensor of dtype {tensor.dtype.base_dtype.name} to {dtype.name} "
+            f"(Tensor is: {tensor!r}); cast it with tf.cast"
+        )
     attrs = {"SrcT": tensor.dtype.base_dtype, "DstT": dtype, "Truncate": False}
     return tensor.graph.create_op(op_def_of("Cast"), [tensor], attrs, name="cast").outputs[0]
 
