@@ -130,8 +130,11 @@ def test_who_is_taken_for_another_is_known_again_by_its_own_address(places: Plac
     # who heard of it after the newcomer's greeting would open the new link anew, and so end what was asked on it
     until(lambda: peer.state is not PeerState.UP, "the end of the connection")
     c, _ = places.make("c", bind=f"127.0.0.2:{port}")
-    assert c.peer(a.address).call([b"hello"], DEADLINE) == [b"hello"]
-    assert peer.incarnation == c.incarnation
+    newcomer = c.peer(a.address)
+    # both greet, and a greeting that crosses the other opens the link anew: nothing is asked before they agree
+    until(lambda: peer.state is PeerState.UP and peer.incarnation == c.incarnation, "the newcomer's link")
+    assert newcomer.wait_until_up(DEADLINE)
+    assert newcomer.call([b"hello"], DEADLINE) == [b"hello"]
     again = a.peer(b.address)
     assert again.wait_until_up(DEADLINE)
     assert again.incarnation == b.incarnation
