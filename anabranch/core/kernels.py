@@ -93,10 +93,6 @@ class AlternateKernel:
             return False
         return all(case.inputs[position].repeated for position in self.prepares) and self.applies(case)
 
-    def prepared(self, inputs: Sequence[Any]) -> list[Any]:
-        """What its function takes: the inputs, some of them prepared."""
-        return [self.prepares[at](value) if at in self.prepares else value for at, value in enumerate(inputs)]
-
     def estimate(self, case: KernelCase) -> float:
         """What share of the time of the operation's own kernel it is expected to take.
 

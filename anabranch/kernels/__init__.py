@@ -51,6 +51,8 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
 }
 
+#: those whose kernels serve loops alone
+_FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
+
 for _module, _op_types in MODULES.items():
-    _for_loops = _module == "anabranch.kernels.loop_products"
-    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), _for_loops)
+    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), _module in _FOR_LOOPS)

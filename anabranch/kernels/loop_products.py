@@ -27,14 +27,14 @@ _FEW_ROWS: Final = range(4, 129)
 _AGAINST_ROWS, _FOR_ROWS = 1.1, 0.75
 
 
-def is_open(case: KernelCase) -> bool:
+def _is_open(case: KernelCase) -> bool:
     """Whether only a measurement tells which way is quicker."""
     rows, matrix = (described.shape for described in case.inputs)
     return rows[0] in _FEW_ROWS and math.prod(matrix) >= _LARGE
 
 
 def _applies(case: KernelCase) -> bool:
-    return not case.attrs["transpose_a"] and (bool(case.attrs["transpose_b"]) or is_open(case))
+    return not case.attrs["transpose_a"] and (bool(case.attrs["transpose_b"]) or _is_open(case))
 
 
 def _cost(case: KernelCase) -> float:
@@ -52,7 +52,7 @@ def _transposed(matrix: Array) -> Any:
     types={"T": [dtypes.float32, dtypes.float64]},
     applies=_applies,
     cost=_cost,
-    rough=is_open,
+    rough=_is_open,
     prepares={1: _transposed},
 )
 def _(a: Array, b: Array, *, transpose_b: bool) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+from collections.abc import Callable
 from typing import IO, Any
 
 import ml_dtypes
@@ -73,3 +75,23 @@ def receive(stream: IO[bytes]) -> dict[str, Any]:
         raise EOFError("the other side closed the pipe in the middle of a frame")
     message: dict[str, Any] = json.loads(body)
     return message
+
+
+def serve(start: Callable[[], Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Answers requests from standard input on standard output, until the other side is gone.
+
+    What is printed meanwhile goes to standard error.
+
+    Args:
+        start: gives what answers; called when that is so.
+    """
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    answer = start()
+    while True:
+        try:
+            request = receive(requests)
+        except EOFError:
+            return
+        send(answers, answer(request))

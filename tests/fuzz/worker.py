@@ -27,7 +27,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 import numpy as np
 
 from tests.fuzz.programs import Builder
-from tests.fuzz.wire import decode_array, encode_array, receive, send
+from tests.fuzz.wire import decode_array, encode_array, serve
 
 _NODE = re.compile(r"\{\{node ([\w./]+)\}\}")
 
@@ -164,20 +164,7 @@ class Worker:
         return {}
 
 
-def _serve(name: str) -> None:
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    worker = Worker(name)
-    while True:
-        try:
-            request = receive(requests)
-        except EOFError:
-            return
-        send(answers, worker.answer(request))
-
-
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    _serve(sys.argv[1])
+    serve(lambda: Worker(sys.argv[1]).answer)

@@ -324,7 +324,10 @@ def _pattern(r: Random) -> list[str]:
 def _substr(r: Random) -> list[str]:
     texts = _texts(r, 3)
     count = _count(texts)
-    at = lambda: r.choice((str(r.choice((0, 1, 2, -1, -2, 5))), str([r.choice((0, 1, -1)) for _ in range(count)])))  # noqa: E731
+
+    def at() -> str:
+        return r.choice((str(r.choice((0, 1, 2, -1, -2, 5))), str([r.choice((0, 1, -1)) for _ in range(count)])))
+
     unit = r.choice(("BYTE", "UTF8_CHAR"))
     position = at()
     length = (

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 import numpy as np
 
 from tests.fuzz.scripts.observed import Log
-from tests.fuzz.wire import receive, send
+from tests.fuzz.wire import serve
 
 
 def _interface(name: str) -> Any:
@@ -66,20 +67,12 @@ def run(tf: Any, script: str) -> dict[str, Any]:
     return {"seen": log.seen, "messages": log.messages}
 
 
-def _serve(name: str) -> None:
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    tf = _interface(name)
-    while True:
-        try:
-            request = receive(requests)
-        except EOFError:
-            return
-        send(answers, run(tf, request["script"]) if request["request"] == "run" else {})
+def _start() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    tf = _interface(sys.argv[1])
+    return lambda request: run(tf, request["script"]) if request["request"] == "run" else {}
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    _serve(sys.argv[1])
+    serve(_start)
