@@ -4,14 +4,19 @@ An exception that one thread throws at another (`PyThreadState_SetAsyncExc`: deb
 addressed by the number of the thread. Until Python 3.12, a new thread bears its starter's number until it first runs,
 and an exception thrown at the starter then reaches the new thread: it ends before it has begun, and the starter, which
 waits for it to begin, waits for ever. So threads that a step needs are started by a thread of the package, at which
-nobody throws.
+nobody throws. That thread in turn is started by a short-lived one, for which nobody waits: if an exception ends it
+before it has begun, there is another.
 """
 
 from __future__ import annotations
 
+import _thread
 import queue
 import threading
 from typing import Final
+
+#: how long the thread may take to begin before it is started once more (s)
+_BEGIN_SECONDS: Final = 0.1
 
 
 class _Starter:
@@ -25,16 +30,28 @@ class _Starter:
         self.thread: threading.Thread | None = None
 
     def start(self, thread: threading.Thread) -> None:
-        with self._lock:
-            # a process that was forked has the object, but not the thread
-            if self.thread is None or not self.thread.is_alive():
-                self.thread = threading.Thread(target=self._run, name="anabranch-starter", daemon=True)
-                self.thread.start()
+        while not self._is_there():
+            begun = threading.Event()
+            _thread.start_new_thread(self._begin, (begun,))
+            begun.wait(_BEGIN_SECONDS)
         answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._asked.put((thread, answer))
         error = answer.get()
         if error is not None:
             raise error
+
+    def _is_there(self) -> bool:
+        # a process that was forked has the object, but not the thread
+        return self.thread is not None and self.thread.is_alive()
+
+    def _begin(self, begun: threading.Event) -> None:
+        """Starts the thread, on one that has a number of its own by now."""
+        with self._lock:
+            if not self._is_there():
+                thread = threading.Thread(target=self._run, name="anabranch-starter", daemon=True)
+                thread.start()
+                self.thread = thread
+        begun.set()
 
     def _run(self) -> None:
         while True:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import queue
+import sys
 import threading
 
 import pytest
 
+from anabranch.core import thread_starts
 from anabranch.core.thread_starts import start_thread
 
 #: how many threads are started under fire
@@ -21,8 +23,15 @@ class ThrownError(Exception):
     """What is thrown at a thread."""
 
 
-def test_exceptions_thrown_at_the_starter_end_no_thread() -> None:
-    """`Thread.start` alone waits for ever here until Python 3.12, after some tens of starts."""
+@pytest.mark.parametrize("anew", [False, True])
+def test_exceptions_thrown_at_the_starter_end_no_thread(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Thread.start` alone waits for ever here until Python 3.12, after some tens of starts.
+
+    So does that of the package's own thread, if one who is thrown at starts it.
+    """
+    # what ends a short-lived thread of the package is told to the interpreter's hook
+    ended: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: ended.append(told.exc_type))
     ran: queue.SimpleQueue[int] = queue.SimpleQueue()
     begun, over = threading.Event(), threading.Event()
 
@@ -30,6 +39,8 @@ def test_exceptions_thrown_at_the_starter_end_no_thread() -> None:
         begun.set()
         for number in range(_STARTS):
             with contextlib.suppress(ThrownError):
+                if anew:
+                    monkeypatch.setattr(thread_starts, "_starter", thread_starts._Starter())
                 start_thread(threading.Thread(target=ran.put, args=(number,), daemon=True))
 
     def throw(at: int) -> None:
@@ -47,6 +58,7 @@ def test_exceptions_thrown_at_the_starter_end_no_thread() -> None:
     thrower.join(_DEADLINE)
     assert not starter.is_alive()
     assert not ran.empty()
+    assert set(ended) <= {ThrownError}
 
 
 def test_what_keeps_a_thread_from_starting_is_told() -> None:
