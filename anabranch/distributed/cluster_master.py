@@ -319,6 +319,10 @@ class ClusterMaster:
                     error = f"the link between {task} and {other} failed, and what was sent may be lost"
                     run.give_up(UnavailableError(None, None, f"{error}; run the step again"))
 
+    def expect(self) -> None:
+        """The calling thread waits from now on."""
+        self._network.expect()
+
     def _under_way(self) -> list[ClusterRun]:
         with self._lock:
             return list(self._running)
@@ -374,6 +378,7 @@ class ClusterStep:
             if run_local is not None:
                 # on this thread, which would only wait for another
                 run_local()
+            self._master.expect()
             with admitted():
                 ended.acquire()
         except BaseException as error:

@@ -72,6 +72,10 @@ class EndpointNetwork:
         """What went between this process and each other that it knows."""
         return self.endpoint.traffic()
 
+    def expect(self) -> None:
+        """See `distributed.network.TaskNetwork`."""
+        self.endpoint.expect()
+
     def has_left(self, name: str, address: str) -> bool:
         """See `distributed.network.TaskNetwork`."""
         return self.endpoint.has_left(name, address)

@@ -3,7 +3,8 @@
 A `Lanes` belongs to one `distributed.peers.Peer` and one `distributed.links.Link`: the link numbers what is written,
 the peer says when. What it decides is how the bytes travel. Large frames of the bulk lane go before the message that
 they belong to: as SHARED where the peer can map this process's memory, else as PIECEs. All the rest goes in one
-message, with its header.
+message, with its header. Where much is said to a peer of this host, its control messages go by a stream of the system's
+(`distributed.local_streams`).
 
 #: Everything but `lend` is called under the peer's lock.
 """
@@ -11,15 +12,18 @@ message, with its header.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.distributed import wire
 from anabranch.distributed.flows import is_large, pieces_of, without_large
 from anabranch.distributed.links import Link, Say
-from anabranch.distributed.place import Connection, Place
+from anabranch.distributed.place import Connection, Place, StreamConnection
 from anabranch.distributed.segments import LentFrames, Pool, encode_offer, encode_shared
 from anabranch.distributed.wire import Header, Lane, MessageKind
 from anabranch.runtime.messages import Buffer
+
+#: so many control messages are much: a process that says less has no use for another connection
+_MUCH: Final = 32
 
 
 class Outgoing(NamedTuple):
@@ -40,11 +44,22 @@ class Lanes:
     Args:
         link: numbers the messages.
         connect: makes a connection to the inbox of a lane, for a channel.
+        connect_locally: makes one to an address of this host that the peer has told; None where that is not to be.
     """
 
-    def __init__(self, place: Place, link: Link, connect: Callable[[Lane, int], Connection]) -> None:
-        self._place, self._link, self._connect = place, link, connect
+    def __init__(
+        self,
+        place: Place,
+        link: Link,
+        connect: Callable[[Lane, int], Connection],
+        connect_locally: Callable[[bytes, int], StreamConnection | None],
+    ) -> None:
+        self._place, self._link = place, link
+        self._connect, self._connect_locally = connect, connect_locally
         self._connections: dict[Lane, Connection] = {}
+        #: one whose lane goes by another connection since
+        self._left: list[Connection] = []
+        self._said = 0
         self._is_offered = False
         self._pool: Pool | None = None
         #: what went through shared memory
@@ -71,6 +86,10 @@ class Lanes:
                     for piece in pieces_of(frame):
                         self._write_numbered(MessageKind.PIECE, lane, len(frame), [piece])
             frames = without_large(frames)
+        elif lane is Lane.CONTROL:
+            self._said += 1
+            if self._said == _MUCH:
+                self._offer_memory()
         self._write_numbered(kind, lane, request, frames)
 
     def say(self, said: Say) -> None:
@@ -102,24 +121,33 @@ class Lanes:
     def answer_offer(self, secret: bytes) -> None:
         """Tells that the peer's memory can be read here."""
         if self._link.is_up:
-            self._write_numbered(MessageKind.TOKEN, Lane.CONTROL, 0, [secret])
+            self._write_numbered(MessageKind.TOKEN, Lane.CONTROL, 0, [secret, self._place.local_address])
 
-    def share_memory(self, token: bytes) -> None:
-        """The peer has answered the offer; it can map this process's memory if the token is the secret."""
+    def share_memory(self, token: bytes, address: bytes) -> None:
+        """The peer has answered the offer; it can map this process's memory if the token is the secret.
+
+        Args:
+            address: where it listens on this host; empty: nowhere.
+        """
         memory = self._place.memory
         if memory is not None and self._is_offered and self._pool is None and memory.is_secret(token):
             self._pool = Pool(memory)
+            if address:
+                self._use_stream(address)
 
     def hang_up(self, *, is_farewell: bool) -> None:
         """Closes the connections, and gives back what was shared; what was sent just before still leaves if it is a
         farewell.
         """
         self._is_offered = False
+        self._said = 0
         if self._pool is not None:
             self._pool.close()
             self._pool = None
         while self._connections:
             self._connections.popitem()[1].close(is_farewell=is_farewell)
+        while self._left:
+            self._left.pop().close(is_farewell=is_farewell)
 
     def _offer_memory(self) -> None:
         """Offers to share memory, once for each opening of the link; what is sent first does not wait for that."""
@@ -127,6 +155,14 @@ class Lanes:
         if memory is not None and not self._is_offered:
             self._is_offered = True
             self._write_numbered(MessageKind.OFFER, Lane.CONTROL, 0, [encode_offer(memory.offer())])
+
+    def _use_stream(self, address: bytes) -> None:
+        """Lets all further control messages go by a stream, and says so behind those before."""
+        stream = self._connect_locally(address, self._link.channel)
+        if stream is not None:
+            self._write_numbered(MessageKind.STREAM, Lane.CONTROL, 0, [stream.number])
+            self._left.append(self._connections[Lane.CONTROL])
+            self._connections[Lane.CONTROL] = stream
 
     def _write_numbered(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer]) -> None:
         """Writes a message as the next of its lane."""

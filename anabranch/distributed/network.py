@@ -34,6 +34,9 @@ class TaskNetwork(Protocol):
     def traffic(self) -> Sequence[LinkTraffic]:
         """What went between this process and each other that it knows."""
 
+    def expect(self) -> None:
+        """A thread of this process has nothing to do from now on but wait for what comes."""
+
     def has_left(self, name: str, address: str) -> bool:
         """Whether this process knows that a task has moved from an address: nobody there is heard as that task."""
 

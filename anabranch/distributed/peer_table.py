@@ -23,7 +23,7 @@ from anabranch.distributed.answers import Answer
 from anabranch.distributed.flows import Assembly
 from anabranch.distributed.links import Link, PeerState
 from anabranch.distributed.peers import Peer, guarded
-from anabranch.distributed.place import Connection, MessageHandler
+from anabranch.distributed.place import Connection, MessageHandler, StreamConnection
 from anabranch.distributed.segments import SECRET_BYTES, Mapped, Memory, decode_offer, decode_shared
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
 from anabranch.errors import (
@@ -41,7 +41,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 #: what goes to handlers, or to who waits for an answer
 _DELIVERED: Final = frozenset((MessageKind.MESSAGE, MessageKind.REQUEST, MessageKind.REPLY))
 _OF_LINKS: Final = frozenset((MessageKind.BEAT, MessageKind.GOODBYE))
-_OF_MEMORY: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED)
+#: what only processes of one host say to each other, but for the offer
+_OF_HOST: Final = (MessageKind.OFFER, MessageKind.TOKEN, MessageKind.SHARED, MessageKind.STREAM)
+#: of an address that a peer of this host tells (`sockaddr_un` of Linux)
+_MOST_ADDRESS_BYTES: Final = 108
 #: seconds between two looks at the time
 TICK: Final = 0.25
 #: longer than that between two ticks, and this process itself was held up
@@ -114,26 +117,43 @@ class PeerTable(abc.ABC):
     def moved(self, name: str, before: str, now: str) -> None:
         """A task has moved to another address: a process that says it is that task at the one before is shut out."""
         with self._lock:
-            self._left.pop((name, _key(now)), None)
-            self._left[name, _key(before)] = now
+            self._left.pop((name, address_key(now)), None)
+            self._left[name, address_key(before)] = now
         for peer in self._known_peers():
-            if peer.name == name and _key(before) in (_key(peer.address), _key(peer.announced)):
+            if peer.name == name and address_key(before) in (address_key(peer.address), address_key(peer.announced)):
                 peer.take(lambda link, _: link.fence(f"{name} is at {now} now"))
 
     def has_left(self, name: str, address: str) -> bool:
         """Whether a task has moved from an address: a process that says there that it is that task is shut out."""
         # under a peer's lock, too: one operation of a dictionary needs none of the table's
-        return (name, _key(address)) in self._left
+        return (name, address_key(address)) in self._left
 
     def _where_instead(self, hello: Hello) -> str | None:
         """Where the task is that a process says it is, if that has moved."""
         with self._lock:
-            return self._left.get((hello.name, _key(hello.address))) if self._left else None
+            return self._left.get((hello.name, address_key(hello.address))) if self._left else None
 
     # ------------------------------------------------------------------ what peers need (`place.Place`)
     @abc.abstractmethod
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
+
+    @property
+    def local_address(self) -> bytes:
+        """Where processes of this host connect to say what is urgent; empty, as here: nowhere."""
+        return b""
+
+    def connect_locally(self, peer: Peer, address: bytes, channel: int) -> StreamConnection | None:
+        """A connection to where a peer of this host listens; None, as here: none is to be used."""
+        return None
+
+    def take_stream(self, peer: Peer, number: bytes) -> None:
+        """All further control messages of a peer come by the stream of this number.
+
+        Raises:
+            MalformedMessageError: as here, where no address was told.
+        """
+        raise MalformedMessageError("a stream comes that was not agreed on")
 
     def dialed(self, peer: Peer, channel: int) -> None:
         """A channel to a peer was opened."""
@@ -160,7 +180,7 @@ class PeerTable(abc.ABC):
         self._attached[peer] = incarnation, channel
         self._senders[incarnation, channel] = peer
         self._incarnations[incarnation] = peer
-        own = {_key(peer.address), _key(peer.announced)}
+        own = {address_key(peer.address), address_key(peer.announced)}
         with self._lock:
             if before is not None and before[0] != incarnation:
                 # another process: the one before may live at the address that it gave itself
@@ -168,7 +188,7 @@ class PeerTable(abc.ABC):
                     if address not in own and address not in self._aliases:
                         del self._peers[address]
             # whoever is given the address that the peer gives itself gets this peer
-            self._peers.setdefault(_key(peer.announced), peer)
+            self._peers.setdefault(address_key(peer.announced), peer)
 
     def came_apart(self, alias: Peer) -> None:
         """A peer for which another one stood is one of its own again."""
@@ -267,8 +287,8 @@ class PeerTable(abc.ABC):
         if header.kind is MessageKind.PIECE:
             self._assembly(header).take(header.request, frames)
             return
-        if header.kind in _OF_MEMORY:
-            self._take_memory(header, frames, sender)
+        if header.kind in _OF_HOST:
+            self._take_of_host(header, frames, sender)
             return
         # also one without large frames: then it must not stand behind pieces
         if header.lane is Lane.BULK:
@@ -291,16 +311,20 @@ class PeerTable(abc.ABC):
             case MessageKind.FAILURE:
                 sender.answered(header.request, _error(wire.decode_failure(frames)))
 
-    def _take_memory(self, header: Header, frames: Frames, sender: Peer) -> None:
-        if header.kind is MessageKind.SHARED:
-            self._take_shared(header, frames)
-            sender.received_shared_bytes += header.request
-        elif header.kind is MessageKind.OFFER:
-            self._take_offer(header, frames, sender)
-        elif len(frames) == 1 and len(frames[0]) == SECRET_BYTES:
-            sender.share_memory(bytes(frames[0]))
-        else:
-            raise MalformedMessageError("a token has one frame of a fixed size")
+    def _take_of_host(self, header: Header, frames: Frames, sender: Peer) -> None:
+        sizes = list(map(len, frames))
+        match header.kind:
+            case MessageKind.SHARED:
+                self._take_shared(header, frames)
+                sender.received_shared_bytes += header.request
+            case MessageKind.OFFER:
+                self._take_offer(header, frames, sender)
+            case MessageKind.TOKEN if len(sizes) == 2 and sizes[0] == SECRET_BYTES and sizes[1] <= _MOST_ADDRESS_BYTES:
+                sender.share_memory(bytes(frames[0]), bytes(frames[1]))
+            case MessageKind.STREAM if sizes == [wire.STREAM_NUMBER_BYTES]:
+                self.take_stream(sender, bytes(frames[0]))
+            case _:
+                raise MalformedMessageError("a token, or what tells of a stream, has frames of other sizes")
 
     def _take_offer(self, header: Header, frames: Frames, sender: Peer) -> None:
         """The sender would share memory: it is told whether this process can read it, by what stands there."""
@@ -337,7 +361,7 @@ class PeerTable(abc.ABC):
         if known is not None:
             return known
         with self._lock:
-            alias = self._aliases.get(_key(hello.address))
+            alias = self._aliases.get(address_key(hello.address))
         if alias is not None:
             # the process that had this address as well has another incarnation
             error = f"{hello.name} is at {hello.address} now, where {alias.name} was; try again from where you can"
@@ -345,7 +369,7 @@ class PeerTable(abc.ABC):
         return self._peer(hello.address)
 
     def _peer(self, address: str) -> Peer:
-        key = _key(address)
+        key = address_key(address)
         with self._lock:
             self.refuse_closed()
             peer = self._peers.get(key)
@@ -427,7 +451,8 @@ class PeerTable(abc.ABC):
             return list(dict.fromkeys(self._peers.values()))
 
 
-def _key(address: str) -> str:
+def address_key(address: str) -> str:
+    """The same for two ways to write an address."""
     host, port = split_address(address)
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 

@@ -267,7 +267,7 @@ class Peer:
     def _new_link(self, address: str) -> tuple[Link, Lanes]:
         place = self._place
         link = Link(place.hello, place.incarnation, address, place.channels.__next__)
-        return link, Lanes(place, link, partial(place.connect, self))
+        return link, Lanes(place, link, partial(place.connect, self), partial(place.connect_locally, self))
 
     # ------------------------------------------------------------------ sending
     def _told_state(self) -> str:
@@ -418,10 +418,10 @@ class Peer:
         with self._changed:
             self._lanes.answer_offer(secret)
 
-    def share_memory(self, token: bytes) -> None:
-        """The peer has answered the offer; it can map this process's memory if the token is the secret."""
+    def share_memory(self, token: bytes, address: bytes) -> None:
+        """See `Lanes.share_memory`."""
         with self._changed:
-            self._lanes.share_memory(token)
+            self._lanes.share_memory(token, address)
 
     # ------------------------------------------------------------------ what the link says
     def open(self) -> None:

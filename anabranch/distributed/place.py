@@ -48,6 +48,12 @@ class Connection(Protocol):
         """Closes it, without waiting; what was sent just before still leaves if it is a farewell."""
 
 
+class StreamConnection(Connection, Protocol):
+    """One that begins with a number, by which its receiver knows it. See `distributed.local_streams`."""
+
+    number: bytes
+
+
 class Place(Protocol):
     """What a peer needs of the place that it is a peer of."""
 
@@ -63,11 +69,18 @@ class Place(Protocol):
     #: what it shares memory with; None: nothing
     memory: Memory | None
 
+    @property
+    def local_address(self) -> bytes:
+        """Where processes of this host connect to say what is urgent; empty: nowhere."""
+
     def now(self) -> float:
         """The time, in seconds."""
 
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox; what becomes of it is told to the peer's link, by its channel."""
+
+    def connect_locally(self, peer: Peer, address: bytes, channel: int) -> StreamConnection | None:
+        """A connection to where a peer of this host listens, for control messages; None where that is not to be."""
 
     def dialed(self, peer: Peer, channel: int) -> None:
         """A channel to a peer was opened: answers name it."""

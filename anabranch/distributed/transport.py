@@ -3,14 +3,16 @@
 An `Endpoint` is one place in a cluster: a server's task, or a client's session. It has an inbox for each lane, and one
 thread that receives, decodes and hands over. To each peer it has one connection for each lane, opened when first used,
 on which any thread sends. Control messages do not wait for bulk ones: they have connections of their own, and the
-receiving thread takes one bulk message only when no control message is there.
+receiving thread takes one bulk message only when no control message is there. Those of one host that talk much say what
+is urgent by streams of the system's (`distributed.local_streams`).
 
 The receiving thread waits by the descriptors of its sockets, and not by ZeroMQ's poller, which asks each socket at each
-look: that took most of what a message takes here where there were many peers.
+look: that took most of what a message takes here where there were many peers. Where messages follow each other at once,
+it looks a few times more before it sleeps (`distributed.short_waits`).
 
-#: The receiving thread alone touches the inboxes and the monitors of connections. See also `distributed.peer_table`.
-#: It waits only when each socket was found empty since its descriptor told last: a descriptor tells only of what comes
-#: after that. Whatever may be left is in `_unread`.
+#: The receiving thread alone touches the inboxes, the streams and the monitors of connections. See also
+#: `distributed.peer_table`. It waits only when each socket was found empty since its descriptor told last: a descriptor
+#: tells only of what comes after that. Whatever may be left is in `_unread`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import functools
 import hmac
 import ipaddress
 import logging
+import os
 import select
 import socket as sockets
 import sys
@@ -37,11 +40,13 @@ from zmq.utils.monitor import parse_monitor_message
 from anabranch.distributed import wire
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link
-from anabranch.distributed.peer_table import TICK, PeerTable, split_address
+from anabranch.distributed.local_streams import LocalWriter, LocalListener, LocalReader, local_listener
+from anabranch.distributed.peer_table import TICK, PeerTable, address_key, split_address
 from anabranch.distributed.peers import Peer, guarded
 from anabranch.distributed.place import Connection, MessageHandler
 from anabranch.distributed.shared_memory import shared_memory
-from anabranch.distributed.wire import Hello, Lane, Limits
+from anabranch.distributed.short_waits import ShortWaits, times_blocked
+from anabranch.distributed.wire import Hello, Lane, Limits, MalformedMessageError
 from anabranch.errors import (
     InternalError,
     UnauthenticatedError,
@@ -57,6 +62,8 @@ _COPIED_BELOW: Final = 1 << 16
 _BULK_MARK: Final = 16
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
+#: a look that takes longer (s) was held up, by who wanted this core or Python's lock
+_HELD_UP: Final = 20e-6
 #: how long a farewell may take to leave
 _LINGER_MS: Final = 500
 #: sockets in one process: six for each peer
@@ -124,9 +131,17 @@ class Endpoint(PeerTable):
         self._context.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
         # -- of the receiving thread
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
+        self._new_events: deque[tuple[Peer, _ConnectionEvent]] = deque()
+        self._held_up: deque[LocalWriter] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
         self._descriptors = _Descriptors()
+        self._short_waits = ShortWaits()
+        self._sleeps = False
+        #: how often it had waited when it woke last: what comes on top, in looks and between them, is for Python's lock
+        self._blocked = 0
         self._unread = set(Lane)
+        self._streams: dict[Peer, LocalReader] = {}
+        self._listener: LocalListener | None = None
         self._woken, self._waker = sockets.socketpair()
         try:
             self._judge = self._make_judge() if keys is not None else None
@@ -141,6 +156,7 @@ class Endpoint(PeerTable):
         self.address = announced if announced is not None else f"{bind.rpartition(':')[0]}:{own_port}"
         self.hello = Hello(cluster, name, self.address, bulk_port)
         self._shared_memory = self.memory = shared_memory()
+        self._listener = local_listener()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._descriptors.add(self._woken.fileno(), self._watch_connections)
@@ -170,6 +186,53 @@ class Endpoint(PeerTable):
         self._wake()
         return connection
 
+    @property
+    def local_address(self) -> bytes:
+        """See `distributed.place.Place`."""
+        listener = self._listener
+        return b"" if listener is None else listener.address
+
+    def connect_locally(self, peer: Peer, address: bytes, channel: int) -> LocalWriter | None:
+        """A connection to where a peer of this host listens; None where it was to be reached by another address than
+        its own, such as a proxy's, or cannot be.
+        """
+        if address_key(peer.address) != address_key(peer.announced):
+            return None
+        broken = _ConnectionEvent(channel, Lane.CONTROL, zmq.EVENT_DISCONNECTED)
+
+        def tell() -> None:
+            # under the peer's lock: the receiving thread is the one that asks the link
+            self._new_events.append((peer, broken))
+            self._wake()
+
+        try:
+            return LocalWriter(address, self._watch_written, tell)
+        except OSError:
+            return None
+
+    def _watch_written(self, connection: LocalWriter) -> None:
+        self._held_up.append(connection)
+        self._wake()
+
+    def take_stream(self, peer: Peer, number: bytes) -> None:
+        """All further control messages of a peer come by the stream of this number."""
+        try:
+            stream = None if self._listener is None else self._listener.accept(number, self.limits)
+        except OSError:
+            stream = None
+        if stream is None:
+            # what fails now might fail after the next hello as well: from now on nobody is told to try
+            self._close_listener()
+            raise MalformedMessageError("a stream was to come, and does not")
+        self._drop_stream(peer)
+        self._streams[peer] = stream
+        self._descriptors.add(stream.fileno(), functools.partial(self._read_stream, peer, stream))
+
+    def expect(self) -> None:
+        """See `distributed.network.TaskNetwork`."""
+        if self._sleeps and self._short_waits.looking_for:
+            self._wake()
+
     def refuse_receiver(self, what: str) -> None:
         """Raises `InternalError` on the thread that receives, which must not wait."""
         if threading.current_thread() is self._thread:
@@ -180,7 +243,7 @@ class Endpoint(PeerTable):
         take_short_turns_here()
         try:
             while not self._is_closed:
-                for look in self._descriptors.ready(0.0 if self._unread else TICK):
+                for look in self._descriptors.ready(0.0) if self._unread else self._waited():
                     look()
                 if Lane.CONTROL in self._unread:
                     self._take_control()
@@ -192,6 +255,55 @@ class Endpoint(PeerTable):
         finally:
             self._is_closed = True
             self._end()
+
+    def _waited(self) -> list[Callable[[], object]]:
+        """Who should look, as soon as anybody should, or time has gone by."""
+        began = time.perf_counter()
+        ready = self._looked(began) or self._slept()
+        self._short_waits.ended(time.perf_counter() - began)
+        return ready
+
+    def _looked(self, now: float) -> list[Callable[[], object]]:
+        """Looks again and again, if the wait is expected to be short; nobody if it is long, or another thread of this
+        process needs Python's lock.
+        """
+        until = now + self._short_waits.looking_for
+        while now < until:
+            ready = self._descriptors.ready(0.0)
+            if ready:
+                return ready
+            # whoever else wants this core has it
+            os.sched_yield()
+            before, now = now, time.perf_counter()
+            if now - before > _HELD_UP and times_blocked() != self._blocked:
+                break
+        return []
+
+    def _slept(self) -> list[Callable[[], object]]:
+        self._sleeps = True
+        ready = self._descriptors.ready(TICK)
+        self._sleeps = False
+        self._blocked = times_blocked()
+        return ready
+
+    def _read_stream(self, peer: Peer, stream: LocalReader) -> None:
+        try:
+            messages = stream.read()
+        except MalformedMessageError as error:
+            self._drop_stream(peer)
+            self._complain(peer, str(error))
+            return
+        if messages is None:
+            self._drop_stream(peer)
+            return
+        for message in messages:
+            self.take_message(message, Frames(), Lane.CONTROL)
+
+    def _drop_stream(self, peer: Peer) -> None:
+        stream = self._streams.pop(peer, None)
+        if stream is not None:
+            self._descriptors.remove(stream.fileno())
+            stream.close()
 
     def _take_control(self) -> None:
         """Takes control messages as long as there are any, or very many."""
@@ -220,9 +332,16 @@ class Endpoint(PeerTable):
         self.take_message(data, frames, lane)
 
     def _watch_connections(self) -> None:
-        """Another thread has woken this one: connections were made, or the endpoint is closed."""
+        """Another thread has woken this one: connections were made or are held up, or the endpoint is closed."""
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(4096)
+        while self._new_events:
+            peer, event = self._new_events.popleft()
+            guarded(peer.take, event)
+        while self._held_up:
+            connection = self._held_up.popleft()
+            look = functools.partial(self._write_held_up, connection)
+            connection.watched(functools.partial(self._descriptors.add, look=look, event=select.POLLOUT))
         while self._new_monitors:
             address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
@@ -232,6 +351,10 @@ class Endpoint(PeerTable):
             self._descriptors.add(monitor.fileno(), functools.partial(self._take_monitored, monitor))
             # what came before is told by no descriptor
             self._take_monitored(monitor)
+
+    def _write_held_up(self, connection: LocalWriter) -> None:
+        if connection.flush():
+            self._descriptors.remove(connection.fileno())
 
     def _take_monitored(self, monitor: _Socket) -> None:
         peer, channel, lane = self._monitors[monitor]
@@ -299,7 +422,15 @@ class Endpoint(PeerTable):
         self.stop_links()
         if self._shared_memory is not None:
             self._shared_memory.close()
+        for peer in list(self._streams):
+            self._drop_stream(peer)
+        self._close_listener()
         self._close_sockets()
+
+    def _close_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
     def _close_sockets(self) -> None:
         # those that say farewell were closed before, and leave within their own time
@@ -320,10 +451,10 @@ class _Descriptors:
             # each look takes the longer the more there are, and times are in milliseconds
             self._poll, self._second = select.poll(), 1000.0
 
-    def add(self, descriptor: int, look: Callable[[], object]) -> None:
-        """From now on, `look` is among those that are ready when there is something to read."""
+    def add(self, descriptor: int, look: Callable[[], object], event: int = select.POLLIN) -> None:
+        """From now on, `look` is among those that are ready when there is something to read, or room to write."""
         self._looks[descriptor] = look
-        self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(descriptor, event)
 
     def remove(self, descriptor: int) -> None:
         """It is about to be closed."""

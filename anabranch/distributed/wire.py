@@ -18,9 +18,10 @@ taken for a size that a message states. Whatever is wrong with a message raises 
     60      checksum  u32    CRC-32 of what stands before
 
 The header and each frame are parts of a message of ZeroMQ's. A message of few bytes is one part instead (`joined`): its
-header, the lengths of its frames (u32 each), the frames. Each part costs both processes a call that gives up Python's
-lock, and a message of 200 bytes has three to five. A link's own messages are never joined: what processes of different
-versions understand of each other stays as it is.
+header, the lengths of its frames (u32 each), the frames. So is each message of a stream (`distributed.local_streams`).
+Each part costs both processes a call that gives up Python's lock, and a message of 200 bytes has three to five. By
+ZeroMQ a link's own messages are never joined: what processes of different versions understand of each other stays as it
+is.
 """
 
 from __future__ import annotations
@@ -36,16 +37,20 @@ from typing import Final, NamedTuple
 
 from anabranch.runtime.messages import Buffer, Frames
 
-VERSION: Final = 3
+VERSION: Final = 4
 _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")
 _CHECKED_FIELDS: Final = struct.Struct(_FIELDS.format + "I")
 _new: Final = tuple.__new__
 HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
+#: of what a stream begins with (`distributed.local_streams`)
+STREAM_NUMBER_BYTES: Final = 16
 #: what a message of one part has at most
 JOINED_BYTES: Final = 1 << 13
 _LENGTH: Final = struct.Struct("<I")
+#: frames and bytes, as they stand in a header
+_SIZES: Final = struct.Struct("<48xIQ")
 
 
 class MalformedMessageError(ValueError):
@@ -79,6 +84,8 @@ class MessageKind(IntEnum):
     TOKEN = 12
     #: where a large frame of a message to come stands in shared memory; `request` is its bytes
     SHARED = 13
+    #: that all further control messages of the channel come by a stream (`distributed.local_streams`)
+    STREAM = 14
 
 
 class Lane(IntEnum):
@@ -187,6 +194,23 @@ def joined(header: bytes, frames: Sequence[Buffer]) -> Sequence[Buffer]:
     if len(header) + sum(lengths) + _LENGTH.size * len(lengths) > JOINED_BYTES:
         return [header, *frames]
     return [b"".join([header, _lengths(len(lengths)).pack(*lengths), *frames])]
+
+
+def delimited(header: Buffer, frames: Sequence[Buffer]) -> Sequence[Buffer]:
+    """What the one part of a message is made of, whatever its size."""
+    return [header, _lengths(len(frames)).pack(*map(len, frames)), *frames]
+
+
+def joined_bytes(data: bytes, start: int, limits: Limits) -> int:
+    """How many bytes a message of one part has that begins there, and of which the header is there whole.
+
+    Raises:
+        MalformedMessageError: it is no message, or one beyond the limits. (The rest is for `split_joined` to judge.)
+    """
+    frames, size = _SIZES.unpack_from(data, start)
+    if not data.startswith(_MAGIC, start) or frames > limits.frames or size > limits.message_bytes:
+        raise MalformedMessageError("what comes by a stream is no message of anabranch, or one beyond the limits")
+    return int(HEADER_BYTES + _LENGTH.size * frames + size)
 
 
 def split_joined(part: Buffer, limits: Limits) -> tuple[Header, Frames]:

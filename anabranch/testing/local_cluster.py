@@ -74,6 +74,9 @@ class LocalCluster:
         """See `distributed.network.TaskNetwork`: nothing leaves the process."""
         return ()
 
+    def expect(self) -> None:
+        """See `distributed.network.TaskNetwork`: nobody sleeps here."""
+
     def has_left(self, name: str, address: str) -> bool:
         """See `distributed.network.TaskNetwork`: no task moves."""
         return False

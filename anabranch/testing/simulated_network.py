@@ -460,6 +460,9 @@ class SimulatedTasks:
         """See `distributed.network.TaskNetwork`."""
         return self.place.traffic()
 
+    def expect(self) -> None:
+        """See `distributed.network.TaskNetwork`: nobody sleeps here."""
+
     def has_left(self, name: str, address: str) -> bool:
         """See `distributed.network.TaskNetwork`."""
         return self.place.has_left(name, address)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sys
 import threading
 
@@ -10,7 +12,10 @@ import pytest
 
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import PeerState
+from anabranch.distributed.local_streams import LocalWriter
 from anabranch.distributed.peers import Peer
+from anabranch.distributed.short_waits import ShortWaits
+from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import Lane, Limits
 from anabranch.errors import (
     CancelledError,
@@ -301,6 +306,8 @@ def test_nothing_is_left_behind() -> None:
             b, _ = places.make("b", keys=a._keys)
             peer = a.peer(b.address)
             assert peer.call([bytes(1 << 20)], DEADLINE, Lane.BULK)
+            for _ in range(100):
+                peer.call([b"x"], DEADLINE)
             a.peer(free_address())
             kill(b)
             handler.next_loss()
@@ -332,3 +339,149 @@ def test_clients_that_are_gone_are_forgotten(places: Places, monkeypatch: pytest
         handler.next_message()
         client.close()
     until(lambda: not a._peers and not a._senders and not a._incarnations, "their being forgotten")
+
+
+def talk(peer: Peer, times: int = 100) -> None:
+    for number in range(times):
+        assert peer.call([b"%d" % number], DEADLINE) == [b"%d" % number]
+
+
+def has_stream(receiver: Endpoint, sender: Endpoint) -> bool:
+    """Whether what is urgent comes by a stream, as far as is known."""
+    return any(peer.incarnation == sender.incarnation for peer in receiver._streams)
+
+
+needs_streams = pytest.mark.skipif(sys.platform != "linux", reason="such streams are Linux's")
+
+
+@needs_streams
+def test_who_talks_much_on_one_host_uses_streams_in_both_directions(places: Places) -> None:
+    a, of_a = places.make("a")
+    b, of_b = places.make("b")
+    peer = a.peer(b.address)
+    peer.send([b"first"])
+    assert of_b.next_message() == [b"first"]
+    assert not has_stream(b, a)
+    talk(peer)
+    assert has_stream(b, a)
+    assert has_stream(a, b)
+    # whatever its size, and behind what came before
+    large = bytes(range(256)) * (1 << 14)
+    for number in range(20):
+        peer.send([b"%d" % number, large] if number % 3 == 1 else [b"%d" % number])
+    for number in range(20):
+        assert of_b.next_message() == ([b"%d" % number, large] if number % 3 == 1 else [b"%d" % number])
+    assert peer.call([large], DEADLINE, Lane.BULK) == [large]
+    b.close()
+    assert "has stopped" in str(of_a.next_loss())
+    until(lambda: not a._streams, "the end of the stream")
+
+
+@needs_streams
+def test_a_process_that_is_killed_is_lost_and_the_next_one_has_streams_of_its_own(places: Places) -> None:
+    a, of_a = places.make("a")
+    b, _ = places.make("b")
+    talk(a.peer(b.address))
+    assert has_stream(a, b)
+    kill(b)
+    assert "broke" in str(of_a.next_loss())
+    again, _ = places.make("b", b.address)
+    talk(a.peer(b.address))
+    until(lambda: has_stream(again, a) and has_stream(a, again) and len(a._streams) == 1, "the new streams")
+
+
+@needs_streams
+def test_a_stream_that_breaks_alone_fails_what_was_sent_and_the_link_opens_anew(places: Places) -> None:
+    a, of_a = places.make("a")
+    b, of_b = places.make("b")
+    peer = a.peer(b.address)
+    talk(peer)
+    of_b.respond = lambda frames, reply: None
+    asked = Asked(peer, b"never answered")
+    ((_, stream),) = b._streams.items()
+    stream._socket.shutdown(socket.SHUT_RD)
+
+    def lost() -> bool:
+        # who only listens does not find out
+        with contextlib.suppress(UnavailableError):
+            peer.send([b"x"])
+        return not of_a.losses.empty()
+
+    until(lost, "the loss")
+    assert isinstance(asked.outcome(), UnavailableError)
+    of_b.respond = lambda frames, reply: reply(frames)
+    talk(peer)
+    until(lambda: has_stream(b, a), "the new stream")
+
+
+@needs_streams
+def test_nonsense_on_a_stream_closes_the_link_and_nothing_else(
+    places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, of_a = places.make("a")
+    b, of_b = places.make("b")
+    c, _ = places.make("c")
+    peer, other = a.peer(b.address), c.peer(b.address)
+    talk(peer)
+    talk(other)
+    writer = peer._lanes._connections[Lane.CONTROL]
+    assert isinstance(writer, LocalWriter)
+    writer._socket.sendall(b"nonsense" * 20)
+    assert "malformed" in str(of_b.next_loss())
+    assert "got a malformed message from a" in caplog.text
+    talk(other)
+
+    def lost() -> bool:
+        with contextlib.suppress(UnavailableError):
+            peer.send([b"to who does not listen"])
+        return not of_a.losses.empty()
+
+    until(lost, "the loss")
+    until(lambda: peer.wait_until_up(DEADLINE), "the new link")
+    talk(peer)
+
+
+@needs_streams
+def test_a_stream_that_was_announced_and_is_not_there_closes_the_link_and_none_is_used_again(places: Places) -> None:
+    a, _ = places.make("a")
+    b, of_b = places.make("b")
+    peer = a.peer(b.address)
+    listener = b._listener
+    assert listener is not None
+    listener.accept = lambda number, limits: None  # type: ignore[method-assign]
+    with contextlib.suppress(UnavailableError):
+        talk(peer)
+    assert "malformed" in str(of_b.next_loss())
+    assert b.local_address == b""
+    until(lambda: peer.wait_until_up(DEADLINE), "the new link")
+    talk(peer)
+    assert not b._streams
+    listener.close()
+
+
+@needs_streams
+def test_who_is_reached_by_way_of_another_address_is_spoken_to_there_only(places: Places) -> None:
+    a, _ = places.make("a")
+    address = free_address()
+    b, _ = places.make("b", address, announced=address.replace("127.0.0.1", "127.0.0.3"))
+    # a proxy, say: what it does to messages is to happen to all of them
+    talk(a.peer(address))
+    assert not b._streams
+    assert has_stream(a, b)
+
+
+def test_a_thread_that_begins_to_wait_wakes_the_receiving_one_where_waits_are_short(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = places.make("a")
+    woken: list[None] = []
+    monkeypatch.setattr(a, "_wake", lambda: woken.append(None))
+    monkeypatch.setattr(a, "_short_waits", ShortWaits())
+    until(lambda: a._sleeps, "sleep")
+    a.expect()
+    assert not woken
+    for _ in range(8):
+        a._short_waits.ended(0.0)
+    until(lambda: a._sleeps, "sleep")
+    a.expect()
+    assert len(woken) == 1

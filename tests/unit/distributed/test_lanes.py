@@ -17,6 +17,7 @@ from anabranch.distributed.segments import Mapped, decode_offer, decode_shared
 from anabranch.distributed.shared_memory import ProcessMemory, shared_memory
 from anabranch.distributed.wire import (
     HEADER_BYTES,
+    STREAM_NUMBER_BYTES,
     Header,
     Hello,
     Lane,
@@ -48,6 +49,10 @@ class Inbox:
         self.closed = is_farewell
 
 
+class NumberedInbox(Inbox):
+    number = b"n" * STREAM_NUMBER_BYTES
+
+
 class Here(PeerTable):
     hello = Hello("c", "here", "127.0.0.1:1", 2)
 
@@ -66,7 +71,10 @@ class Way:
         channels = itertools.count(1)
         self.link = Link(place.hello, place.incarnation, "127.0.0.1:3", lambda: next(channels))
         self.inboxes: dict[Lane, Inbox] = {}
-        self.lanes = Lanes(place, self.link, self.connect)
+        #: what was connected to on this host, and where that goes; None: it cannot be
+        self.local: list[tuple[bytes, int]] = []
+        self.stream: NumberedInbox | None = NumberedInbox()
+        self.lanes = Lanes(place, self.link, self.connect, self.connect_locally)
         self.come_up(place)
 
     def come_up(self, place: Here) -> None:
@@ -80,6 +88,10 @@ class Way:
         assert lane not in self.inboxes, "a lane has one connection"
         self.inboxes[lane] = Inbox()
         return self.inboxes[lane]
+
+    def connect_locally(self, address: bytes, channel: int) -> NumberedInbox | None:
+        self.local.append((address, channel))
+        return self.stream
 
     def write(self, *frames: bytes, lane: Lane = Lane.BULK) -> None:
         lent = self.lanes.lend(frames) if lane is Lane.BULK else None
@@ -145,11 +157,11 @@ def test_memory_is_offered_with_the_first_large_frame_and_used_when_the_secret_h
     assert Lane.CONTROL not in way.inboxes
     # who only says something else cannot read it
     way.write(LARGE)
-    way.lanes.share_memory(b"x" * 32)
+    way.lanes.share_memory(b"x" * 32, b"here")
     way.write(LARGE)
     assert MessageKind.SHARED not in way.kinds()
     assert way.kinds(Lane.CONTROL) == [MessageKind.OFFER]
-    way.lanes.share_memory(way.token())
+    way.lanes.share_memory(way.token(), b"")
     way.inboxes[Lane.BULK].messages.clear()
     way.write(b"small", LARGE, LARGE)
     assert way.kinds() == [MessageKind.SHARED, MessageKind.SHARED, MessageKind.MESSAGE]
@@ -165,7 +177,7 @@ def test_a_link_that_is_opened_anew_offers_anew_and_sends_nothing_of_what_was_le
 ) -> None:
     way = Way(memory)
     way.write(LARGE)
-    way.lanes.share_memory(way.token())
+    way.lanes.share_memory(way.token(), b"")
     lent = way.lanes.lend([LARGE])
     inboxes = dict(way.inboxes)
     way.lanes.hang_up(is_farewell=True)
@@ -175,3 +187,64 @@ def test_a_link_that_is_opened_anew_offers_anew_and_sends_nothing_of_what_was_le
     way.lanes.write(Outgoing(MessageKind.MESSAGE, Lane.BULK, 9, [LARGE], len(LARGE), lent))
     assert way.kinds() == [MessageKind.PIECE] * 4 + [MessageKind.MESSAGE]
     assert way.kinds(Lane.CONTROL) == [MessageKind.OFFER]
+
+
+def test_who_says_much_to_a_process_of_this_host_says_it_by_a_stream(memory: ProcessMemory) -> None:
+    way = Way(memory)
+    said = [b"%d" % number for number in range(100)]
+    way.write(said[0], lane=Lane.CONTROL)
+    assert way.kinds(Lane.CONTROL) == [MessageKind.MESSAGE]
+    for text in said[1:50]:
+        way.write(text, lane=Lane.CONTROL)
+    inbox = way.inboxes[Lane.CONTROL]
+    assert way.kinds(Lane.CONTROL).count(MessageKind.OFFER) == 1
+    way.lanes.share_memory(b"x" * 32, b"here")
+    assert way.local == []
+    way.lanes.share_memory(way.token(), b"here")
+    assert way.local == [(b"here", way.link.channel)]
+    for text in said[50:]:
+        way.write(text, lane=Lane.CONTROL)
+    assert way.stream is not None
+    # which stream it is stands behind all that came before, and the numbers go on
+    (told, frames), later = inbox.messages[-1], way.stream.messages
+    assert (told.kind, frames) == (MessageKind.STREAM, [NumberedInbox.number])
+    assert [frames for header, frames in inbox.messages + later if header.kind is MessageKind.MESSAGE] == [
+        [text] for text in said
+    ]
+    numbers = [header.sequence for header, _ in inbox.messages + later]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    way.write(b"bulk")
+    assert way.kinds(Lane.BULK) == [MessageKind.MESSAGE]
+    way.lanes.hang_up(is_farewell=True)
+    assert [end.closed for end in (inbox, way.stream, way.inboxes[Lane.BULK])] == [True] * 3
+
+
+@pytest.mark.parametrize("why", ["it listens nowhere", "it cannot be connected to"])
+def test_without_a_stream_control_messages_go_on_as_before(memory: ProcessMemory, why: str) -> None:
+    way = Way(memory)
+    for _ in range(40):
+        way.write(b"x", lane=Lane.CONTROL)
+    if why == "it cannot be connected to":
+        way.stream = None
+        way.lanes.share_memory(way.token(), b"here")
+    else:
+        way.lanes.share_memory(way.token(), b"")
+        assert way.local == []
+    way.write(b"y", lane=Lane.CONTROL)
+    assert way.kinds(Lane.CONTROL) == [MessageKind.MESSAGE] * 31 + [MessageKind.OFFER] + [MessageKind.MESSAGE] * 10
+    way.write(LARGE)
+    assert MessageKind.SHARED in way.kinds()
+
+
+def test_a_link_that_is_opened_anew_speaks_by_zeromq_first(memory: ProcessMemory) -> None:
+    way = Way(memory)
+    for _ in range(40):
+        way.write(b"x", lane=Lane.CONTROL)
+    way.lanes.share_memory(way.token(), b"here")
+    way.lanes.hang_up(is_farewell=False)
+    way.inboxes.clear()
+    way.write(b"y", lane=Lane.CONTROL)
+    assert way.kinds(Lane.CONTROL) == [MessageKind.MESSAGE]
+    for _ in range(40):
+        way.write(b"x", lane=Lane.CONTROL)
+    assert way.kinds(Lane.CONTROL).count(MessageKind.OFFER) == 1
