@@ -40,7 +40,7 @@ from zmq.utils.monitor import parse_monitor_message
 from anabranch.distributed import wire
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link
-from anabranch.distributed.local_streams import LocalWriter, LocalListener, LocalReader, local_listener
+from anabranch.distributed.local_streams import LocalListener, LocalReader, LocalWriter, local_listener
 from anabranch.distributed.peer_table import TICK, PeerTable, address_key, split_address
 from anabranch.distributed.peers import Peer, guarded
 from anabranch.distributed.place import Connection, MessageHandler
@@ -49,6 +49,7 @@ from anabranch.distributed.short_waits import ShortWaits, times_blocked
 from anabranch.distributed.wire import Hello, Lane, Limits, MalformedMessageError
 from anabranch.errors import (
     InternalError,
+    InvalidArgumentError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -69,6 +70,9 @@ _LINGER_MS: Final = 500
 #: sockets in one process: six for each peer
 _MAX_SOCKETS: Final = 1 << 15
 _LIMITS: Final = Limits()
+#: the environment variable that can be "plain": processes of one host speak as those of two, and nobody looks for a
+#: message where none has come (`distributed.short_waits`)
+NETWORK_VARIABLE: Final = "ANABRANCH_NETWORK"
 _ZAP: Final = "inproc://zeromq.zap.01"
 _MONITORED: Final = (
     zmq.EVENT_CONNECT_RETRIED
@@ -101,7 +105,7 @@ class Endpoint(PeerTable):
     Raises:
         UnavailableError: the address is taken, or none of this machine's.
         UnauthenticatedError: others than this machine's processes can connect, and there are no keys.
-        InvalidArgumentError: `bind` is not host:port.
+        InvalidArgumentError: `bind` is not host:port, or the environment has another network than there is.
     """
 
     def __init__(
@@ -125,6 +129,7 @@ class Endpoint(PeerTable):
                 f"{bind} can be reached from other machines, and whoever connects can run graphs; make keys for the "
                 "cluster with `anabranch cluster keys`, or listen at 127.0.0.1",
             )
+        self._is_plain = _is_plain()
         super().__init__(handler, limits, clock)
         self._keys = keys
         self._context = zmq.Context[_Socket]()
@@ -155,8 +160,8 @@ class Endpoint(PeerTable):
         own_port, bulk_port = (_port_of(inbox) for inbox in self._inboxes)
         self.address = announced if announced is not None else f"{bind.rpartition(':')[0]}:{own_port}"
         self.hello = Hello(cluster, name, self.address, bulk_port)
-        self._shared_memory = self.memory = shared_memory()
-        self._listener = local_listener()
+        self._shared_memory = self.memory = None if self._is_plain else shared_memory()
+        self._listener = None if self._is_plain else local_listener()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._descriptors.add(self._woken.fileno(), self._watch_connections)
@@ -259,7 +264,8 @@ class Endpoint(PeerTable):
     def _waited(self) -> list[Callable[[], object]]:
         """Who should look, as soon as anybody should, or time has gone by."""
         began = time.perf_counter()
-        ready = self._looked(began) or self._slept()
+        ready = [] if self._is_plain else self._looked(began)
+        ready = ready or self._slept()
         self._short_waits.ended(time.perf_counter() - began)
         return ready
 
@@ -530,6 +536,13 @@ class _ConnectionEvent:
         if self.event in _KEYS_DIFFER:
             return link.unauthenticated(self.channel)
         return link.broken(self.channel, now)
+
+
+def _is_plain() -> bool:
+    value = os.environ.get(NETWORK_VARIABLE, "")
+    if value not in ("", "plain"):
+        raise InvalidArgumentError(None, None, f'{NETWORK_VARIABLE} is {value!r}; set it to "plain", or not at all')
+    return value == "plain"
 
 
 def _has_message(inbox: _Socket) -> bool:

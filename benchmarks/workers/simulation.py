@@ -1,12 +1,14 @@
 """Worker: what steps on parameter servers take, for `benchmarks.simulation`: real clusters of 1-8 workers.
 
-A parameter server and eight workers are processes on this machine. Any number of the workers run at once, null steps or
+A parameter server and eight workers are processes on this machine, which speak to each other as those of several
+machines do. Any number of the workers run at once, null steps or
 steps with a wait in them; each says how many steps it ran and what processor time they took.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -59,7 +61,9 @@ def main() -> dict[str, float]:
 
 def _start(command: list[str], job: str, index: int) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE}
-    return subprocess.Popen([*command, job, str(index)], text=True, **pipes)
+    # as if each had a machine of its own
+    environment = os.environ | {"ANABRANCH_NETWORK": "plain"}
+    return subprocess.Popen([*command, job, str(index)], text=True, env=environment, **pipes)
 
 
 def _run(workers: list[subprocess.Popen[str]], kind: str, seconds: float) -> list[dict[str, float]]:

@@ -485,3 +485,21 @@ def test_a_thread_that_begins_to_wait_wakes_the_receiving_one_where_waits_are_sh
     until(lambda: a._sleeps, "sleep")
     a.expect()
     assert len(woken) == 1
+
+
+def test_a_plain_network_has_no_ways_of_one_host(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, _ = places.make("a")
+    monkeypatch.setenv("ANABRANCH_NETWORK", "plain")
+    b, _ = places.make("b")
+    monkeypatch.setattr(b, "_looked", lambda now: pytest.fail("it looks"))
+    assert (b.memory, b.local_address) == (None, b"")
+    values = bytes(3 << 20)
+    for peer in (a.peer(b.address), b.peer(a.address)):
+        talk(peer)
+        assert peer.call([values], DEADLINE, Lane.BULK) == [values]
+        assert peer._lanes.shared_bytes == peer.received_shared_bytes == 0
+    assert not a._streams
+    assert not b._streams
+    monkeypatch.setenv("ANABRANCH_NETWORK", "fast")
+    with pytest.raises(InvalidArgumentError, match=r"ANABRANCH_NETWORK is 'fast'; set it to \"plain\""):
+        places.make("c")
