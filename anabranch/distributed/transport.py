@@ -64,7 +64,7 @@ _BULK_MARK: Final = 16
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
 #: a look that takes longer (s) was held up, by who wanted this core or Python's lock
-_HELD_UP: Final = 20e-6
+_HELD_UP: Final = 5e-6
 #: how long a farewell may take to leave
 _LINGER_MS: Final = 500
 #: sockets in one process: six for each peer

@@ -99,7 +99,7 @@ def steps(tf: Any, target: str, count: int, pids: Sequence[int]) -> dict[str, fl
         measure("dense 100 MB", dense_step(tf, count, DENSE // 4 // count), 10)
     for label, size in TABLES.items() if count == 1 else list(TABLES.items())[:1]:
         with tf.Graph().as_default():
-            measure(f"32 rows of {label}", sparse_step(tf, count, size), 300)
+            measure(f"32 rows of {label}", sparse_step(tf, count, size), 1000)
     return measured
 
 
