@@ -6,9 +6,8 @@ on which any thread sends. Control messages do not wait for bulk ones: they have
 receiving thread takes one bulk message only when no control message is there. Those of one host that talk much say what
 is urgent by streams of the system's (`distributed.local_streams`).
 
-The receiving thread waits by the descriptors of its sockets, and not by ZeroMQ's poller, which asks each socket at each
-look: that took most of what a message takes here where there were many peers. Where messages follow each other at once,
-it looks a few times more before it sleeps (`distributed.short_waits`).
+The receiving thread waits by the descriptors of its sockets (`distributed.descriptors`), and not by ZeroMQ's poller,
+which asks each socket at each look: that took most of what a message takes here where there were many peers.
 
 #: The receiving thread alone touches the inboxes, the streams and the monitors of connections. See also
 #: `distributed.peer_table`. It waits only when each socket was found empty since its descriptor told last: a descriptor
@@ -25,7 +24,6 @@ import logging
 import os
 import select
 import socket as sockets
-import sys
 import threading
 import time
 from collections import deque
@@ -38,6 +36,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from anabranch.distributed import wire
+from anabranch.distributed.descriptors import Descriptors
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.local_streams import LocalListener, LocalReader, LocalWriter, local_listener
@@ -45,7 +44,6 @@ from anabranch.distributed.peer_table import TICK, PeerTable, address_key, split
 from anabranch.distributed.peers import Peer, guarded
 from anabranch.distributed.place import Connection, MessageHandler
 from anabranch.distributed.shared_memory import shared_memory
-from anabranch.distributed.short_waits import ShortWaits, times_blocked
 from anabranch.distributed.wire import Hello, Lane, Limits, MalformedMessageError
 from anabranch.errors import (
     InternalError,
@@ -63,8 +61,6 @@ _COPIED_BELOW: Final = 1 << 16
 _BULK_MARK: Final = 16
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
-#: a look that takes longer (s) was held up, by who wanted this core or Python's lock
-_HELD_UP: Final = 5e-6
 #: how long a farewell may take to leave
 _LINGER_MS: Final = 500
 #: sockets in one process: six for each peer
@@ -139,11 +135,7 @@ class Endpoint(PeerTable):
         self._new_events: deque[tuple[Peer, _ConnectionEvent]] = deque()
         self._held_up: deque[LocalWriter] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
-        self._descriptors = _Descriptors()
-        self._short_waits = ShortWaits()
-        self._sleeps = False
-        #: how often it had waited when it woke last: what comes on top, in looks and between them, is for Python's lock
-        self._blocked = 0
+        self._descriptors = Descriptors(looks=not self._is_plain)
         self._unread = set(Lane)
         self._streams: dict[Peer, LocalReader] = {}
         self._listener: LocalListener | None = None
@@ -235,7 +227,7 @@ class Endpoint(PeerTable):
 
     def expect(self) -> None:
         """See `distributed.network.TaskNetwork`."""
-        if self._sleeps and self._short_waits.looking_for:
+        if self._descriptors.is_to_be_woken:
             self._wake()
 
     def refuse_receiver(self, what: str) -> None:
@@ -248,7 +240,7 @@ class Endpoint(PeerTable):
         take_short_turns_here()
         try:
             while not self._is_closed:
-                for look in self._descriptors.ready(0.0) if self._unread else self._waited():
+                for look in self._descriptors.ready(0.0) if self._unread else self._descriptors.wait(TICK):
                     look()
                 if Lane.CONTROL in self._unread:
                     self._take_control()
@@ -260,37 +252,6 @@ class Endpoint(PeerTable):
         finally:
             self._is_closed = True
             self._end()
-
-    def _waited(self) -> list[Callable[[], object]]:
-        """Who should look, as soon as anybody should, or time has gone by."""
-        began = time.perf_counter()
-        ready = [] if self._is_plain else self._looked(began)
-        ready = ready or self._slept()
-        self._short_waits.ended(time.perf_counter() - began)
-        return ready
-
-    def _looked(self, now: float) -> list[Callable[[], object]]:
-        """Looks again and again, if the wait is expected to be short; nobody if it is long, or another thread of this
-        process needs Python's lock.
-        """
-        until = now + self._short_waits.looking_for
-        while now < until:
-            ready = self._descriptors.ready(0.0)
-            if ready:
-                return ready
-            # whoever else wants this core has it
-            os.sched_yield()
-            before, now = now, time.perf_counter()
-            if now - before > _HELD_UP and times_blocked() != self._blocked:
-                break
-        return []
-
-    def _slept(self) -> list[Callable[[], object]]:
-        self._sleeps = True
-        ready = self._descriptors.ready(TICK)
-        self._sleeps = False
-        self._blocked = times_blocked()
-        return ready
 
     def _read_stream(self, peer: Peer, stream: LocalReader) -> None:
         try:
@@ -444,37 +405,6 @@ class Endpoint(PeerTable):
         self._context.destroy(linger=0)
         self._woken.close()
         self._waker.close()
-
-
-class _Descriptors:
-    """Descriptors, and who looks at what they tell of. (`selectors` takes twice the time.)"""
-
-    def __init__(self) -> None:
-        self._looks: dict[int, Callable[[], object]] = {}
-        if sys.platform == "linux":
-            self._poll, self._second = select.epoll(), 1.0
-        else:
-            # each look takes the longer the more there are, and times are in milliseconds
-            self._poll, self._second = select.poll(), 1000.0
-
-    def add(self, descriptor: int, look: Callable[[], object], event: int = select.POLLIN) -> None:
-        """From now on, `look` is among those that are ready when there is something to read, or room to write."""
-        self._looks[descriptor] = look
-        self._poll.register(descriptor, event)
-
-    def remove(self, descriptor: int) -> None:
-        """It is about to be closed."""
-        del self._looks[descriptor]
-        self._poll.unregister(descriptor)
-
-    def ready(self, seconds: float) -> list[Callable[[], object]]:
-        """Waits until there is something to read, or the time is over; who should look."""
-        return [self._looks[descriptor] for descriptor, _ in self._poll.poll(seconds * self._second)]
-
-    def close(self) -> None:
-        """Lets go of the system's list."""
-        if sys.platform == "linux":
-            self._poll.close()
 
 
 class _SocketConnection:

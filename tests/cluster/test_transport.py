@@ -476,13 +476,13 @@ def test_a_thread_that_begins_to_wait_wakes_the_receiving_one_where_waits_are_sh
     a, _ = places.make("a")
     woken: list[None] = []
     monkeypatch.setattr(a, "_wake", lambda: woken.append(None))
-    monkeypatch.setattr(a, "_short_waits", ShortWaits())
-    until(lambda: a._sleeps, "sleep")
+    monkeypatch.setattr(a._descriptors, "_short_waits", ShortWaits())
+    until(lambda: a._descriptors._sleeps, "sleep")
     a.expect()
     assert not woken
     for _ in range(8):
-        a._short_waits.ended(0.0)
-    until(lambda: a._sleeps, "sleep")
+        a._descriptors._short_waits.ended(0.0)
+    until(lambda: a._descriptors.is_to_be_woken, "sleep")
     a.expect()
     assert len(woken) == 1
 
@@ -491,8 +491,7 @@ def test_a_plain_network_has_no_ways_of_one_host(places: Places, monkeypatch: py
     a, _ = places.make("a")
     monkeypatch.setenv("ANABRANCH_NETWORK", "plain")
     b, _ = places.make("b")
-    monkeypatch.setattr(b, "_looked", lambda now: pytest.fail("it looks"))
-    assert (b.memory, b.local_address) == (None, b"")
+    assert (b.memory, b.local_address, b._descriptors._short_waits) == (None, b"", None)
     values = bytes(3 << 20)
     for peer in (a.peer(b.address), b.peer(a.address)):
         talk(peer)
