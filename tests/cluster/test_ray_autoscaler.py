@@ -57,15 +57,21 @@ def configuration(port: int) -> dict[str, Any]:
     }
 
 
-def made_up_machines(port: int) -> list[int]:
-    """The processes of Ray, one for each machine, that know a head by the address that only its autoscaler says."""
+def started_with(argument: str) -> list[tuple[int, list[str]]]:
+    """The processes that were started with an argument, and all arguments of each."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            arguments = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else [b""]
-            if arguments[0].endswith(b"raylet/raylet") and f"--gcs-address=127.0.0.1:{port}".encode() in arguments:
-                found.append(int(entry.name))
+            arguments = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
+            if argument in arguments:
+                found.append((int(entry.name), arguments))
     return found
+
+
+def made_up_machines(port: int) -> list[int]:
+    """The processes of Ray, one for each machine, that know a head by the address that only its autoscaler says."""
+    knowing = started_with(f"--gcs-address=127.0.0.1:{port}")
+    return [process for process, (program, *_) in knowing if program.endswith("raylet/raylet")]
 
 
 @pytest.fixture
@@ -87,12 +93,13 @@ def ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     told.write_text(json.dumps(configuration(port)), "utf-8")
     head = {"num_cpus": 0, "include_dashboard": False, "gcs_server_port": port, "autoscaling_config": str(told)}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+    session = f"--session-dir={cluster.head_node.get_session_dir_path()}"
     try:
         yield str(cluster.address), port
     finally:
         cluster.shutdown()
-        # nobody else ends them
-        for process in made_up_machines(port):
+        # nobody else ends them, nor the processes that read their logs
+        for process in (*made_up_machines(port), *(process for process, _ in started_with(session))):
             os.kill(process, signal.SIGKILL)
 
 
