@@ -17,11 +17,13 @@ and its numbers are counted as before. Addresses are names that the system makes
 sockets of Linux). Who connects must be a process of the same user, which the system tells, and know the number that
 comes by the link.
 
-#: A connection is written to under its own lock; its descriptor is watched by the receiving thread alone.
+#: A connection is written to under its own lock. While the receiving thread watches its descriptor, nobody else closes
+#: it: another one could come to have the number.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket as sockets
@@ -166,8 +168,8 @@ class LocalWriter:
 
     Args:
         address: of the listener.
-        watch: is called when something waits, under the lock; from then on the connection is watched, and `flush` is
-            to be called whenever it can be written to.
+        watch: is called when something waits, under the lock; from then on `flush` is to be called whenever the
+            connection can be written to or has ended, and `let_go` when that says so.
         broken: is called once, when nobody reads any more what is sent.
 
     Attributes:
@@ -182,7 +184,7 @@ class LocalWriter:
         self._watch, self._broken = watch, broken
         self._lock = threading.Lock()
         self._waiting: deque[memoryview] = deque()
-        self._is_watched = self._is_over = False
+        self._is_watched = self._is_over = self._is_closed = False
         self._socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
@@ -210,20 +212,21 @@ class LocalWriter:
                     self._is_watched = True
                     self._watch(self)
 
-    def watched(self, add: Callable[[int], None]) -> None:
-        """Lets its descriptor be watched, if it is not closed already."""
-        with self._lock:
-            if not self._is_over:
-                add(self._socket.fileno())
-
     def flush(self) -> bool:
-        """Writes what waits, as far as that goes; whether the connection need not be watched any more."""
+        """Writes what waits, as far as that goes; whether nothing is left that it has to be watched for."""
         with self._lock:
             self._write_waiting()
+            return not self._waiting
+
+    def let_go(self) -> None:
+        """Nobody watches it any more: it is closed now if that was to be, watched anew if something waits again."""
+        with self._lock:
             if self._waiting:
-                return False
+                self._watch(self)
+                return
             self._is_watched = False
-            return True
+            if self._is_closed:
+                self._socket.close()
 
     def close(self, *, is_farewell: bool) -> None:
         """Closes it, without waiting; what was sent just before still leaves if it is a farewell, as far as the system
@@ -232,9 +235,14 @@ class LocalWriter:
         with self._lock:
             if is_farewell:
                 self._write_waiting()
-            self._is_over = True
+            self._is_over = self._is_closed = True
             self._waiting.clear()
-            self._socket.close()
+            if self._is_watched:
+                # its descriptor is somebody's still; the end makes it ready, and who watches it lets go
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(sockets.SHUT_RDWR)
+            else:
+                self._socket.close()
 
     def _write_waiting(self) -> None:
         while self._waiting:

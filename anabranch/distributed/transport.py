@@ -134,6 +134,7 @@ class Endpoint(PeerTable):
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
         self._new_events: deque[tuple[Peer, _ConnectionEvent]] = deque()
         self._held_up: deque[LocalWriter] = deque()
+        self._watched: set[LocalWriter] = set()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
         self._descriptors = Descriptors(looks=not self._is_plain)
         self._unread = set(Lane)
@@ -306,9 +307,9 @@ class Endpoint(PeerTable):
             peer, event = self._new_events.popleft()
             guarded(peer.take, event)
         while self._held_up:
-            connection = self._held_up.popleft()
-            look = functools.partial(self._write_held_up, connection)
-            connection.watched(functools.partial(self._descriptors.add, look=look, event=select.POLLOUT))
+            writer = self._held_up.popleft()
+            self._watched.add(writer)
+            self._descriptors.add(writer.fileno(), functools.partial(self._write_held_up, writer), select.POLLOUT)
         while self._new_monitors:
             address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
@@ -319,9 +320,11 @@ class Endpoint(PeerTable):
             # what came before is told by no descriptor
             self._take_monitored(monitor)
 
-    def _write_held_up(self, connection: LocalWriter) -> None:
-        if connection.flush():
-            self._descriptors.remove(connection.fileno())
+    def _write_held_up(self, writer: LocalWriter) -> None:
+        if writer.flush():
+            self._descriptors.remove(writer.fileno())
+            self._watched.remove(writer)
+            writer.let_go()
 
     def _take_monitored(self, monitor: _Socket) -> None:
         peer, channel, lane = self._monitors[monitor]
@@ -391,6 +394,9 @@ class Endpoint(PeerTable):
             self._shared_memory.close()
         for peer in list(self._streams):
             self._drop_stream(peer)
+        # their links have closed them
+        for writer in (*self._watched, *self._held_up):
+            writer.let_go()
         self._close_listener()
         self._close_sockets()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import sys
 from collections.abc import Iterator
@@ -50,13 +51,15 @@ class Stream:
                     else (wire.decode_header(data, LIMITS), [])
                 )
                 found.append((header.sequence, [bytes(frame) for frame in frames]))
-            if not messages and self.watched:
-                self.writer.flush()
+            if not messages and self.watched and self.writer.flush():
+                self.writer.let_go()
         assert len(found) == count
         return found
 
     def close(self) -> None:
         self.writer.close(is_farewell=False)
+        if self.writer.fileno() != -1:
+            self.writer.let_go()
         self.reader.close()
 
 
@@ -98,8 +101,38 @@ def test_what_the_system_does_not_take_waits_and_stays_in_order(stream: Stream) 
     assert found[2:] == [(n, [b"%d" % n]) for n in range(2, 100)]
     assert stream.writer.flush()
     stream.writer.send(message(100, large))
-    assert stream.watched == [stream.writer] * 2
     assert stream.read(1) == [(100, [large])]
+    assert stream.watched == [stream.writer] * 2
+
+
+def test_who_is_let_go_with_something_to_write_is_watched_again(stream: Stream) -> None:
+    large = bytes(1 << 21)
+    stream.writer.send(message(0, large))
+    while not stream.writer.flush():
+        stream.reader.read()
+    stream.writer.send(message(1, large))
+    assert len(stream.watched) == 1
+    stream.writer.let_go()
+    assert len(stream.watched) == 2
+
+
+@pytest.mark.parametrize("is_farewell", [True, False])
+def test_one_that_is_watched_is_closed_by_who_watches_it(stream: Stream, is_farewell: bool) -> None:
+    stream.writer.send(message(0, bytes(1 << 22)))
+    descriptor = stream.writer.fileno()
+    stream.writer.close(is_farewell=is_farewell)
+    stream.writer.send(message(1, b"lost"))
+    # nobody else has come to have its descriptor, which is ready
+    assert stream.writer.fileno() == descriptor
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    assert len(poll.poll(10_000)) == 1
+    assert stream.writer.flush()
+    stream.writer.let_go()
+    assert stream.writer.fileno() == -1
+    while (messages := stream.reader.read()) is not None:
+        assert messages == []
+    assert stream.broken == 0
 
 
 @settings(max_examples=40, deadline=None)
