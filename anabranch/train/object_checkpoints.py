@@ -162,9 +162,10 @@ class TrackableSaver:
     def _take_over_state(self, prefix: str, value: StoredValue) -> bool:
         """Whether a value is a state of Python's, which is then taken over."""
         states = [s for s in self._saveables_of(get_default_graph(), value) if isinstance(s, PythonStateSaveable)]
-        with checkpoint_store.open_checkpoint(prefix) as reader:
-            for state in states:
-                state.python_restore([_item(reader.get_tensor(spec.name)) for spec in state.specs])
+        if states:
+            with checkpoint_store.open_checkpoint(prefix) as reader:
+                for state in states:
+                    state.python_restore([_item(reader.get_tensor(spec.name)) for spec in state.specs])
         return bool(states)
 
     def _operation(self, kind: str, graph: Graph, values: Sequence[StoredValue]) -> Operation:

@@ -15,6 +15,7 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.io import checkpoint_store, tensor_bundle_writer
 from anabranch.proto.saved_object_pb2 import TrackableObjectGraph
+from anabranch.tools import convert
 
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -425,6 +426,19 @@ def test_a_drawing_of_the_objects() -> None:
     assert 'label="a/b"' in drawn
     with pytest.raises(ValueError, match="does not appear to be object-based"):
         tf.contrib.checkpoint.dot_graph_from_checkpoint(str(FIXTURES / "names"))
+
+
+def test_other_formats_hold_them_too(tmp_path: Path) -> None:
+    source = str(FIXTURES / "graph-1")
+    for target, kind in (("own", "anabranch"), ("again", "tensorflow")):
+        assert convert.convert(source, str(tmp_path / target), kind) == 12
+        with tf.Graph().as_default(), tf.Session() as session:
+            training = Training()
+            training.checkpoint.restore(str(tmp_path / target)).assert_consumed().run_restore_ops()
+            check_trained(training.values(session))
+    plain = str(tmp_path / "plain.safetensors")
+    assert convert.convert(source, plain, "safetensors") == 11  # all but the description
+    assert tf.train.load_variable(plain, "step" + VALUE) == 1
 
 
 # ---------------------------------------------------------------------- damage
