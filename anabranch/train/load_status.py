@@ -156,8 +156,12 @@ class CheckpointLoadStatus(LoadStatus):
             self._restorer.run_restore(session, self._restoration.stored.prefix, self._restoration.values)
 
     def restore_new(self, session: StepRunner | None = None) -> None:
-        """Gives their values to objects that were found since the last call, and leaves the others what they are."""
+        """Gives their values to objects that were found since the last call, and leaves the others what they are.
+
+        What takes the place of an object that had been found gets nothing.
+        """
         session = session_or_default(session)
+        self._restoration.keep_bindings()
         with graph_of(session).as_default():
             self._restoration.look()
             new = [value for value in self._restoration.values if (id(value.owner), value.name) not in self._restored]

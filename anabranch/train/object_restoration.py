@@ -104,6 +104,8 @@ class ObjectRestoration:
         self._mine: dict[int, Any] = {}
         self._states: dict[tuple[int, str], bool] = {}
         self._inconsistent: set[int] = set()
+        #: with `keep_bindings`, which object each stored one was from the first
+        self._kept: dict[int, Any] | None = None
         _alive.add(self)
         look_at_attachments(self)
         weakref.finalize(self, self.unmatched.tell).atexit = False
@@ -117,6 +119,11 @@ class ObjectRestoration:
         for restoration in sorted(_alive, key=lambda one: one.number, reverse=True):
             if restoration.number >= self.number:
                 restoration._look()
+
+    def keep_bindings(self) -> None:
+        """From now on an object that takes another one's place, as the optimizer of a model may, is not matched."""
+        if self._kept is None:
+            self._kept = {}
 
     def _look(self) -> None:
         self.objects = {}
@@ -169,6 +176,8 @@ class ObjectRestoration:
 
     def _bind(self, number: int, obj: Tracked) -> bool:
         """Says that an object is a stored one; whether that was not known."""
+        if self._kept is not None and self._kept.setdefault(number, obj) is not obj:
+            return False
         known = self.objects.get(number)
         if known is None:
             self.objects[number] = obj

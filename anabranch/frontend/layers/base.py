@@ -553,6 +553,10 @@ class Layer(AutoTrackable):
         result = type(self).__new__(type(self))
         memo[id(self)] = result
         for key, value in self.__dict__.items():
+            if key.startswith("_self_"):  # what checkpoints hold of it: the copies of what it holds
+                held = {name: _copied(one, memo) for name, one in value.items()} if isinstance(value, dict) else value
+                result.__dict__[key] = copy.copy(held)
+                continue
             shared = key in {"_graph", "_scope", "_current_scope", "_calls", "_losses", "_updates"}
             setattr(result, key, copy.copy(value) if shared and isinstance(value, list) else value)
             if not shared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import subprocess
@@ -16,6 +17,7 @@ from anabranch import errors
 from anabranch.io import checkpoint_store, tensor_bundle_writer
 from anabranch.proto.saved_object_pb2 import TrackableObjectGraph
 from anabranch.tools import convert
+from anabranch.train.load_status import CheckpointLoadStatus
 
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -200,6 +202,23 @@ def test_the_description_of_objects_is_tensorflows(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- later and earlier restores
+def test_restoring_what_is_new_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        saved = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Module(), c=tf.Module())
+        saved.b.v, saved.c.v = tf.Variable(2.0), tf.Variable(3.0)
+        session.run(tf.global_variables_initializer())
+        other = tf.train.Checkpoint(a=tf.Variable(0.0), b=tf.Module())
+        status = other.restore(saved.write(str(tmp_path / "model")))
+        assert isinstance(status, CheckpointLoadStatus)
+        status.restore_new()
+        session.run(other.a.assign(10.0))
+        replaced, other.b, other.c = other.b, tf.Module(), tf.Module()
+        replaced.v, other.b.v, other.c.v = tf.Variable(0.0), tf.Variable(20.0), tf.Variable(30.0)
+        session.run([replaced.v.initializer, other.b.v.initializer])
+        status.restore_new()  # `c` is new; another object stands where `b` was
+        assert session.run([other.a, other.b.v, other.c.v]) == [10.0, 20.0, 3.0]
+
+
 def test_of_two_restores_the_later_counts_for_what_is_made_afterwards(tmp_path: Path) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         saved = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0))
@@ -513,3 +532,12 @@ def test_two_ways_to_an_object_that_lead_to_two_are_told(tmp_path: Path, caplog:
             status.assert_existing_objects_matched()
         status.initialize_or_restore()
         assert session.run([apart.a, apart.b]) == [3.0, 1.0]
+
+
+def test_copies_of_cells_hold_copies_of_what_those_hold() -> None:
+    with tf.Graph().as_default():
+        cell = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.GRUCell(2)])
+        again = copy.deepcopy(cell)
+        held = dict(again._checkpoint_dependencies)
+        assert held["cell-0"] is held["_cells"][0]
+        assert held["cell-0"] is not dict(cell._checkpoint_dependencies)["cell-0"]
