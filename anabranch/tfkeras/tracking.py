@@ -42,7 +42,10 @@ class TrackedByAttributes(Trackable):
         if isinstance(value, NoDependency):
             hidden.add(name)
             return value.value
-        hidden.discard(name)
+        if vars(self).get("_self_setattr_tracking") is False:
+            hidden.add(name)
+        else:
+            hidden.discard(name)
         return value
 
 
