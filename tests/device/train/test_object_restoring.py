@@ -272,8 +272,8 @@ def test_a_checkpoint_in_the_place_of_another_is_there_at_every_moment(tmp_path:
 
 def test_what_was_not_used_is_told_when_a_restore_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
-        checkpoint = tf.train.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(2.0))
-        session.run([checkpoint.a.initializer, checkpoint.b.initializer])
+        checkpoint = tf.train.Checkpoint(a=tf.Variable(1.0), left_over=tf.Variable(2.0))
+        session.run([checkpoint.a.initializer, checkpoint.left_over.initializer])
         path = checkpoint.write(str(tmp_path / "both"))
         for expected in (True, False):
             caplog.clear()
@@ -283,7 +283,7 @@ def test_what_was_not_used_is_told_when_a_restore_is_over(tmp_path: Path, caplog
                 status.expect_partial()
             del one, status
             gc.collect()
-            assert ("Unresolved object in checkpoint: (root).b" in caplog.text) is not expected
+            assert ("Unresolved object in checkpoint: (root).left_over" in caplog.text) is not expected
 
 
 # ---------------------------------------------------------------------- kinds of objects
