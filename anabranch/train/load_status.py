@@ -81,7 +81,7 @@ class CheckpointLoadStatus(LoadStatus):
         >>> v = tf.Variable(3.0)
         >>> checkpoint = tf.train.Checkpoint(v=v)
         >>> sess.run(v.initializer)
-        >>> path = checkpoint.save("/tmp/stored/ckpt", session=sess)
+        >>> path = checkpoint.save("runs/stored", session=sess)
         >>> with tf.Session() as later:
         ...     checkpoint.restore(path).assert_consumed().run_restore_ops()
         ...     later.run(v)

@@ -230,9 +230,9 @@ class Checkpoint(AutoTrackable):
         >>> v = tf.Variable(3.0)
         >>> checkpoint = tf.train.Checkpoint(v=v)
         >>> sess.run(v.initializer)
-        >>> path = checkpoint.save("/tmp/objects/ckpt", session=sess)
+        >>> path = checkpoint.save("runs/objects", session=sess)
         >>> path
-        '/tmp/objects/ckpt-1'
+        'runs/objects-1'
     """
 
     def __init__(self, **kwargs: PassedOn) -> None:

@@ -30,7 +30,7 @@ class PythonState(Trackable, abc.ABC):
         >>> counter = Counter()
         >>> checkpoint = tf.train.Checkpoint(counter=counter)
         >>> counter.count = 7
-        >>> path = checkpoint.write("/tmp/counted/ckpt", session=sess)
+        >>> path = checkpoint.write("runs/counted", session=sess)
         >>> counter.count = 0
         >>> status = checkpoint.restore(path)
         >>> counter.count
@@ -81,7 +81,7 @@ class NumpyState(Trackable):
     Example:
         >>> arrays = tf.contrib.checkpoint.NumpyState()
         >>> arrays.x = np.zeros([2])
-        >>> path = tf.train.Checkpoint(arrays=arrays).write("/tmp/arrays/ckpt", session=sess)
+        >>> path = tf.train.Checkpoint(arrays=arrays).write("runs/arrays", session=sess)
         >>> other = tf.contrib.checkpoint.NumpyState()
         >>> status = tf.train.Checkpoint(arrays=other).restore(path)
         >>> other.x
