@@ -52,6 +52,7 @@ from anabranch.train.checkpoint_management import (
     remove_checkpoint as remove_checkpoint,
     update_checkpoint_state as update_checkpoint_state,
 )
+from anabranch.train.checkpoint_manager import CheckpointManager as CheckpointManager
 from anabranch.train.checkpoint_utils import (
     NewCheckpointReader as NewCheckpointReader,
     checkpoints_iterator as checkpoints_iterator,
@@ -94,7 +95,7 @@ from anabranch.train.monitored_session import (
     WorkerSessionCreator as WorkerSessionCreator,
 )
 from anabranch.train.moving_averages import ExponentialMovingAverage as ExponentialMovingAverage
-from anabranch.train.object_checkpoints import Checkpoint as Checkpoint, CheckpointManager as CheckpointManager
+from anabranch.train.object_checkpoints import Checkpoint as Checkpoint
 from anabranch.train.optimizer import Optimizer as Optimizer
 from anabranch.train.optimizers.adadelta import AdadeltaOptimizer as AdadeltaOptimizer
 from anabranch.train.optimizers.adagrad import (

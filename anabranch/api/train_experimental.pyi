@@ -9,3 +9,4 @@ from anabranch.train.loss_scale_optimizer import (
     disable_mixed_precision_graph_rewrite as disable_mixed_precision_graph_rewrite,
     enable_mixed_precision_graph_rewrite as enable_mixed_precision_graph_rewrite,
 )
+from anabranch.train.python_state import PythonState as PythonState

@@ -1,4 +1,4 @@
-"""`tf.contrib.checkpoint`: where `tf.train.CheckpointManager` stood before."""
+"""`tf.contrib.checkpoint`: what belongs to `tf.train.Checkpoint`: containers, states of Python's, looking at files."""
 
 from __future__ import annotations
 

@@ -121,12 +121,6 @@ REFUSALS: Final = (
         "tf.quantization has fake quantisation for training, tf.graph_util.quantize_graph rewrites a trained graph",
     ),
     RefusedFamily(
-        "tf.train.experimental.PythonState",
-        r"train\.experimental\.PythonState",
-        "checkpoints hold variables, and no state of Python's objects",
-        "keep it in a tf.Variable of dtype string",
-    ),
-    RefusedFamily(
         "tf.config.experimental_connect_to_cluster, experimental_connect_to_host",
         r"config\.experimental_connect_to_\w+",
         "it connects eager execution",

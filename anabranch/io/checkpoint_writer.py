@@ -79,7 +79,7 @@ def write_checkpoint(
     checked = _check_tensors(prefix, tensors, slices or {})
     groups = _plan_shards(checked, shard_bytes)
     directory = os.path.dirname(prefix)
-    _make_directory(directory)
+    make_directory(directory)
     durable.sweep(directory)
     with _Save(prefix) as save:
         for index, group in enumerate(groups):
@@ -108,7 +108,7 @@ def merge_checkpoints(
     destination = os.fsdecode(destination)
     names = [os.fsdecode(prefix) for prefix in prefixes]
     parts = [(name, checkpoint_manifest.load(name)) for name in names]
-    _make_directory(os.path.dirname(destination))
+    make_directory(os.path.dirname(destination))
     count = sum(len(manifest.shards) for _, manifest in parts)
     with _Save(destination) as save:
         for prefix, manifest in parts:
@@ -378,7 +378,7 @@ def _plan_shards(items: Mapping[str, _Item], shard_bytes: int) -> list[list[str]
     return groups
 
 
-def _make_directory(directory: str) -> None:
+def make_directory(directory: str) -> None:
     """Makes the last level of a directory, as TensorFlow does."""
     remote.refuse(directory, "checkpoints")
     if directory and not os.path.isdir(directory):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,8 +31,15 @@ def is_plain_file(path: str | os.PathLike[str]) -> bool:
     return name.endswith(SUFFIX) and os.path.isfile(name)
 
 
-def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorReader) -> None:
-    """Writes the tensors of a checkpoint as one safetensors file: durably, and whole or not at all.
+def write_plain_file(
+    path: str | os.PathLike[str], reader: tensor_reader.TensorReader, names: Sequence[str] | None = None
+) -> None:
+    """Writes tensors of a checkpoint as one safetensors file: durably, and whole or not at all.
+
+    Args:
+      path: the file.
+      reader: of the checkpoint.
+      names: of the tensors; None for all.
 
     Raises:
       AlreadyExistsError: there is such a file.
@@ -43,7 +50,7 @@ def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorR
     name = os.fsdecode(path)
     if os.path.lexists(name):
         raise errors.AlreadyExistsError(None, None, f"{name!r} exists: remove it, or take another name.")
-    table = _plain_table(name, reader)
+    table = _plain_table(name, reader, reader.names() if names is None else names)
     try:
         header, _ = safetensors_file.make_header(table, {})
     except safetensors_file.SafetensorsError as error:
@@ -56,16 +63,16 @@ def write_plain_file(path: str | os.PathLike[str], reader: tensor_reader.TensorR
         durable.fsync_directory(os.path.dirname(name))
 
 
-def _plain_table(path: str, reader: tensor_reader.TensorReader) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+def _plain_table(
+    path: str, reader: tensor_reader.TensorReader, names: Sequence[str]
+) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
     """Name, dtype and shape of each tensor in the order of the file: the largest elements first."""
     types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
     kinds = {
         name: np.dtype(dtype.as_numpy_dtype) if dtype.is_numpy_compatible and dtype != dtypes.string else None
-        for name, dtype in types.items()
+        for name, dtype in ((name, types[name]) for name in names)
     }
-    strange = [
-        name for name in reader.names() if (kind := kinds[name]) is None or not safetensors_file.is_storable(kind)
-    ]
+    strange = [name for name in names if (kind := kinds[name]) is None or not safetensors_file.is_storable(kind)]
     if strange:
         shown = ", ".join(f"{name!r} ({types[name].name})" for name in strange[:_MAX_NAMES_SHOWN])
         more = f" and {len(strange) - _MAX_NAMES_SHOWN} more" if len(strange) > _MAX_NAMES_SHOWN else ""

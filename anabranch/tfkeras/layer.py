@@ -18,6 +18,8 @@ from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, compatibility, history, initializers, package, rebasing, scopes, shapes
+from anabranch.tfkeras.tracking import TrackedByAttributes
+from anabranch.train.tracked_containers import TrackedContainer
 
 _base = package.module("engine.base_layer")
 _backend = package.module("backend")
@@ -40,7 +42,7 @@ def unique_name(cls: type) -> str:
 
 
 @rebasing.serves(_PackageLayer)
-class KerasLayer(_PackageLayer):
+class KerasLayer(_PackageLayer, TrackedByAttributes):
     """A function of tensors that owns variables.
 
     Args:
@@ -147,6 +149,7 @@ class KerasLayer(_PackageLayer):
     def __setattr__(self, name: str, value: PassedOn) -> None:
         if name.endswith("_initializer"):
             value = initializers.of_package(value)
+        value = self._unmarked(name, value)
         object.__setattr__(self, name, value)
         if isinstance(value, tf.Variable):
             self._own(value)
@@ -269,6 +272,8 @@ class KerasLayer(_PackageLayer):
             with tf.name_scope(f"{name or 'weight'}/Regularizer"):
                 self.add_loss(package.module("regularizers").get(regularizer)(variable))
         (self._trainable_weights if trainable else self._non_trainable_weights).append(variable)
+        if name and isinstance(variable, tf.Variable):
+            self._track_trackable(variable, name, overwrite=True)
         return variable
 
     def add_variable(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
@@ -572,6 +577,8 @@ def _layers_in(value: PassedOn, depth: int) -> Iterator[Any]:
     elif depth and isinstance(value, dict):
         for one in value.values():
             yield from _layers_in(one, depth - 1)
+    elif depth and isinstance(value, TrackedContainer):
+        yield from _layers_in(value.contents(), depth - 1)
 
 
 def once(items: list[Any]) -> list[Any]:

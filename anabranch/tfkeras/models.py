@@ -154,9 +154,9 @@ class KerasModel(_Model):
 
     def _load_awaited(self) -> None:
         """Reads the weights that were to be read before there were variables."""
-        path = self.__dict__.pop("_weights_to_load", None)
-        if path is not None:
-            self.load_weights(path)
+        status = self.__dict__.get("_loading")
+        if status is not None:
+            status.restore_new(_backend.get_session())
 
     def _input(self, x: PassedOn, name: str) -> Any:
         if isinstance(x, list | tuple) and any(isinstance(one, tf.Tensor) for one in tf.nest.flatten(x)):
@@ -440,9 +440,7 @@ class KerasModel(_Model):
         """
         with compiling.restored(self.__dict__.get("_compiled_state", [])), self.as_trained():
             super()._make_train_function()
-        path = self.__dict__.pop("_optimizer_to_load", None)
-        if path is not None:
-            saving.load_optimizer(self, path)
+        self._load_awaited()
 
     # ------------------------------------------------------------------ files
     save = saving.save

@@ -15,6 +15,7 @@ from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, configurations, history, op_layers, package, rebasing, scopes, shapes
 from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
+from anabranch.tfkeras.tracking import TrackedNetwork
 
 _module = package.module("engine.network")
 _backend = package.module("backend")
@@ -22,7 +23,7 @@ _Network: Any = rebasing.rebased(_module.Network)
 
 
 @rebasing.serves(_module.Network)
-class KerasNetwork(_Network):
+class KerasNetwork(_Network, TrackedNetwork):
     """A model without its training: functional, from inputs to outputs, or one whose class defines `call`."""
 
     built: Any

@@ -12,6 +12,7 @@ from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.tfkeras import package, schedules
 from anabranch.tfkeras.schedules import LearningRateSchedule
+from anabranch.tfkeras.tracking import TrackedOptimizer
 
 _module = package.module("optimizers")
 _backend = package.module("backend")
@@ -21,7 +22,7 @@ _PackageOptimizer: Any = _module.Optimizer
 BY_NAME: dict[str, Any] = {}
 
 
-class KerasOptimizer(_PackageOptimizer):
+class KerasOptimizer(_PackageOptimizer, TrackedOptimizer):
     """Changes variables along gradients.
 
     A subclass makes what it keeps for each variable in `_create_slots`, and applies a gradient in

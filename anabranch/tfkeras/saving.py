@@ -11,14 +11,14 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import optimizers, package, scopes
+from anabranch.tfkeras import package, scopes
+from anabranch.train import load_status, object_checkpoints, object_graph
 
 _module = package.module("engine.saving")
 _network = package.module("engine.network")
 _io = package.module("utils.io_utils")
 _backend = package.module("backend")
 _HDF5 = (".h5", ".hdf5", ".keras")
-_ENDING = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def _is_hdf5(path: PassedOn) -> bool:
@@ -104,8 +104,7 @@ def save_weights(self: PassedOn, filepath: PassedOn, overwrite: bool = True, sav
             _module.save_weights_to_hdf5_group(file, self.layers)
             file.flush()
         return
-    session = _backend.get_session()
-    _saver(self, dict(_stored(self))).save(session, str(filepath), write_meta_graph=False, write_state=False)
+    _saver(self).save(str(filepath), session=_backend.get_session())
     tf.train.update_checkpoint_state(os.path.dirname(str(filepath)) or ".", str(filepath))
 
 
@@ -137,48 +136,31 @@ def load_weights(
             "Weights may only be loaded based on topology into Models when loading TensorFlow-formatted weights (got "
             "by_name=True to load_weights)."
         )
-    if not self.built and not self.weights and not self.layers:
-        raise AssertionError(f"Nothing to load. No dependencies have been added to {self} yet.")
-    if not self.weights and not self.built:
-        self._weights_to_load = path  # once there are variables
-        return _LoadStatus([], [])
-    there = {name for name, _ in tf.train.list_variables(path)}
-    mine = dict(_stored(self))
-    common = {name: variable for name, variable in mine.items() if name in there}
-    status = _LoadStatus(sorted(set(mine) - there), sorted(n for n in there - set(mine) if n.endswith(_ENDING)))
-    if common:
-        _saver(self, common).restore(_backend.get_session(), path)
-    elif not status.is_of_nothing:
-        raise AssertionError(f"Nothing except the root object matched a checkpointed value of {path}")
-    if any(_is_of_optimizer(name) for name in there - set(mine)):
-        self._optimizer_to_load = path  # once the step of training is made
+    status = _saver(self).restore(path)
+    self._loading = None
+    if not isinstance(status, load_status.CheckpointLoadStatus):
+        raise NotImplementedError(
+            f"{path} was written by tf.train.Saver, whose names are not those of layers: read it with "
+            "tf.train.Checkpoint or tf.train.Saver"
+        )
+    status.assert_nontrivial_match()
+    status.restore_new(_backend.get_session())
+    self._loading = status  # what is made later, as an optimizer's slots, gets its values then
     return status
 
 
-def _saver(model: PassedOn, variables: dict[str, Any]) -> tf.train.Saver:
-    """A saver of those variables: the one that the model had of them before, so that its graph does not grow."""
-    key = tuple((name, id(variable)) for name, variable in variables.items())
-    kept: dict[Any, tf.train.Saver] = model.__dict__.setdefault("_savers", {}).setdefault(tf.get_default_graph(), {})
-    if key not in kept:
-        kept[key] = tf.train.Saver(variables, max_to_keep=0, allow_empty=True)
-    return kept[key]
+def _saver(model: PassedOn) -> object_checkpoints.TrackableSaver:
+    """What saves a model: the one that it had before, so that its graph does not grow."""
+    kept: dict[str, Any] = model.__dict__
+    if "_self_saver" not in kept:
+        kept["_self_saver"] = object_checkpoints.TrackableSaver(object_graph.ObjectGraphView(model))
+    saver: object_checkpoints.TrackableSaver = kept["_self_saver"]
+    return saver
 
 
 def _is_described(model: PassedOn) -> bool:
     """Whether a model is what its configuration says, and not what a program's `call` does."""
     return bool(model._is_graph_network or hasattr(model, "_build_input_shape"))
-
-
-def _is_of_optimizer(name: str) -> bool:
-    return name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name
-
-
-def load_optimizer(model: PassedOn, path: str) -> None:
-    """Reads what a checkpoint has of a model's optimizer."""
-    there = {name for name, _ in tf.train.list_variables(path)}
-    mine = {name: variable for name, variable in _stored(model) if _is_of_optimizer(name) and name in there}
-    if mine:
-        tf.train.Saver(mine, max_to_keep=0).restore(_backend.get_session(), path)
 
 
 # ---------------------------------------------------------------------- models in models, in HDF5
@@ -219,119 +201,6 @@ def _leaves(layer: PassedOn) -> Iterator[Any]:
         return
     for inner in layer.layers:
         yield from _leaves(inner)
-
-
-class _LoadStatus:
-    """What a checkpoint had of a model."""
-
-    def __init__(self, missing: list[str], unused: list[str]) -> None:
-        self._missing, self._unused = missing, unused
-
-    @property
-    def is_of_nothing(self) -> bool:
-        """Whether neither the checkpoint nor the model has a variable."""
-        return not self._missing and not self._unused
-
-    def assert_consumed(self) -> _LoadStatus:
-        """Raises AssertionError unless the checkpoint and the model have the same variables."""
-        if self._missing or self._unused:
-            raise AssertionError(f"only one of checkpoint and model has {(self._missing or self._unused)[0]}")
-        return self
-
-    def assert_existing_objects_matched(self) -> _LoadStatus:
-        """Raises AssertionError unless the checkpoint has all variables of the model."""
-        if self._missing:
-            raise AssertionError(f"the checkpoint has no {self._missing[0]}")
-        return self
-
-    assert_nontrivial_match = assert_existing_objects_matched
-
-    def expect_partial(self) -> _LoadStatus:
-        return self
-
-    def initialize_or_restore(self, session: PassedOn = None) -> None:
-        """Nothing is left to be done."""
-
-    run_restore_ops = initialize_or_restore
-
-
-def _stored(model: PassedOn, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """The variables by their names in a checkpoint of objects."""
-    seen = set() if seen is None else seen
-    if getattr(model, "_is_graph_network", False) or hasattr(model, "_build_input_shape"):
-        weighted = [layer for layer in model.layers if layer.weights]
-        children = [(f"layer_with_weights-{index}", layer) for index, layer in enumerate(weighted)]
-    else:
-        children = [(name, value) for name, value in vars(model).items() if not name.startswith("_")]
-    of_variables: dict[int, str] = {}
-    for name, child in children:
-        for stored, variable in _below(child, f"{prefix}{name}", seen):
-            of_variables[id(variable)] = stored.removesuffix(_ENDING)
-            yield stored, variable
-    own = [*getattr(model, "_trainable_weights", []), *getattr(model, "_non_trainable_weights", [])]
-    for variable in own if hasattr(model, "_is_graph_network") else ():  # those that are no attributes
-        if id(variable) not in of_variables and id(variable) not in seen:
-            seen.add(id(variable))
-            stored = f"{prefix}{variable.op.name.rpartition('/')[2]}"
-            of_variables[id(variable)] = stored
-            yield stored + _ENDING, variable
-    optimizer = getattr(model, "optimizer", None)
-    if not prefix and isinstance(optimizer, optimizers.KerasOptimizer):
-        yield from _of_optimizer(model, of_variables)
-    elif not prefix and _is_of_train(optimizer):
-        yield from _of_train(model, of_variables)
-
-
-def _of_train(model: PassedOn, of_variables: dict[int, str]) -> Iterator[tuple[str, Any]]:
-    """What one of `tf.train`'s optimizers keeps."""
-    optimizer = model.optimizer.optimizer
-    slots: set[int] = set()
-    for variable in model.weights:
-        stored = of_variables.get(id(variable))
-        for name in optimizer.get_slot_names() if stored else ():
-            slot = optimizer.get_slot(variable, name)
-            if slot is not None:
-                slots.add(id(slot))
-                yield f"{stored}/.OPTIMIZER_SLOT/optimizer/{name}{_ENDING}", slot
-    for variable in optimizer.variables():
-        if id(variable) not in slots:
-            yield f"optimizer/{variable.op.name.rpartition('/')[2]}{_ENDING}", variable
-
-
-def _of_optimizer(model: PassedOn, of_variables: dict[int, str]) -> Iterator[tuple[str, Any]]:
-    """What an optimizer keeps: its numbers, and slots beside the variables that they are for."""
-    optimizer = model.optimizer
-    if optimizer._iterations is None:
-        return
-    yield f"optimizer/iter{_ENDING}", optimizer.iterations
-    for name, value in optimizer._hyper.items():
-        if isinstance(value, tf.Variable):
-            yield f"optimizer/{name}{_ENDING}", value
-    for variable in model.weights:
-        stored = of_variables.get(id(variable))
-        for slot, kept in (optimizer._slots.get(optimizers.key_of(variable), {}) if stored else {}).items():
-            yield f"{stored}/.OPTIMIZER_SLOT/optimizer/{slot}{_ENDING}", kept
-
-
-def _below(value: PassedOn, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(value) in seen:
-        return
-    if isinstance(value, tf.Variable):
-        seen.add(id(value))
-        yield path + _ENDING, value
-    elif isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            yield from _below(one, f"{path}/{index}", seen)
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _below(one, f"{path}/{key}", seen)
-    elif not getattr(value, "lacks_weights", False) and hasattr(value, "weights") and hasattr(value, "call"):
-        seen.add(id(value))
-        yield from _stored(value, f"{path}/", seen)
-        for variable in value.weights:  # those that are no attributes
-            if id(variable) not in seen:
-                seen.add(id(variable))
-                yield f"{path}/{variable.op.name.rpartition('/')[2]}{_ENDING}", variable
 
 
 def export_saved_model(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from anabranch import errors
+from anabranch.core.trackables import OBJECT_GRAPH_PROTO_KEY
 from anabranch.io import checkpoint_store, checkpoint_writer, plain_safetensors, remote, tensor_bundle_writer
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.serving import constants
@@ -59,7 +60,9 @@ def convert(source: str, target: str, wanted: str) -> int:
     with _opened(source) as reader:
         names = reader.names()
         if wanted == _PLAIN:
-            plain_safetensors.write_plain_file(target, reader)
+            # other frameworks know nothing of the program's objects
+            names = [name for name in names if name != OBJECT_GRAPH_PROTO_KEY]
+            plain_safetensors.write_plain_file(target, reader, names)
         elif wanted == _BUNDLE:
             tensor_bundle_writer.write_bundle(target, ((name, reader.get_tensor(name, copy=False)) for name in names))
         else:

@@ -60,6 +60,10 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.training.python.training.sequence_queueing_state_saver": (
         "tf.contrib.training anabranch.contrib.sequence_queues _padding=padded"
     ),
+    "contrib.checkpoint.python.containers": "tf.contrib.checkpoint",
+    "contrib.checkpoint.python.python_state": "tf.contrib.checkpoint",
+    "contrib.checkpoint.python.split_dependency": "tf.contrib.checkpoint",
+    "contrib.checkpoint.python.visualize": "tf.contrib.checkpoint",
     "contrib.copy_graph.python.util": "tf.contrib.copy_graph",
     "contrib.copy_graph.python.util.copy_elements": "tf.contrib.copy_graph",
     "contrib.crf.python.ops.crf": "tf.contrib.crf",

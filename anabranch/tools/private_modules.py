@@ -244,9 +244,16 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.summary_io": "tf.summary tf.train",
     "python.training.supervisor": "tf.train",
     "python.training.sync_replicas_optimizer": "tf.train",
-    "python.training.tracking.base": "anabranch.compat.private.tracking",
-    "python.training.tracking.data_structures": "anabranch.compat.private.tracking",
-    "python.training.tracking.tracking": "anabranch.compat.private.tracking",
+    "python.training.saving.saveable_object": "anabranch.train.saveables",
+    "python.training.tracking.base": "anabranch.core.trackables anabranch.train.object_saveables",
+    "python.training.tracking.data_structures": "anabranch.compat.private.tracking tf.contrib.checkpoint",
+    "python.training.tracking.graph_view": "anabranch.train.object_graph",
+    "python.training.tracking.python_state": "tf.train.experimental",
+    "python.training.tracking.tracking": "anabranch.core.trackables anabranch.compat.private.tracking",
+    "python.training.tracking.util": (
+        "anabranch.compat.private.tracking tf.train tf.contrib.checkpoint anabranch.train.object_checkpoints "
+        "anabranch.train.load_status anabranch.train.object_inspection CheckpointV1=Checkpoint"
+    ),
     "python.training.training": "tf.train",
     "python.training.training_util": "anabranch.train.training_util tf.train",
     "python.util.all_util": "anabranch.compat.private.documented_names",

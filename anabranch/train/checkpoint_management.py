@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from anabranch.frontend.platform import logging
-from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer, gfile
+from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer, gfile, tensor_bundle_writer
 from anabranch.proto.training_pb2 import CheckpointState, SaverDef
 
 
@@ -172,6 +172,7 @@ def remove_checkpoint(
     if gfile.exists(meta_graph):
         gfile.remove(meta_graph)
     checkpoint_writer.remove_checkpoint(checkpoint_prefix)
+    tensor_bundle_writer.remove_bundle(checkpoint_prefix)
 
 
 def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:

@@ -20,12 +20,17 @@ from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, 
 
 
 class IteratorSaveable(SaveableObject):
-    """An iterator, saved as a string scalar under the name of its handle's operation."""
+    """An iterator, saved as a string scalar.
 
-    def __init__(self, iterator: Iterator) -> None:
+    Args:
+        iterator: it.
+        name: default: that of its handle's operation, and "/position".
+    """
+
+    def __init__(self, iterator: Iterator, name: str | None = None) -> None:
         self.iterator = iterator
         handle = iterator._iterator_resource
-        name = f"{handle.op.name}/position"
+        name = f"{handle.op.name}/position" if name is None else name
         spec = SaveSpec(lambda: position_of(iterator), "", name, dtypes.string, handle.device)
         super().__init__(handle, [spec], name)
 

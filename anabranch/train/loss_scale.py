@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import Trackable, TrackableReference
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.control_flow.grouping import group, no_op
@@ -23,7 +24,7 @@ from anabranch.ops import raw
 LossScaleLike: TypeAlias = "LossScale | float | str"
 
 
-class LossScale(abc.ABC):
+class LossScale(Trackable, abc.ABC):
     """Base class of loss scales. A loss is multiplied by the scale, and each of its gradients divided by it.
 
     Calling a loss scale gives it as a scalar float32 tensor; `update` adds the operations that adapt it. A subclass
@@ -66,6 +67,13 @@ class LossScale(abc.ABC):
     def variables(self) -> list[Variable]:
         """The variables in which the scale keeps its state."""
         return list(self._weights.values())
+
+    @property
+    def _checkpoint_dependencies(self) -> list[TrackableReference]:
+        """The variables of the default graph, by name."""
+        graph = outermost_graph()
+        mine = sorted((name, variable) for (name, owner), variable in self._weights.items() if owner is graph)
+        return [*super()._checkpoint_dependencies, *(TrackableReference(*item) for item in mine)]
 
     def _add_weight(self, name: str, initial_value: TensorLike, dtype: DTypeLike | None = None) -> Variable:
         """Adds a variable for the scale's state.

@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import TrackableReference
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.control_flow.grouping import group, no_op
@@ -54,6 +55,11 @@ class MixedPrecisionLossScaleOptimizer(DelegatingOptimizer):
             raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
         super().__init__(opt, opt._use_locking, opt.get_name())
         self._loss_scale = loss_scale_of(loss_scale)
+
+    @property
+    def _checkpoint_dependencies(self) -> list[TrackableReference]:
+        """The optimizer inside and the scale, by TensorFlow's names."""
+        return [TrackableReference("base_optimizer", self._opt), TrackableReference("loss_scale", self._loss_scale)]
 
     def compute_gradients(
         self,

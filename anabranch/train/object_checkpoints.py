@@ -1,329 +1,342 @@
-"""tf.train.Checkpoint: checkpoints whose names follow from the attributes that hold the variables."""
+"""tf.train.Checkpoint: checkpoints of objects, in TensorFlow's format  (§4.3; docs/decisions/0084)."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from typing import Any, Final, SupportsIndex
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from anabranch.core.values import PassedOn, TensorLike
-from anabranch.frontend.resources.mutable_tables import MutableLookupInterface
-from anabranch.frontend.variables.partitioned import PartitionedVariable
+from anabranch.core.arrays import Array
+from anabranch.core.compat import as_text
+from anabranch.core.trackables import OBJECT_GRAPH_PROTO_KEY, AutoTrackable, NoDependency, is_tracked
+from anabranch.core.values import PassedOn
+from anabranch.frontend.control_flow.grouping import group
+from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.frontend.variables.variables import Variable
-from anabranch.graph.operation import StepRunner
-from anabranch.session import get_default_session
-from anabranch.train.checkpoint_management import get_checkpoint_state, remove_checkpoint, update_checkpoint_state
-from anabranch.train.checkpoint_utils import list_variables
-from anabranch.train.optimizer import Optimizer
-from anabranch.train.saver import Saver
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, StepRunner, Tensor
+from anabranch.io import checkpoint_store
+from anabranch.ops import raw
+from anabranch.train import restoring
+from anabranch.train.checkpoint_management import update_checkpoint_state
+from anabranch.train.load_status import (
+    CheckpointLoadStatus,
+    InitializationOnlyStatus,
+    LoadStatus,
+    NameBasedSaverStatus,
+    graph_of,
+    session_or_default,
+)
+from anabranch.train.object_graph import ObjectGraph, ObjectGraphView, StoredValue
+from anabranch.train.object_restoration import ObjectRestoration, next_number
+from anabranch.train.object_saveables import NoRestoreSaveable, PythonStateSaveable, saveables_of_value
+from anabranch.train.saveables import SaveableObject
+from anabranch.train.saver_builder import BaseSaverBuilder
+from anabranch.train.stored_objects import read_stored_objects
 
-_ENDING: Final = ".ATTRIBUTES/VARIABLE_VALUE"
-#: of tables, which are two tensors each
-_TABLE: Final = ".ATTRIBUTES/table"
-_PARTS: Final = ("-keys", "-values")
-_COUNTER: Final = "save_counter"
+_COUNTER = "save_counter"
 
 
-class Checkpoint:
-    """Saves and restores the variables that objects hold.
+class _BundleBuilder(BaseSaverBuilder):
+    """Adds operations that save in TensorFlow's format."""
 
-    A variable is named after the attributes on the way to it: ``model/layers/0/w``. Objects are variables, mutable
-    lookup tables that savers save, anything with attributes that hold these (such as `tf.Module`), optimizers, and
-    lists, tuples and dicts of these.
+    def save_op(self, filename_tensor: Tensor, saveables: Sequence[SaveableObject]) -> Operation:
+        specs = [spec for saveable in saveables for spec in saveable.specs]
+        operation: Operation = raw._SaveTensorBundle(
+            filename_tensor,
+            [spec.name for spec in specs],
+            [spec.slice_spec for spec in specs],
+            [spec.tensor for spec in specs],
+            name="SaveV2",
+        )
+        return operation
+
+
+class TrackableSaver:
+    """Saves the objects below a root, and restores them.
+
+    The operations of a save and of a restore are kept: doing the same again adds none to the graph.
+
+    Args:
+        graph_view: the objects.
+    """
+
+    def __init__(self, graph_view: ObjectGraphView) -> None:
+        self._view = graph_view
+        self._builder = _BundleBuilder()
+        self._prefixes: dict[Graph, Tensor] = {}
+        self._descriptions: dict[Graph, Tensor] = {}
+        #: what a value is saved as, with its owner, which so is not forgotten while its number stands for it
+        self._saveables: dict[tuple[Graph, int, str, str], tuple[Any, list[SaveableObject]]] = {}
+        self._operations: dict[tuple[Any, ...], Operation] = {}
+        #: which goes on with what is attached later, whether or not somebody keeps its status
+        self._latest: ObjectRestoration | None = None
+
+    def save(self, file_prefix: str, checkpoint_number: int | None = None, session: StepRunner | None = None) -> str:
+        """Writes a checkpoint, in the place of one that may be there.
+
+        Args:
+            file_prefix: its name.
+            checkpoint_number: is appended to the name, after a "-".
+            session: default: the default session.
+
+        Returns:
+            The name.
+
+        Raises:
+            ValueError: there is no session; or an object cannot be saved.
+            OpError: the checkpoint cannot be written; one that was there is as it was.
+        """
+        session = session_or_default(session)
+        prefix = as_text(os.fsdecode(file_prefix))
+        if checkpoint_number is not None:
+            prefix = f"{prefix}-{checkpoint_number}"
+        with graph_of(session).as_default() as graph, init_scope():
+            objects = ObjectGraph(self._view)
+            values = [value for _, value in objects.values()]
+            feeds: dict[Any, Any] = {}
+            for saveable in (saveable for value in values for saveable in self._saveables_of(graph, value)):
+                if isinstance(saveable, PythonStateSaveable):
+                    feeds.update(saveable.feed_dict_additions())
+            save = self._operation("save", graph, values)
+            feeds[self._prefix_of(graph)] = prefix
+            feeds[self._description_of(graph)] = objects.message().SerializeToString(deterministic=True)
+        session.run(save, feeds)
+        return prefix
+
+    def restore(self, save_path: str | None) -> CheckpointLoadStatus | InitializationOnlyStatus | NameBasedSaverStatus:
+        """Finds what a checkpoint has of the objects. States of Python's are taken over at once.
+
+        Args:
+            save_path: its name; None: nothing is restored.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            DataLossError: it is damaged.
+        """
+        if save_path is None:
+            return InitializationOnlyStatus(self._view, next_number())
+        prefix = as_text(os.fsdecode(save_path))
+        with checkpoint_store.open_checkpoint(prefix) as reader:
+            stored = read_stored_objects(reader)
+            dtypes = reader.get_variable_to_dtype_map()
+        if stored is None:
+            return NameBasedSaverStatus(self._view, prefix, next_number())
+        with init_scope():
+            restoration = ObjectRestoration(
+                stored, dtypes, self._view, lambda value: self._take_over_state(prefix, value)
+            )
+            self._latest = restoration
+            restoration.look()
+            graph = get_default_graph()
+            # a graph may be finished after this, and is restored then
+            if not graph.finalized and all(getattr(v.owner, "graph", graph) is graph for v in restoration.values):
+                self._operation("restore", graph, restoration.values)
+        return CheckpointLoadStatus(restoration, self)
+
+    def run_restore(self, session: StepRunner, prefix: str, values: Iterable[StoredValue]) -> None:
+        """Gives objects the values of a checkpoint.
+
+        Raises:
+            NotFoundError, InvalidArgumentError: it lacks some, or has them in another shape or dtype; the message
+                lists all.
+        """
+        values = list(values)
+        if not values:
+            return
+        with init_scope():
+            graph = get_default_graph()
+            restore = self._operation("restore", graph, values)
+        with checkpoint_store.open_checkpoint(prefix) as reader:
+            restoring.check_fits(graph, restore.name, reader)
+        session.run(restore, {self._prefix_of(graph): prefix})
+
+    # ------------------------------------------------------------------ operations
+    def _saveables_of(self, graph: Graph, value: StoredValue) -> list[SaveableObject]:
+        key = (graph, id(value.owner), value.name, value.key)
+        if key not in self._saveables:
+            with name_scope(None, "checkpoint"), graph.control_dependencies(None):
+                self._saveables[key] = (value.owner, saveables_of_value(value.value, value.key))
+        return self._saveables[key][1]
+
+    def _take_over_state(self, prefix: str, value: StoredValue) -> bool:
+        """Whether a value is a state of Python's, which is then taken over."""
+        states = [s for s in self._saveables_of(get_default_graph(), value) if isinstance(s, PythonStateSaveable)]
+        if states:
+            with checkpoint_store.open_checkpoint(prefix) as reader:
+                for state in states:
+                    state.python_restore([_item(reader.get_tensor(spec.name)) for spec in state.specs])
+        return bool(states)
+
+    def _operation(self, kind: str, graph: Graph, values: Sequence[StoredValue]) -> Operation:
+        """The operation that saves or restores values: the one that was made for them before."""
+        key = (kind, graph, *((id(value.owner), value.name, value.key) for value in values))
+        if key not in self._operations:
+            saveables = [saveable for value in values for saveable in self._saveables_of(graph, value)]
+            with name_scope(None, kind), graph.control_dependencies(None):
+                make = self._save if kind == "save" else self._restore
+                self._operations[key] = make(graph, saveables)
+        return self._operations[key]
+
+    def _save(self, graph: Graph, saveables: Sequence[SaveableObject]) -> Operation:
+        description = NoRestoreSaveable(self._description_of(graph), OBJECT_GRAPH_PROTO_KEY)
+        return self._builder.save_op(self._prefix_of(graph), [*saveables, description])
+
+    def _restore(self, graph: Graph, saveables: Sequence[SaveableObject]) -> Operation:
+        if not saveables:
+            return group(name="restore_all")
+        tensors = self._builder.bulk_restore(self._prefix_of(graph), saveables, -1, False)
+        restored, at = list[Operation](), 0
+        for saveable in saveables:
+            mine = tensors[at : at + len(saveable.specs)]
+            at += len(saveable.specs)
+            restored.append(saveable.restore(mine, None))
+        return group(*restored, name="restore_all")
+
+    def _prefix_of(self, graph: Graph) -> Tensor:
+        return self._fed(self._prefixes, graph, "checkpoint_prefix")
+
+    def _description_of(self, graph: Graph) -> Tensor:
+        return self._fed(self._descriptions, graph, "checkpoint_objects")
+
+    def _fed(self, kept: dict[Graph, Tensor], graph: Graph, name: str) -> Tensor:
+        """A string that every run is fed."""
+        if graph not in kept:
+            with graph.as_default(), graph.control_dependencies(None), graph.device("/device:CPU:0"):
+                kept[graph] = raw.Placeholder(dtype="string", shape=[], name=name)
+        return kept[graph]
+
+
+def _item(array: Array) -> Any:
+    """The string that a scalar of a checkpoint is."""
+    return array.item() if hasattr(array, "item") else array
+
+
+class Checkpoint(AutoTrackable):
+    """Saves and restores objects, as a graph of them: what holds what, by which name.
+
+    A value is stored under the names on the way to it, ``model/layers/0/w/.ATTRIBUTES/VARIABLE_VALUE``, and found again
+    by the objects that hold it, whatever variables are called in the graph. Objects are variables, `tf.Module`s,
+    layers, optimizers (with their slots), lookup tables, iterators, and all that derives from these or from
+    `tf.train.experimental.PythonState`; and lists, tuples and dictionaries of them. The files are TensorFlow's.
 
     Args:
         kwargs: the objects, by name. They can be read as attributes, and more can be set.
+
+    Raises:
+        ValueError: one is nothing that checkpoints hold.
 
     Example:
         >>> v = tf.Variable(3.0)
         >>> checkpoint = tf.train.Checkpoint(v=v)
         >>> sess.run(v.initializer)
-        >>> path = checkpoint.save("/tmp/objects/ckpt", session=sess)
+        >>> path = checkpoint.save("runs/objects", session=sess)
         >>> path
-        '/tmp/objects/ckpt-1'
+        'runs/objects-1'
     """
-
-    save_counter: Any
 
     def __init__(self, **kwargs: PassedOn) -> None:
         for name, value in sorted(kwargs.items()):
+            if not is_tracked(value) and not isinstance(value, list | tuple | dict):
+                raise ValueError(
+                    "`Checkpoint` was expecting a trackable object (an object derived from `TrackableBase`), got "
+                    f"{value!r} as {name!r}: hold variables in a tf.Module, a layer, a list or a dictionary"
+                )
             setattr(self, name, value)
-        if not hasattr(self, _COUNTER):
-            self.save_counter = Variable(0, trainable=False, name=_COUNTER, dtype="int64")
-        self._savers: dict[tuple[str, ...], Saver] = {}
+        self._save_counter: Any = None
+        self._saver: Any = NoDependency(TrackableSaver(ObjectGraphView(self)))
+
+    @property
+    def save_counter(self) -> Variable:
+        """How many checkpoints `save` has written: an int64 variable, made when it is first needed."""
+        self._maybe_create_save_counter()
+        counter: Variable = self._save_counter
+        return counter
+
+    def _maybe_create_save_counter(self) -> None:
+        if self._save_counter is not None:
+            return
+        with init_scope(), get_default_graph().device("/device:CPU:0"), get_default_graph().control_dependencies(None):
+            counter = Variable(0, trainable=False, name=_COUNTER, dtype="int64")
+            self._is_counting, self._increment = counter.is_initialized(), counter.assign_add(1).op
+        self._save_counter = NoDependency(self._track_trackable(counter, _COUNTER))
 
     def write(self, file_prefix: str, session: StepRunner | None = None) -> str:
-        """Writes a checkpoint under exactly this name.
+        """Writes a checkpoint under exactly this name; one that is there gives way.
 
         Args:
+            file_prefix: its name.
             session: default: the default session.
 
         Returns:
             `file_prefix`.
 
         Raises:
-            ValueError: there is no session, or no variable.
+            ValueError: there is no session; or an object cannot be saved.
+            FailedPreconditionError: a variable is not initialized.
         """
-        saver = self._saver(self._variables())
-        saver.save(_session(session), os.fsdecode(file_prefix), write_meta_graph=False, write_state=False)
-        return os.fsdecode(file_prefix)
+        session = session_or_default(session)
+        if self._save_counter is not None:
+            self._begin_to_count(session)
+        path: str = self._saver.save(file_prefix, session=session)
+        return path
 
     def save(self, file_prefix: str, session: StepRunner | None = None) -> str:
         """Writes a checkpoint whose name ends with a number, one more each time, and that `latest_checkpoint` finds.
 
         Args:
+            file_prefix: its name without "-" and number.
             session: default: the default session. `save_counter`, the number, begins in it at 0 unless it has a value.
 
         Returns:
             The name: the prefix, "-", and the number.
 
         Raises:
-            ValueError: there is no session, or no variable.
+            ValueError, FailedPreconditionError: as `write`.
         """
-        session = _session(session)
+        session = session_or_default(session)
         number = self._count(session)
-        path = self.write(f"{file_prefix}-{number}", session)
+        path = self.write(f"{os.fsdecode(file_prefix)}-{number}", session)
         update_checkpoint_state(os.path.dirname(path) or ".", path)
         return path
 
     def save_as(self, path: str, session: StepRunner | None = None) -> str:
         """Writes a checkpoint of exactly this name, and counts it as `save` does."""
-        self._count(_session(session))
+        self._count(session_or_default(session))
         return self.write(path, session)
 
     def _count(self, session: StepRunner) -> int:
         """The number of the next checkpoint, which the session then holds."""
-        if not hasattr(self, "_increment"):
-            self._is_counting = self.save_counter.is_initialized()
-            self._increment = self.save_counter.assign_add(1).op
-        if not session.run(self._is_counting):
-            session.run(self.save_counter.initializer)
+        with graph_of(session).as_default():
+            counter = self.save_counter
+        self._begin_to_count(session)
         session.run(self._increment)
-        return int(session.run(self.save_counter))
+        return int(session.run(counter))
 
-    def restore(self, save_path: str | None) -> CheckpointLoadStatus:
-        """Finds what a checkpoint has of the variables; `run_restore_ops` of the result gives them their values.
+    def _begin_to_count(self, session: StepRunner) -> None:
+        """Gives the counter its initial value in a session where it has none."""
+        if not session.run(self._is_counting):
+            session.run(self._save_counter.initializer)
 
-        Variables that are made afterwards are not restored.
+    def restore(self, save_path: str | None) -> LoadStatus:
+        """Finds what a checkpoint has of the objects; `run_restore_ops` of the result gives them their values.
+
+        Objects that are made or attached later are found when `run_restore_ops` or an assertion of the result is
+        called. Of a checkpoint that `tf.train.Saver` wrote, variables are found by their names.
 
         Args:
-            save_path: None: nothing.
+            save_path: as `save` returned it; None: nothing is restored, and the result gives initial values.
+
+        Returns:
+            A status, with `assert_consumed`, `assert_existing_objects_matched`, `assert_nontrivial_match`,
+            `expect_partial`, `run_restore_ops` and `initialize_or_restore`.
 
         Raises:
             NotFoundError: there is no such checkpoint.
+            DataLossError: it is damaged.
         """
-        mine = self._variables()
-        theirs = {name for name, _ in list_variables(save_path)} if save_path is not None else set()
-        common = {name: held for name, held in mine.items() if theirs.issuperset(_stored_as(name))}
-        saver = self._saver(common) if common else None
-        rest = [held for name, held in mine.items() if name not in common and name.endswith(_ENDING)]
-        known = {stored for name in mine for stored in _stored_as(name)}
-        endings = (_ENDING, *(_TABLE + part for part in _PARTS))
-        left = sorted(name for name in theirs - known if name.endswith(endings))
-        return CheckpointLoadStatus(saver, save_path, rest, left, sorted(set(mine) - set(common)))
-
-    def _variables(self) -> dict[str, Any]:
-        held = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return dict(_variables_below(held, "", set()))
-
-    def _saver(self, variables: dict[str, Any]) -> Saver:
-        names = tuple(sorted(variables))
-        if names not in self._savers:
-            self._savers[names] = Saver(variables, max_to_keep=0)
-        return self._savers[names]
-
-
-class CheckpointLoadStatus:
-    """What a checkpoint has for the objects of a `Checkpoint`.
-
-    Example:
-        >>> v = tf.Variable(3.0)
-        >>> status = tf.train.Checkpoint(v=v).restore(None)
-        >>> status.initialize_or_restore(session=sess)
-        >>> sess.run(v)
-        np.float32(3.0)
-    """
-
-    def __init__(
-        self, saver: Saver | None, path: str | None, rest: list[Any], unused: list[str], missing: list[str]
-    ) -> None:
-        self._saver, self._path, self._rest = saver, path, rest
-        self._unused, self._missing = unused, missing
-
-    def assert_consumed(self) -> CheckpointLoadStatus:
-        """Raises AssertionError unless the checkpoint and the objects have the same variables."""
-        self.assert_existing_objects_matched()
-        if self._unused:
-            raise AssertionError(f"{self._path} has {self._unused[0]}, which no object holds")
-        return self
-
-    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
-        """Raises AssertionError unless the checkpoint has all variables of the objects."""
-        if self._missing:
-            raise AssertionError(f"{self._path} has no {self._missing[0]}")
-        return self
-
-    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
-        """Raises AssertionError unless the checkpoint has some variable of the objects."""
-        if self._saver is None:
-            raise AssertionError(f"{self._path} has no variable of the objects")
-        return self
-
-    def expect_partial(self) -> CheckpointLoadStatus:
-        """Itself: nothing is said of what does not match."""
-        return self
-
-    def run_restore_ops(self, session: StepRunner | None = None) -> None:
-        """Gives the variables the values of the checkpoint; `session`: default: the default session."""
-        if self._saver is not None:
-            self._saver.restore(_session(session), self._path)
-
-    def initialize_or_restore(self, session: StepRunner | None = None) -> None:
-        """As `run_restore_ops`; variables that the checkpoint does not have get their initial values."""
-        session = _session(session)
-        for variable in self._rest:
-            session.run(variable.initializer)
-        self.run_restore_ops(session)
-
-
-class CheckpointManager:
-    """Saves the objects of a `Checkpoint` in a folder, and removes the oldest.
-
-    Args:
-        checkpoint: a `Checkpoint`.
-        directory: the folder.
-        max_to_keep: how many checkpoints are kept; None: all.
-        keep_checkpoint_every_n_hours: not supported.
-        checkpoint_name: what their names begin with.
-
-    Raises:
-        ValueError: `max_to_keep` is not positive.
-        NotImplementedError: `keep_checkpoint_every_n_hours` is given; `tf.train.Saver` knows it.
-
-    Example:
-        >>> v = tf.Variable(3.0)
-        >>> checkpoint = tf.train.Checkpoint(v=v)
-        >>> manager = tf.train.CheckpointManager(checkpoint, "/tmp/managed", max_to_keep=2)
-        >>> manager.directory
-        '/tmp/managed'
-    """
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        directory: str,
-        max_to_keep: int | None,
-        keep_checkpoint_every_n_hours: float | None = None,
-        checkpoint_name: str = "ckpt",
-    ) -> None:
-        if max_to_keep is not None and max_to_keep <= 0:
-            raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
-        self._checkpoint, self._directory, self._keep = checkpoint, os.fsdecode(directory), max_to_keep
-        self._hours = keep_checkpoint_every_n_hours
-        self._prefix = os.path.join(self._directory, checkpoint_name)
-        now = self._preserved = time.time()
-        self._latest: str | None = None
-        #: the checkpoints that are kept, the oldest first, with the seconds since 1970 at which each was written
-        self._written: dict[str, float] = {}
-        state = get_checkpoint_state(self._directory) if os.path.isdir(self._directory) else None
-        if state is not None:
-            paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
-            times += [now] * (len(paths) - len(times))
-            # what others wrote here is theirs; and clocks may have been set back
-            mine = ((p, min(t, now)) for p, t in zip(paths, times, strict=False) if p.startswith(f"{self._prefix}-"))
-            self._written, self._latest = dict(mine), state.model_checkpoint_path
-            self._preserved = min(state.last_preserved_timestamp or now, now)
-
-    @property
-    def directory(self) -> str:
-        return self._directory
-
-    @property
-    def checkpoints(self) -> list[str]:
-        """The checkpoints that are kept, the oldest first."""
-        return list(self._written)
-
-    @property
-    def latest_checkpoint(self) -> str | None:
-        """The checkpoint that was written last in the directory, by whomever."""
-        return self._latest
-
-    def save(self, checkpoint_number: TensorLike | None = None, session: StepRunner | None = None) -> str:
-        """Writes a checkpoint, and removes those that are too many.
-
-        Args:
-            checkpoint_number: that its name ends with, a number or a tensor; default: one more each time.
-            session: default: the default session.
-
-        Returns:
-            Its name.
-        """
-        if checkpoint_number is None:
-            path = self._checkpoint.save(self._prefix, session)
-        else:
-            if not isinstance(checkpoint_number, SupportsIndex):
-                checkpoint_number = _session(session).run(checkpoint_number)
-            path = self._checkpoint.save_as(f"{self._prefix}-{int(checkpoint_number)}", session)
-        self._written.pop(path, None)
-        self._written[path], self._latest = time.time(), path
-        removed = list(self._written)[: -self._keep] if self._keep is not None else []
-        left = {name: written for name, written in self._written.items() if name not in removed}
-        deleted = [name for name in removed if not self._is_preserved(self._written[name])]
-        self._written = left
-        update_checkpoint_state(
-            self._directory,
-            path,
-            list(left),
-            all_model_checkpoint_timestamps=list(left.values()),
-            last_preserved_timestamp=self._preserved,
-        )
-        for old in deleted:
-            remove_checkpoint(old)
-        return path
-
-    def _is_preserved(self, written: float) -> bool:
-        """Whether a checkpoint that is one too many stays for ever: the first of every so many hours."""
-        if self._hours is None or written - self._hours * 3600 < self._preserved:
-            return False
-        self._preserved = written
-        return True
-
-
-def _session(session: StepRunner | None) -> StepRunner:
-    session = session or get_default_session()
-    if session is None:
-        raise ValueError("a checkpoint is written and read in a session: pass one, or use `with tf.Session():`")
-    return session
-
-
-def _stored_as(name: str) -> list[str]:
-    """The names of the tensors of a variable or a table in a checkpoint."""
-    return [name + part for part in _PARTS] if name.endswith(_TABLE) else [name]
-
-
-def _variables_below(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """The variables and tables that an object holds, by their names in a checkpoint; each once."""
-    if id(value) in seen or isinstance(value, str | bytes | type):
-        return
-    seen.add(id(value))
-    if isinstance(value, Variable | PartitionedVariable):
-        yield f"{path}/{_ENDING}", value
-    elif isinstance(value, MutableLookupInterface):
-        if value.is_saved:
-            yield f"{path}/{_TABLE}", value
-    elif isinstance(value, Optimizer):
-        for variable in value.variables():
-            yield from _variables_below(variable, f"{path}/{variable.op.name.replace('/', '.S')}", seen)
-    else:
-        for name, inner in _items(value):
-            yield from _variables_below(inner, f"{path}/{name}" if path else name, seen)
-
-
-def _items(value: object) -> list[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return sorted((str(key), inner) for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return [(str(i), inner) for i, inner in enumerate(value)]
-    held = getattr(value, "__dict__", {})
-    return sorted((name, inner) for name, inner in held.items() if not callable(inner) or hasattr(inner, "__dict__"))
+        status: CheckpointLoadStatus | InitializationOnlyStatus | NameBasedSaverStatus = self._saver.restore(save_path)
+        self._maybe_create_save_counter()
+        if not isinstance(status, InitializationOnlyStatus):
+            status.do_without(self._save_counter)  # which `write` does not count, and savers of names do not know
+        return status

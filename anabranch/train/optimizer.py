@@ -15,6 +15,7 @@ from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DType, DTypeLike
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike
+from anabranch.core.trackables import Trackable, TrackableReference
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow import grouping
 from anabranch.frontend.framework import init_scope
@@ -43,7 +44,7 @@ _SPARSE_METHODS = (
 )
 
 
-class Optimizer:
+class Optimizer(Trackable):
     """Base class of optimizers.
 
     A subclass overrides `_create_slots`, `_prepare`, `_finish`, and `_resource_apply_dense(grad, var)` and
@@ -316,6 +317,18 @@ class Optimizer:
 
     def _non_slot_variables(self) -> list[Any]:
         return list(self._non_slot_dict.values())
+
+    @property
+    def _checkpoint_dependencies(self) -> list[TrackableReference]:
+        """What belongs to no variable, in the default graph; and optimizers and the like inside this one.
+
+        Checkpoints find slots by `get_slot_names` and `get_slot`.
+        """
+        graph = get_default_graph()
+        held = {name: v for (name, _), v in self._non_slot_dict.items() if v.graph is graph}
+        inside = {name: value for name, value in vars(self).items() if isinstance(value, Trackable)}
+        everything = self._self_dependencies | dict(sorted(held.items())) | inside
+        return [TrackableReference(*item) for item in everything.items()]
 
     # ------------------------------------------------------------------ what subclasses say
     def _valid_dtypes(self) -> set[DType]:

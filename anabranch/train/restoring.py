@@ -26,6 +26,7 @@ from anabranch.train.saveables import (
     named_saveables,
     saveable_objects,
 )
+from anabranch.train.stored_objects import read_stored_objects
 
 _MAX_SHOWN = 25
 
@@ -139,14 +140,21 @@ def _wanted(name: str, dtype: DType, shape: TensorShape, spec: str) -> Wanted:
     return Wanted(name, dtype, shape, spec)
 
 
-def wanted_by_operation(graph: Graph, restore_op_name: str) -> list[Wanted]:
-    """What an operation that restores reads, as far as its graph tells: from the RestoreV2 operations before it."""
+def wanted_by_operation(
+    graph: Graph, restore_op_name: str, fed: Mapping[Tensor, Sequence[str]] | None = None
+) -> list[Wanted]:
+    """What an operation that restores reads, as far as its graph tells: from the RestoreV2 operations before it.
+
+    Args:
+        fed: names that are fed instead of those in the graph.
+    """
     wanted: list[Wanted] = []
     for op in _restores_before(graph.get_operation_by_name(restore_op_name)):
         names, specs = constant_value(op.inputs[1]), constant_value(op.inputs[2])
         if names is None or specs is None:
             continue
         texts = [[as_text(item) for item in values.reshape(-1)] for values in (names, specs)]
+        texts[0] = list((fed or {}).get(op.inputs[1], texts[0]))
         for name, spec, tensor in zip(*texts, op.outputs, strict=False):
             wanted.append(_wanted(name, tensor.dtype, _shape_of_target(tensor), spec))
     return wanted
@@ -177,10 +185,42 @@ def _shape_of_target(tensor: Tensor) -> TensorShape:
     return TensorShape(None)
 
 
+# ---------------------------------------------------------------------- checkpoints of objects, by names
+def keys_by_names(reader: TensorReader) -> dict[str, str]:
+    """Where a checkpoint of objects has the values of variables, by the variables' names; {} for any other one."""
+    stored = read_stored_objects(reader)
+    if stored is None:
+        return {}
+    return {name: key for name, key in stored.keys_by_full_name().items() if reader.has_tensor(key)}
+
+
+def feeds_for_objects(graph: Graph, restore_op_name: str, reader: TensorReader) -> dict[Tensor, list[str]]:
+    """What to feed so that an operation which restores by names reads a checkpoint of objects.
+
+    Returns:
+        Names of tensors by the input of the operation that gives them; {} where the checkpoint has all as they are, or
+        knows none of them.
+    """
+    restores = _restores_before(graph.get_operation_by_name(restore_op_name))
+    given = {op.inputs[1]: constant_value(op.inputs[1]) for op in restores}
+    names = {tensor: [as_text(n) for n in value.reshape(-1)] for tensor, value in given.items() if value is not None}
+    if all(reader.has_tensor(name) for some in names.values() for name in some):
+        return {}
+    keys = keys_by_names(reader)
+    feeds = {tensor: [keys.get(name, name) for name in some] for tensor, some in names.items()}
+    return {tensor: mapped for tensor, mapped in feeds.items() if mapped != names[tensor]}
+
+
 # ---------------------------------------------------------------------- errors
-def check_fits(graph: Graph, restore_op_name: str, reader: TensorReader) -> None:
-    """Raises NotFoundError or InvalidArgumentError with the whole report if a checkpoint lacks what a restore reads."""
-    report = compare(reader, wanted_by_operation(graph, restore_op_name))
+def check_fits(
+    graph: Graph, restore_op_name: str, reader: TensorReader, fed: Mapping[Tensor, Sequence[str]] | None = None
+) -> None:
+    """Raises NotFoundError or InvalidArgumentError with the whole report if a checkpoint lacks what a restore reads.
+
+    Args:
+        fed: as `feeds_for_objects` gives it.
+    """
+    report = compare(reader, wanted_by_operation(graph, restore_op_name, fed))
     if report.complete:
         return
     kind: type[errors.OpError] = errors.NotFoundError if report.missing else errors.InvalidArgumentError

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.core.trackables import values_of
 from anabranch.core.values import PassedOn
 from anabranch.frontend.resources.mutable_tables import (
     MutableLookupInterface,
@@ -109,6 +110,12 @@ class VariableSaveable(SaveableObject):
             with graph.device("/device:CPU:0"):
                 on_processor: Tensor = raw.Identity(value)
                 return on_processor
+
+    @property
+    def full_name(self) -> str:
+        """The variable's own name, that of the whole for a part; `name` may be another."""
+        info = self.variable._get_save_slice_info()
+        return str((info.full_name if info is not None else None) or self.variable._shared_name)
 
     @property
     def shape(self) -> TensorShape:
@@ -225,9 +232,21 @@ def _checked(name: str, item: object) -> Any:
         return GrowingPartSaveable(item)
     if isinstance(item, Variable | SaveableObject):
         return item
+    made = _of_trackable(name, item)
+    if made is not None:
+        return made
     raise TypeError(
         f"names_to_saveables must be a dict mapping string names to variables. Not a variable: {name}: {item!r}"
     )
+
+
+def _of_trackable(name: str, item: object) -> SaveableObject | None:
+    """What an object of another class has as its only value; None if it has none, or several."""
+    values = list(values_of(item).values())
+    if len(values) != 1 or not callable(values[0]):
+        return None
+    made = values[0](name=name)
+    return made if isinstance(made, SaveableObject) else None
 
 
 def saveable_objects(named: Mapping[str, Any]) -> list[SaveableObject]:

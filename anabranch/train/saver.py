@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Container, Sequence
+from typing import Any
 
 from anabranch import errors
 from anabranch.core.compat import as_text
@@ -358,7 +359,8 @@ class Saver:
     def restore(self, sess: StepRunner, save_path: str | None) -> None:
         """Sets the variables to what a checkpoint holds. They need not be initialized.
 
-        What the checkpoint lacks, or has in another shape, is found before anything is restored.
+        What the checkpoint lacks, or has in another shape, is found before anything is restored. Of a checkpoint that
+        `tf.train.Checkpoint` wrote, variables are found by the names that they had.
 
         Args:
             sess: the session.
@@ -414,11 +416,16 @@ class Saver:
         reader = self._opened(sess, prefix)
         try:
             with reader:
-                restoring.check_fits(sess.graph, definition.restore_op_name, reader)
+                # of a checkpoint of objects, by the names that it has for its variables
+                feeds: dict[Any, Any] = dict(
+                    restoring.feeds_for_objects(sess.graph, definition.restore_op_name, reader)
+                )
+                restoring.check_fits(sess.graph, definition.restore_op_name, reader, feeds)
             everything = sess.graph.get_operation_by_name(definition.restore_op_name)
             # each of what it waits for restores a shard, or a variable
             chosen = [op for op in everything.control_inputs if devices is not None and _device_of(op) in devices]
-            sess.run(everything if devices is None else chosen, {definition.filename_tensor_name: prefix})
+            feeds[definition.filename_tensor_name] = prefix
+            sess.run(everything if devices is None else chosen, feeds)
             self._restored = prefix
         except errors.NotFoundError as error:
             raise restoring.explained(error, "a Variable name or other graph key that is missing") from error

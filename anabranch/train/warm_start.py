@@ -14,8 +14,10 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
+from anabranch.io import checkpoint_store
 from anabranch.ops import raw
 from anabranch.train.checkpoint_utils import at_place_of, init_from_checkpoint, prefix_of, replace_initializer
+from anabranch.train.restoring import keys_by_names
 
 
 class _VocabInfo(NamedTuple):
@@ -91,9 +93,13 @@ def warm_start(
     vocabularies, earlier = var_name_to_vocab_info or {}, var_name_to_prev_var_name or {}
     _check_used("var_name_to_prev_var_name", earlier, chosen)
     _check_used("var_name_to_vocab_info", vocabularies, chosen)
+    with checkpoint_store.open_checkpoint(prefix) as reader:
+        present, keys = set(reader.names()), keys_by_names(reader)
     as_they_are = {}
     for name, parts in chosen.items():
         stored = earlier.get(name, name)
+        if stored not in present:  # by the name that a checkpoint of objects has for the variable
+            stored = keys.get(stored, stored)
         if name in vocabularies:
             _start_with_vocabulary(parts, prefix, stored, vocabularies[name])
         elif vars_to_warm_start:

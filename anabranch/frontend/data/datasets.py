@@ -10,6 +10,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.functions import ElementBody, check_predicate, state_body
@@ -52,7 +53,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-class Dataset:
+class Dataset(Trackable):
     """A sequence of elements, each a structure (tuples, dicts) of tensors, sparse tensors or datasets.
 
     The methods add operations to the graph; elements are computed when an iterator asks for them.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest, structure as structures
 from anabranch.frontend.data.functions import copied_by_value
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _MANY_CALLS = 32
 
 
-class Iterator:
+class Iterator(Trackable):
     """A place in a dataset. It lives with the variables of a task; each step that fetches `get_next` moves it.
 
     Args:
@@ -46,6 +47,10 @@ class Iterator:
         self._string_handle = raw.IteratorToStringHandle(iterator_resource)
         self._get_next_calls = 0
         get_default_graph().add_to_collection("iterators", iterator_resource)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """Its position."""
+        return {"ITERATOR": self}
 
     @classmethod
     def _of(cls, resource: Tensor, initializer: Operation | None, structure: Structure) -> Iterator:

@@ -13,6 +13,7 @@ from anabranch.core import nest
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.trackables import AutoTrackable, Trackable, hide_attributes
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import InitializerLike, Partitioner
 from anabranch.frontend.framework import init_scope, is_tensor
@@ -130,7 +131,7 @@ def _snake_case(name: str) -> str:
     return "private" + snake if snake[0] == "_" else snake
 
 
-class Layer:
+class Layer(AutoTrackable):
     """A function of tensors that owns variables.
 
     A subclass makes its variables in `build` (called once, with the shape of the first input) by `add_weight`, and
@@ -175,6 +176,8 @@ class Layer:
         self._losses: list[tuple[Any, Any]] = []
         self._updates: list[tuple[Any, Any]] = []
         self._calls: list[tuple[Any, Any]] = []
+        # checkpoints know the variables by the names that `add_weight` was given
+        hide_attributes(self, ("_trainable_weights", "_non_trainable_weights", "_losses", "_updates", "_calls"))
         self._graph = get_default_graph()
         self._current_scope: VariableScope | None = None
         self._scope: VariableScope | None = None
@@ -367,8 +370,14 @@ class Layer:
             if regularizer and not any(id(part) in existing for part in parts):
                 _regularize(parts, f"{scope.original_name_scope}{name}/Regularizer/", regularizer)
         self._losses.extend((loss, None) for loss in losses[losses_before:])
-        (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
+        self._note_variable(variable, name, trains)
         return variable
+
+    def _note_variable(self, variable: TensorLike, name: str, trains: bool) -> None:
+        """Counts a variable among the layer's, whose checkpoints have it under the name."""
+        (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
+        if isinstance(variable, Trackable):  # a getter may have made something else of it
+            self._track_trackable(variable, name, overwrite=True)
 
     def _own_weight(
         self,
@@ -405,7 +414,7 @@ class Layer:
             if regularizer is not None:
                 with graph.name_scope(f"{name}/Regularizer"):
                     self.add_loss(regularizer(variable))
-        (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
+        self._note_variable(variable, name, trains)
         return variable
 
     def add_variable(self, *args: PassedOn, **kwargs: PassedOn) -> Variable:
@@ -544,6 +553,10 @@ class Layer:
         result = type(self).__new__(type(self))
         memo[id(self)] = result
         for key, value in self.__dict__.items():
+            if key.startswith("_self_"):  # what checkpoints hold of it: the copies of what it holds
+                held = {name: _copied(one, memo) for name, one in value.items()} if isinstance(value, dict) else value
+                result.__dict__[key] = copy.copy(held)
+                continue
             shared = key in {"_graph", "_scope", "_current_scope", "_calls", "_losses", "_updates"}
             setattr(result, key, copy.copy(value) if shared and isinstance(value, list) else value)
             if not shared:

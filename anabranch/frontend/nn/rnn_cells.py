@@ -12,6 +12,7 @@ from anabranch.core import nest
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import Activation, InitializerLike
 from anabranch.frontend.arithmetic.elementwise import sigmoid, tanh
@@ -531,6 +532,9 @@ class MultiRNNCell(RNNCell):
         if not isinstance(cells, list | tuple):
             raise TypeError(f"cells must be a list or tuple, but saw: {cells}.")
         self._cells, self._state_is_tuple = list(cells), state_is_tuple
+        for number, cell in enumerate(cells):
+            if isinstance(cell, Trackable):
+                self._track_trackable(cell, f"cell-{number}")
         if not state_is_tuple and any(nest.is_nested(c.state_size) for c in cells):
             raise ValueError("Some cells return tuples of states, but the flag state_is_tuple is not set.")
 

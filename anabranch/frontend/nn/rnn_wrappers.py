@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.core import nest
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import DeviceLike
 from anabranch.frontend.arithmetic.random import random_uniform
@@ -27,6 +28,8 @@ class _Wrapper(RNNCell):
         super().__init__()
         if not hasattr(cell, "state_size") or not callable(cell):
             raise TypeError(f"The parameter cell is not an RNNCell: {cell!r}")
+        if isinstance(cell, Trackable):
+            self._track_trackable(cell, "cell")  # TensorFlow's name for the attribute
         self._cell: RNNCell = cell
 
     @property

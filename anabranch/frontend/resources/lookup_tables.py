@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype, int64, string
 from anabranch.core.nest import Structure
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.graph.collections import GraphKeys
@@ -16,7 +17,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
-class LookupInterface:
+class LookupInterface(Trackable):
     """A table from keys to values.
 
     Args:
@@ -81,7 +82,7 @@ def check_table_dtypes(table: LookupInterface, key_dtype: DTypeLike, value_dtype
         raise TypeError(f"Invalid value dtype, expected {table.value_dtype} but got {value_dtype}.")
 
 
-class TableInitializerBase:
+class TableInitializerBase(Trackable):
     """Fills a table.
 
     Args:

@@ -78,6 +78,10 @@ class MutableLookupInterface(LookupInterface):
     #: whether savers save it
     is_saved = False
 
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """Its keys and values."""
+        return {"table": self} if self.is_saved else {}
+
     def _offer_to_savers(self, checkpoint: bool) -> None:
         self.is_saved = checkpoint
         if checkpoint:

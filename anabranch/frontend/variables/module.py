@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from anabranch.core import nest
+from anabranch.core.trackables import AutoTrackable
 from anabranch.core.values import PassedOn
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.variables.variables import Variable
@@ -16,7 +17,7 @@ from anabranch.frontend.variables.variables import Variable
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Module:
+class Module(AutoTrackable):
     """The base of classes that hold variables: layers, distributions, whole models.
 
     What an attribute of a module holds, also in lists, tuples and dicts, belongs to the module: variables, and other
@@ -126,10 +127,6 @@ class Module:
                     if recursive and isinstance(value, Module):
                         held.append((place, value))
             queue[:0] = held
-
-    def _no_dependency(self, value: PassedOn) -> Any:
-        """The value itself: attributes are not tracked for checkpoints."""
-        return value
 
 
 def _snake_case(name: str) -> str:

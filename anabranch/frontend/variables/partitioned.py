@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from anabranch.core.dtypes import DType, string
 from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.trackables import VARIABLE_VALUE_KEY, Trackable
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.frontend.variables.variables import Variable
@@ -54,7 +55,7 @@ class PartitionInfo:
         return cut[0] if cut else None
 
 
-class PartitionedVariable:
+class PartitionedVariable(Trackable):
     """Several variables that together stand for one large one.
 
     Converts to a tensor by concatenation; `tf.nn.embedding_lookup` reads only the parts it needs.
@@ -89,6 +90,10 @@ class PartitionedVariable:
         self._dtype = dtype
         self._variable_list = list(variable_list)
         self._partitions = list(partitions)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """The value of the whole."""
+        return {VARIABLE_VALUE_KEY: self}
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self._variable_list)

@@ -9,6 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.trackables import AutoTrackable
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.framework import control_dependencies, name_scope
@@ -77,7 +78,7 @@ def _shape_tensor(shape: TensorLike) -> Tensor:
     return convert_to_tensor(shape, dtypes.int64 if empty else None, name="shape")
 
 
-class Generator:
+class Generator(AutoTrackable):
     """A generator of random numbers, whose state is a variable that each drawing changes.
 
     The numbers are those of TensorFlow's generators with the same state. The variable is to be initialized first.
@@ -110,7 +111,7 @@ class Generator:
         else:
             initial = _state_tensor(state)
             initial.shape.assert_is_compatible_with([_state_size(alg)])
-        self._state = Variable(initial, dtype=dtypes.int64, trainable=False, use_resource=True, name="rng_state")
+        self._state_var = Variable(initial, dtype=dtypes.int64, trainable=False, use_resource=True, name="rng_state")
         self._algorithm = alg
 
     @classmethod
@@ -139,12 +140,7 @@ class Generator:
     @property
     def state(self) -> Variable:
         """The variable: int64, a vector."""
-        return self._state
-
-    @property
-    def _state_var(self) -> Variable:
-        """TensorFlow 1.15's name for `state`."""
-        return self._state
+        return self._state_var
 
     @property
     def algorithm(self) -> int:
@@ -161,7 +157,7 @@ class Generator:
 
     @property
     def _handle(self) -> Any:
-        return self._state.handle
+        return self._state_var.handle
 
     def reset(self, state: TensorLike) -> Operation:
         """An operation that gives the generator another state; see the class."""
@@ -295,7 +291,7 @@ class Generator:
 
         Their keys are drawn when their variables are initialized; this one's is initialized then, if it was not.
         """
-        ready = cond(raw.VarIsInitializedOp(self._handle), raw.NoOp, lambda: self._state.initializer)
+        ready = cond(raw.VarIsInitializedOp(self._handle), raw.NoOp, lambda: self._state_var.initializer)
         with control_dependencies([ready]):
             keys = raw.Unpack(self.uniform_full_int([count], dtypes.int64), num=count)
         before = np.zeros(_state_size(self._algorithm) - 1, np.int64)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import itertools
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from anabranch.core.trackables import Trackable
 from anabranch.core.values import PassedOn
+from anabranch.frontend.variables.policy import variable_creator_scope
 from anabranch.frontend.variables.scope import VariableScope, variable_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 
 
-class Template:
+class Template(Trackable):
     """A function in a variable scope of its own, where variables are made by the first call and shared by all others.
 
     Made by `make_template`.
@@ -56,7 +61,8 @@ class Template:
             return self._later_call(args, kwargs)
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = self._func(*args, **kwargs)
+        with capture_dependencies(self):
+            result = self._func(*args, **kwargs)
         self._variables_created = True
         return result
 
@@ -126,6 +132,46 @@ class Template:
         return [v for v in self.variables if all(v is not t for t in trainable)]
 
     non_trainable_weights = non_trainable_variables
+
+
+class _Capturing(threading.local):
+    """The objects in this thread that variables are made for, the innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []
+
+
+_capturing = _Capturing()
+
+
+@contextlib.contextmanager
+def capture_dependencies(template: Template | Any) -> Iterator[None]:
+    """A block in which variables are made that `template` holds in checkpoints, by their names in its variable scope.
+
+    Where a block is open inside this one, its object holds what is made there, and `template` holds that object.
+    """
+
+    def create(next_creator: Callable[..., Any], **kwargs: PassedOn) -> Any:
+        made = next_creator(**kwargs)
+        if _capturing.open[-1] is template and isinstance(made, Trackable):
+            for outer, inner in itertools.pairwise(_capturing.open):
+                _hold(outer, inner, inner.variable_scope.name)
+            _hold(template, made, kwargs.get("name") or "")
+        return made
+
+    _capturing.open.append(template)
+    try:
+        with variable_creator_scope(create):
+            yield
+    finally:
+        _capturing.open.pop()
+
+
+def _hold(holder: PassedOn, held: Trackable, name: str) -> None:
+    """Lets `holder` hold an object by its name below the variable scope; what is elsewhere is not its own."""
+    scope = holder.variable_scope.name
+    if name.startswith(scope):
+        holder._track_trackable(held, name[len(scope) + 1 :], overwrite=True)
 
 
 def make_template(

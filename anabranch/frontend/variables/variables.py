@@ -10,6 +10,7 @@ from anabranch.core.colocation import colocation_group
 from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype, resource
 from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.trackables import VARIABLE_VALUE_KEY, Trackable
 from anabranch.core.values import PassedOn, TensorLike, TensorValue
 from anabranch.frontend.arguments import DeviceLike
 from anabranch.frontend.framework import init_scope
@@ -104,7 +105,7 @@ _PARAMETERS = (
 )
 
 
-class Variable(VariableUpdates, metaclass=_VariableType):
+class Variable(VariableUpdates, Trackable, metaclass=_VariableType):
     """A tensor that steps can read and change, and that keeps its value between steps.
 
     A variable is a handle (`VarHandleOp`) and an initializer; it must be initialized before it is read, usually by
@@ -195,6 +196,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             if not use_resource:
                 self._name_of_reads = f"{self._handle.op.name.rpartition('/')[2]}/read"
             self.graph.add_to_collections(self._collections(collections), self)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """Its value."""
+        return {VARIABLE_VALUE_KEY: self}
 
     # ------------------------------------------------------------------ construction
     def _collections(self, given: Iterable[str] | None) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.io import checkpoint_store, checkpoint_writer, older_checkpoint
+from anabranch.io import checkpoint_store, checkpoint_writer, older_checkpoint, tensor_bundle_writer
 from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
@@ -57,7 +58,7 @@ SaveV2.not_differentiable()
 
 
 @SaveV2.shape
-def _(prefix: TensorShape, names: TensorShape, slices: TensorShape, tensors: list[TensorShape]) -> tuple[()]:
+def _no_outputs(prefix: TensorShape, names: TensorShape, slices: TensorShape, tensors: list[TensorShape]) -> tuple[()]:
     _check_vectors(prefix, names, slices, len(tensors))
     return ()
 
@@ -65,6 +66,14 @@ def _(prefix: TensorShape, names: TensorShape, slices: TensorShape, tensors: lis
 @SaveV2.host_kernel
 def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, tensors: list[Any]) -> None:
     target = _text(prefix)
+    values, boxes = _by_key(target, tensor_names, shape_and_slices, tensors)
+    checkpoint_writer.write_checkpoint(target, values, slices=boxes, step=_step_of(target))
+
+
+def _by_key(
+    target: str, tensor_names: Array, shape_and_slices: Array, tensors: list[Any]
+) -> tuple[dict[str, Any], dict[str, SliceInfo]]:
+    """The tensors to save, each under a key of its own, and what those that are slices are slices of."""
     values: dict[str, Any] = {}
     boxes: dict[str, SliceInfo] = {}
     for name, spec, value in zip(_texts(tensor_names), _texts(shape_and_slices), tensors, strict=True):
@@ -75,13 +84,56 @@ def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, tensors: list
         values[key] = value
         if spec:
             boxes[key] = SliceInfo.from_spec(name, spec)
-    checkpoint_writer.write_checkpoint(target, values, slices=boxes, step=_step_of(target))
+    return values, boxes
 
 
 def _step_of(prefix: str) -> int | None:
     """The global step that a prefix ends in; a shard's prefix has its own number after that."""
     match = re.search(r"-(\d+)$", re.sub(r"-\d{5}-of-\d{5}$", "", prefix))
     return int(match[1]) if match else None
+
+
+_SaveTensorBundle = define_op(
+    "_SaveTensorBundle",
+    "prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes ->",
+    "dtypes: list(type) >= 1",
+    stateful=True,
+)
+_SaveTensorBundle.not_differentiable()
+_SaveTensorBundle.shape(_no_outputs)
+
+
+@_SaveTensorBundle.host_kernel
+def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, tensors: list[Any]) -> None:
+    """Saves in TensorFlow's format, in the place of a checkpoint of either format; slices become whole tensors."""
+    target = _text(prefix)
+    values, boxes = _by_key(target, tensor_names, shape_and_slices, tensors)
+    checkpoint_writer.make_directory(os.path.dirname(target))
+    tensor_bundle_writer.write_bundle(target, _wholes(target, values, boxes), replace=True)
+    checkpoint_writer.remove_checkpoint(target)
+
+
+def _wholes(
+    target: str, values: Mapping[str, Any], boxes: Mapping[str, SliceInfo]
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """The tensors by name, the parts of one joined."""
+    parts: dict[str, list[tuple[SliceInfo, Any]]] = {}
+    for key, value in values.items():
+        if key in boxes:
+            parts.setdefault(boxes[key].full_name, []).append((boxes[key], value))
+        else:
+            yield key, np.asarray(value)
+    for name, pieces in parts.items():
+        first = pieces[0][0]
+        whole = np.empty(first.full_shape, np.asarray(pieces[0][1]).dtype)
+        covered = sum(math.prod(box.var_shape) for box, _ in pieces)
+        if covered != whole.size or any(box.full_shape != first.full_shape for box, _ in pieces):
+            problem = f"the parts of {name!r} given to the checkpoint {target!r} do not make up the whole"
+            raise errors.InvalidArgumentError(None, None, problem)
+        for box, value in pieces:
+            begins = zip(box.var_offset, box.var_shape, strict=True)
+            whole[tuple(slice(begin, begin + length) for begin, length in begins)] = value
+        yield name, whole
 
 
 # ---------------------------------------------------------------------- restoring

@@ -120,6 +120,7 @@ def test_own_layers() -> None:
     assert layer.input_shape == (2,)
     again = copy.deepcopy(layer)
     assert again.factor is layer.factor
+    assert again._checkpoint_dependencies == layer._checkpoint_dependencies
     assert again.graph is layer.graph
 
 

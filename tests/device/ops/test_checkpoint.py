@@ -49,6 +49,26 @@ def test_slices_make_up_one_tensor(tmp_path: Path) -> None:
         np.testing.assert_array_equal(session.run(part), whole[:2, 1:])
 
 
+def test_bundles_take_the_place_of_others_and_hold_whole_tensors(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "new" / "ckpt")
+    whole = np.arange(12, dtype=np.float32).reshape(4, 3)
+    boxes = ["4 3 0,1:-", "4 3 1,3:-"]
+    with Graph().as_default(), Session() as session:
+        for words in ([b"a", b""], [b"b"]):
+            save = raw._SaveTensorBundle(
+                prefix, ["w", "w", "words"], [*boxes, ""], [whole[:1], whole[1:], np.array(words, np.object_)]
+            )
+            session.run(save)
+            restored = raw.RestoreV2(prefix, ["w", "words"], ["", ""], dtypes=["float32", "string"])
+            got = session.run(restored)
+            np.testing.assert_array_equal(got[0], whole)
+            assert got[1].tolist() == words
+        incomplete = raw._SaveTensorBundle(prefix, ["w"], boxes[:1], [whole[:1]])
+        with pytest.raises(errors.InvalidArgumentError, match="the parts of 'w' .* do not make up the whole"):
+            session.run(incomplete)
+        np.testing.assert_array_equal(session.run(restored)[0], whole)
+
+
 def test_shards_are_merged_and_removed(tmp_path: Path) -> None:
     target = str(tmp_path / "ckpt-8")
     parts = [f"{target}-{i:05d}-of-00002" for i in range(2)]

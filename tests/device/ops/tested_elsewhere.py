@@ -102,7 +102,7 @@ _BY_FILE = {
         BoostedTreesUpdateEnsemble BoostedTreesUpdateEnsembleV2 IsBoostedTreesEnsembleInitialized
         IsBoostedTreesQuantileStreamResourceInitialized
     """,
-    "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
+    "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints _SaveTensorBundle",
     "tests/device/ops/test_quantised.py": """
         QuantizeDownAndShrinkRange QuantizedAdd QuantizedAvgPool QuantizedBatchNormWithGlobalNormalization
         QuantizedBiasAdd QuantizedConcat QuantizedConcatV2 QuantizedConv2D QuantizedConv2DAndRelu

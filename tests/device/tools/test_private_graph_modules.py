@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.compat.private import graph_optimizer, operation_types, tracking
+from anabranch.compat.private import graph_optimizer, operation_types
+from anabranch.core import trackables as tracking
 from anabranch.feature_column.columns import DenseColumn
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.graph_pb2 import AttrValue, GraphDef, TensorShapeProto
@@ -144,12 +145,21 @@ def test_what_is_no_dependency_is_its_value(tmp_path: Path) -> None:
     holder.weight = tf.Variable(2.0)  # type: ignore[attr-defined]
     assert holder.table == {"a": 1}  # type: ignore[attr-defined]
     assert isinstance(holder, tracking.Trackable)
-    assert tracking.no_automatic_dependency_tracking(len) is len
+
+    class Setting(tracking.AutoTrackable):
+        @tracking.no_automatic_dependency_tracking
+        def set(self) -> None:
+            self.aside = tf.Variable(3.0)
+
+    holder.setting = Setting()  # type: ignore[attr-defined]
+    holder.setting.set()  # type: ignore[attr-defined]
     checkpoint = tf.train.Checkpoint(holder=holder)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         path = checkpoint.save(str(tmp_path / "model"), session=session)
-    assert "holder/weight" in " ".join(name for name, _ in tf.train.list_variables(path))
+    names = " ".join(name for name, _ in tf.train.list_variables(path))
+    assert "holder/weight" in names
+    assert "aside" not in names
 
 
 # ------------------------------------------------------------------ NumPy
