@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.autodiff.gradients import gradients
 from anabranch.frontend.nn import rnn
 from anabranch.frontend.nn.rnn_cells import (
