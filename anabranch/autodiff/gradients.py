@@ -102,11 +102,7 @@ def gradients(
     with graph.as_default(), graph.name_scope(name):
         stop = [_x_tensor(t) for t in _as_list(stop_gradients)] if stop_gradients is not None else []
         seeds = _initial_gradients(y_list, _as_list(grad_ys) if grad_ys is not None else [None] * len(y_list))
-        backward = _Backward(source, *(list(map(lifted, tensors)) for tensors in (y_list, x_list, stop)))
-        exits = [op for op in backward.between if op.op_def.role is Role.EXIT]
-        for module in _lifting if exits else ():
-            importlib.import_module(module).lift(exits, x_list)
-            backward = _Backward(source, *(list(map(lifted, tensors)) for tensors in (y_list, x_list, stop)))
+        backward = _without_loops(source, y_list, x_list, stop)
         backward.graph, backward.colocate, backward.gate = graph, colocate_gradients_with_ops, gate_gradients
         backward.aggregation = AggregationMethod.DEFAULT if aggregation_method is None else aggregation_method
         grads = backward.run(seeds)
@@ -117,6 +113,19 @@ def operations_between(ys: list[Any], xs: list[Any]) -> list[Operation]:
     """The operations on the paths from xs to ys, those nearest to the ys first."""
     tensors = [_y_tensor(y) for y in ys]
     return _Backward(tensors[0].graph, tensors, [_x_tensor(x) for x in xs], []).between
+
+
+def _without_loops(source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> _Backward:
+    """The backward pass, once no loop of primitives is on its way."""
+    before: list[Operation] = []
+    while True:
+        backward = _Backward(source, *(list(map(lifted, tensors)) for tensors in (ys, xs, stop)))
+        exits = [op for op in backward.between if op.op_def.role is Role.EXIT]
+        if not _lifting or exits == before:
+            return backward
+        before = exits
+        # all results of a loop that is made anew depend on all that it takes, so that further loops may be on the way
+        importlib.import_module(_lifting[0]).lift(exits, xs)
 
 
 def _as_list(value: TensorLike | Sequence[TensorLike]) -> list[Any]:

@@ -68,6 +68,7 @@ PRIMITIVE_GRAPHS = (
     "v1_dynamic_rnn",
     "v1_cond",
     "v1_assign_in_while",
+    "v1_loops_in_a_row",
     "conv_while",
 )
 
@@ -111,6 +112,12 @@ def test_gradients_flow_through_imported_conditionals(p: bool) -> None:
             "outer/Exit_1:0",
             ["x:0", "weight:0"],
             ["gradients/outer/Enter_1_grad/Exit:0", "gradients/outer/inner/add_1/Enter_grad/b_acc_3:0"],
+        ),
+        (
+            "v1_loops_in_a_row",
+            "total:0",
+            ["x:0", "y:0"],
+            ["gradients/AddN_5:0", "gradients/AddN_4:0"],
         ),
         ("v1_cond_in_while", "short/Exit_1:0", ["x:0"], ["gradients_1/short/Enter_1_grad/Exit:0"]),
         (

@@ -89,7 +89,7 @@ class _OldLoop:
     def _inner(self, leaving: Tensor) -> _OldLoop:
         known = self.inner.get(leaving)
         if known is None:
-            known = _OldLoop.of(leaving)
+            known = _known_by(leaving, self.inner.values())
             self.inner.update((tensor, known) for variable in known.variables for tensor in variable.exits)
         return known
 
@@ -131,6 +131,17 @@ class _OldLoop:
             for variable, result in zip(self.variables, results, strict=True)
             for tensor in variable.exits
         }
+
+
+def _known_by(leaving: Tensor, loops: Iterable[_OldLoop]) -> _OldLoop:
+    """The loop that an Exit's output leaves: one of these, which gets the variable as well, or another."""
+    condition = leaving.op.inputs[0].op.inputs[1].op
+    for loop in loops:
+        if loop.condition is condition:
+            loop._add([leaving.op.inputs[0].op])
+            loop.variables.sort(key=lambda variable: variable.merge._id)
+            return loop
+    return _OldLoop.of(leaving)
 
 
 def _body(parameter: Tensor) -> FunctionGraph:
@@ -345,7 +356,7 @@ def lift(exits: Sequence[Operation], xs: Sequence[Tensor]) -> None:
     loops: dict[Tensor, _OldLoop] = {}
     for op in exits:
         if op.outputs[0] not in loops:
-            loop = _OldLoop.of(op.outputs[0])
+            loop = _known_by(op.outputs[0], loops.values())
             loops.update((tensor, loop) for tensor in loop.exits)
     every = list(dict.fromkeys(loops.values()))
     outermost = [loop for loop in every if not any(other.holds(loop.condition) for other in every if other is not loop)]
