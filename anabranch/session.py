@@ -70,6 +70,8 @@ class BaseSession:
     ) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
+        if config is not None and not isinstance(config, ConfigProto):
+            raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph = graph if graph is not None else get_default_graph()
         self._target = target.decode() if isinstance(target, bytes) else target
         if not isinstance(self._target, str):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,10 +24,22 @@ from anabranch.graph.conversion import REFERENCE, convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.inner_values import owner_of
-from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.loop_structure import is_back_edge, lifted
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.known_shapes import full_shape
+
+_lifting: list[str] = []
+
+
+def lift_loops_by(module: str) -> None:
+    """Names the module that makes loops of primitives anew, so that they can be differentiated; imported when needed.
+
+    Args:
+        module: its function `lift` is called with the Exits that lie between the xs and the ys, and the xs. It
+            exchanges the loops that these leave, and notes at each result what stands for it (`graph.loop_structure`).
+    """
+    _lifting[:] = [module]
 
 
 class UnconnectedGradients(enum.Enum):
@@ -89,7 +102,7 @@ def gradients(
     with graph.as_default(), graph.name_scope(name):
         stop = [_x_tensor(t) for t in _as_list(stop_gradients)] if stop_gradients is not None else []
         seeds = _initial_gradients(y_list, _as_list(grad_ys) if grad_ys is not None else [None] * len(y_list))
-        backward = _Backward(source, y_list, x_list, stop)
+        backward = _without_loops(source, y_list, x_list, stop)
         backward.graph, backward.colocate, backward.gate = graph, colocate_gradients_with_ops, gate_gradients
         backward.aggregation = AggregationMethod.DEFAULT if aggregation_method is None else aggregation_method
         grads = backward.run(seeds)
@@ -100,6 +113,19 @@ def operations_between(ys: list[Any], xs: list[Any]) -> list[Operation]:
     """The operations on the paths from xs to ys, those nearest to the ys first."""
     tensors = [_y_tensor(y) for y in ys]
     return _Backward(tensors[0].graph, tensors, [_x_tensor(x) for x in xs], []).between
+
+
+def _without_loops(source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> _Backward:
+    """The backward pass, once no loop of primitives is on its way."""
+    before: list[Operation] = []
+    while True:
+        backward = _Backward(source, *(list(map(lifted, tensors)) for tensors in (ys, xs, stop)))
+        exits = [op for op in backward.between if op.op_def.role is Role.EXIT]
+        if not _lifting or exits == before:
+            return backward
+        before = exits
+        # all results of a loop that is made anew depend on all that it takes, so that further loops may be on the way
+        importlib.import_module(_lifting[0]).lift(exits, xs)
 
 
 def _as_list(value: TensorLike | Sequence[TensorLike]) -> list[Any]:

@@ -7,6 +7,8 @@ NumPy's cast decides, which truncates floats and reads texts as numbers, with th
 - a Python float that no 64-bit integer holds (an infinity, a NaN) is refused for integers: its cast is undefined;
 - complex numbers are refused for real dtypes, which would lose their imaginary parts;
 - strings take texts and bytes only; None and tensors are refused.
+
+Tensors of other libraries in the host's memory are taken as they lie there, by DLPack.
 """
 
 from __future__ import annotations
@@ -81,6 +83,10 @@ def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
         )
     if isinstance(value, int) and not isinstance(value, bool):
         _check_integer(tensor, value)
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        value = _shared(value)
+        if type(value) is np.ndarray and value.dtype == wanted:
+            return value
     if getattr(getattr(value, "dtype", None), "kind", "") == "c" and not tensor.dtype.is_complex:
         raise TypeError(
             f"Cannot feed complex values for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
@@ -99,6 +105,14 @@ def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
             f"{tensor.op.site}): {str(error).rstrip('.')}. Convert the value first, or declare the "
             "tensor with another dtype"
         ) from None
+
+
+def _shared(value: TensorLike) -> Any:
+    """A tensor of another library as an array over the same memory; as it is, where it lies elsewhere."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError):
+        return value
 
 
 def _check_integer(tensor: Tensor, value: int) -> None:

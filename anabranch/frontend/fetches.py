@@ -13,6 +13,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.resources.session_tensors import HANDLE_TYPES, TensorHandle
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
 from anabranch.graph.graph import Graph
+from anabranch.graph.loop_structure import lifted
 from anabranch.graph.operation import Operation, StepRunner, Tensor
 
 #: type -> function from a value to (list of fetches, function from their values to the result)
@@ -151,6 +152,7 @@ class FetchMapping:
             return lambda values: None
         if isinstance(fetch, str | bytes):
             element = self._value_of(element)
+        element = lifted(element)
         position = self._index.setdefault(element, len(self._index))
         if element.dtype.is_quantized:  # programs get plain integers
             return lambda values: as_integers(values[position])

@@ -308,7 +308,9 @@ class Tensor:
         return f"<tf.Tensor '{self.name}' shape={self._shape} dtype={self._dtype.name}>"
 
     def __str__(self) -> str:
-        return f'Tensor("{self.name}", shape={self._shape}, dtype={self._dtype.name})'
+        shape = "" if self._shape.dims_tuple is None else f", shape={self._shape}"
+        device = f", device={self.device}" if self.device else ""
+        return f'Tensor("{self.name}"{shape}, dtype={self._dtype.name}{device})'
 
 
 def _attach_operators() -> None:
@@ -529,7 +531,7 @@ class Operation:
         return f"<tf.Operation '{self._name}' type={self.type}>"
 
     def __str__(self) -> str:
-        return f'Operation("{self._name}", type={self.type})'
+        return str(self.node_def)
 
 
 def group_by_argument(args: Iterable[ArgDef], attrs: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:

@@ -79,6 +79,21 @@ class OnnxNode:
     def label(self) -> str:
         return f"node {self.proto.name or self.proto.output[0]!r} ({self.proto.op_type})"
 
+    def subgraph(self, name: str = "body") -> Subgraph:
+        """A graph inside of the node, by the name of the attribute.
+
+        Raises:
+            ValueError: the node has no such attribute.
+        """
+        if name not in self.subgraphs:
+            raise ValueError(f"{self.label}: it has no attribute {name!r}, which must be a graph")
+        return self.subgraphs[name]
+
+    def declared_outputs(self) -> list[list[int | None] | None]:
+        """The declared shapes of the outputs of the subgraph "body". Raises as `subgraph`."""
+        self.subgraph()
+        return self.declared["body"]
+
     def has(self, index: int) -> bool:
         return index < len(self.values) and self.values[index] is not None
 

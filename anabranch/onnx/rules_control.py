@@ -15,10 +15,10 @@ def _if(node: OnnxNode) -> Result:
     condition = tf.reshape(node.tensor(), [])
     known = tf.get_static_value(condition)
     if known is not None:
-        return tuple(node.subgraphs["then_branch" if known else "else_branch"]([]))
+        return tuple(node.subgraph("then_branch" if known else "else_branch")([]))
 
     def branch(name: str) -> list[tf.Tensor]:
-        return [tf.identity(_tensor(node, value)) for value in node.subgraphs[name]([])]
+        return [tf.identity(_tensor(node, value)) for value in node.subgraph(name)([])]
 
     result = tf.cond(condition, lambda: branch("then_branch"), lambda: branch("else_branch"), strict=True)
     return tuple(result)
@@ -38,7 +38,7 @@ _MOST_UNROLLED = 10_000
 
 def _unrolled_loop(node: OnnxNode) -> Result:
     """A loop that carries sequences or optionals, written out: how often it runs is known when the graph is built."""
-    body, state = node.subgraphs["body"], node.values[2:]
+    body, state = node.subgraph(), node.values[2:]
     limit = int(node.static(0).reshape(())) if node.has(0) else _MOST_UNROLLED + 1
     going: Value = node.tensor(1) if node.has(1) else tf.constant(True)
     scans: list[list[tf.Tensor]] = [[] for _ in range(node.outputs - len(state))]
@@ -63,10 +63,10 @@ def _unrolled_loop(node: OnnxNode) -> Result:
 def _loop(node: OnnxNode) -> Result:
     if not all(isinstance(value, tf.Tensor) for value in node.values[2:]):
         return _unrolled_loop(node)
-    body, carried = node.subgraphs["body"], [_tensor(node, value) for value in node.values[2:]]
+    body, carried = node.subgraph(), [_tensor(node, value) for value in node.values[2:]]
     limit = tf.reshape(node.tensor(0), []) if node.has(0) else tf.constant((1 << 63) - 1, tf.int64)
     start = tf.reshape(node.tensor(1), []) if node.has(1) else tf.constant(True)
-    declared = node.declared["body"]
+    declared = node.declared_outputs()
     shapes = [_invariant(x, d) for x, d in zip(carried, declared[1:], strict=False)]
     scanned = len(declared) - 1 - len(carried)
     types = _scan_types(node, carried, scanned)
@@ -111,7 +111,7 @@ def _scan_types(node: OnnxNode, carried: Sequence[tf.Tensor], scanned: int) -> l
         return []
 
     def probe() -> tf.Tensor:
-        results = node.subgraphs["body"]([tf.constant(0, tf.int64), tf.constant(True), *carried])
+        results = node.subgraph()([tf.constant(0, tf.int64), tf.constant(True), *carried])
         found.extend(_tensor(node, value).dtype for value in results[1 + len(carried) :])
         return tf.constant(0)
 
@@ -127,7 +127,7 @@ def _scan(node: OnnxNode) -> Result:
     inputs = node.integer("num_scan_inputs")
     states = [node.tensor(i) for i in range(len(node.values) - inputs)]
     sequences = [node.tensor(len(states) + i) for i in range(inputs)]
-    outputs = len(node.declared["body"]) - len(states)
+    outputs = len(node.declared_outputs()) - len(states)
     axes = node.ints("scan_input_axes", default=[0] * inputs) or []
     directions = node.ints("scan_input_directions", default=[0] * inputs) or []
     moved = [_front(x, axis) for x, axis in zip(sequences, axes, strict=True)]
@@ -163,8 +163,8 @@ def _scanned(
     node: OnnxNode, states: Sequence[tf.Tensor], moved: Sequence[tf.Tensor], count: tf.Tensor
 ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """The last states, and what the body gives for each element along the first dimension of its inputs."""
-    body = node.subgraphs["body"]
-    declared = node.declared["body"][len(states) :]
+    body = node.subgraph()
+    declared = node.declared_outputs()[len(states) :]
     types: list[tf.DType] = []
 
     def probe() -> tf.Tensor:
@@ -207,7 +207,7 @@ def _from_front(x: tf.Tensor, axis: int) -> tf.Tensor:
 @rule("SequenceMap", 17)
 def _sequence_map(node: OnnxNode) -> Result:
     """The body for each element; the lengths of sequences are known when the graph is built."""
-    body, first = node.subgraphs["body"], node.sequence()
+    body, first = node.subgraph(), node.sequence()
     rest = node.values[1:]
     uneven = [len(value) for value in rest if isinstance(value, list) and len(value) != len(first)]
     if uneven:

@@ -17,7 +17,7 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.storage import graph_io
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.io import checkpoint_store, gfile, remote, tensor_bundle_writer
 from anabranch.proto.graph_pb2 import DT_INVALID
@@ -62,6 +62,8 @@ class SavedModelBuilder:
         else:
             gfile.makedirs(self._export_dir)
         self._has_saved_variables = False
+        #: the graph whose variables were saved, with its main operation and its assets
+        self._first: tuple[Graph, Operation | None, list[Tensor]] | None = None
 
     def add_meta_graph_and_variables(
         self,
@@ -101,16 +103,18 @@ class SavedModelBuilder:
                 "instead."
             )
         _check_signatures(signature_def_map or {})
+        main_op = main_op if main_op is not None else legacy_init_op
+        asset_tensors = list(assets_collection or ())
         with sess.graph.as_default():
             saver = _saver(saver)
             message, files = _describe(
-                *(saver, tags, signature_def_map, assets_collection),
-                *(main_op if main_op is not None else legacy_init_op, clear_devices, strip_default_attrs),
+                *(saver, tags, signature_def_map, asset_tensors, main_op, clear_devices, strip_default_attrs)
             )
             self._copy_assets(files)
             self._save_variables(sess, saver)
         self._saved_model.meta_graphs.append(message)
         self._has_saved_variables = True
+        self._first = (sess.graph, main_op, asset_tensors)
 
     def add_meta_graph(
         self,
@@ -125,7 +129,8 @@ class SavedModelBuilder:
     ) -> None:
         """Adds the default graph, which is to use the variables that `add_meta_graph_and_variables` has saved.
 
-        Arguments and errors are those of that method.
+        Arguments and errors are those of that method. A main operation and assets that were given there serve here too,
+        if it is the same graph and no others are given.
 
         Raises:
             AssertionError: variables were not saved yet.
@@ -136,9 +141,13 @@ class SavedModelBuilder:
                 "`add_meta_graph_and_variables()` first."
             )
         _check_signatures(signature_def_map or {})
+        main_op = main_op if main_op is not None else legacy_init_op
+        asset_tensors = list(assets_collection or ())
+        if self._first is not None and self._first[0] is get_default_graph():
+            main_op = main_op if main_op is not None else self._first[1]
+            asset_tensors = asset_tensors or self._first[2]
         message, files = _describe(
-            *(_saver(saver), tags, signature_def_map, assets_collection),
-            *(main_op if main_op is not None else legacy_init_op, clear_devices, strip_default_attrs),
+            *(_saver(saver), tags, signature_def_map, asset_tensors, main_op, clear_devices, strip_default_attrs)
         )
         self._copy_assets(files)
         self._saved_model.meta_graphs.append(message)

@@ -18,6 +18,7 @@ from anabranch.tfkeras import (
     callbacks,
     cloning,
     constraints,
+    downloads,
     estimators,
     features,
     initializers,
@@ -100,7 +101,12 @@ def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> list[str
 _REGISTERED: Final = (basic_layers, locally_connected, recurrent, wrapped_layers)
 
 _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
-    "keras": {"Input": inputs.Input, "Model": models.KerasModel, "Sequential": sequential.Sequential},
+    "keras": {
+        "Input": inputs.Input,
+        "Model": models.KerasModel,
+        "Sequential": sequential.Sequential,
+        "__version__": "2.2.4-tf",
+    },
     "keras.backend": backend.NAMES,
     "keras.callbacks": callbacks.NAMES,
     "keras.constraints": constraints.NAMES,
@@ -243,6 +249,8 @@ class ServedModule(ModuleType):
                 value = rebasing.served(value)
             elif path.startswith("keras.applications") and inspect.isfunction(value):
                 value = _application(path, name, value)
+            elif path.startswith("keras.datasets.") and inspect.isfunction(value):
+                value = downloads.told_where(value)
         elif f"{path}.{name}" in _OWN:
             value = module(f"{path}.{name}", None)
         else:

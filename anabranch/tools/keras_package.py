@@ -89,7 +89,7 @@ class _Served(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":  # for `from tensorflow.keras.layers import *`
             return [one for one in dir(self) if not one.startswith("_")]
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(self._names(), name)
 

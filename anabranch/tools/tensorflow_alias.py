@@ -145,14 +145,25 @@ def _absence(fullname: str, present: Iterable[str] = ()) -> str:
 
 
 def _nearest(path: str, name: str, present: Iterable[str]) -> str:
-    """What may serve instead of a private module or a name in it, as the end of a message."""
-    if not path.startswith(("python.", "core.")):
-        return ""
-    if name in dir(tf):
+    """What may serve instead of a module or a name that TensorFlow has not, or that is private, as a message's end."""
+    parent = path.rpartition(".")[0]
+    if path.startswith(("python.", "core.")) and name in dir(tf):
         return f"; tf.{name} is there"
-    near = difflib.get_close_matches(name, present, n=1, cutoff=0.8)
-    near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(name, present, n=1, cutoff=0.84)
+    if not near and path.startswith(("python.", "core.")):
+        beside = {known[len(parent) + 1 :].split(".")[0] for known in PRIVATE_MODULES if known.startswith(f"{parent}.")}
+        near = [f"{parent}.{one}" for one in difflib.get_close_matches(name, beside, n=1, cutoff=0.75)]
+        near = near or [known for known in PRIVATE_MODULES if known.rpartition(".")[2] == name][:1]
+        near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.8)
+        if not near and _public(f"contrib.{name}") is not None:
+            return f"; tf.contrib.{name} is there"
     return f"; {near[0]} is there" if near else ""
+
+
+def _names_of(fullname: str) -> set[str]:
+    """The names that the module has, of which a program asked for one that is not there; none without the module."""
+    served = counterpart(fullname)
+    return set() if served is None else {name for source in served[0] for name in dir(source)}
 
 
 def absence_of(path: str) -> str | None:
@@ -299,7 +310,8 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if counterpart(fullname) is None:
             # with the name, `from tensorflow import keras` would lose the message; `pydoc.locate` looks for the name
             name = None if _is_asked_for_by_from() else fullname
-            raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname)}", name=name)
+            present = _names_of(fullname.rpartition(".")[0])
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname, present)}", name=name)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:

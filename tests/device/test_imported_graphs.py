@@ -68,6 +68,7 @@ PRIMITIVE_GRAPHS = (
     "v1_dynamic_rnn",
     "v1_cond",
     "v1_assign_in_while",
+    "v1_loops_in_a_row",
     "conv_while",
 )
 
@@ -103,7 +104,55 @@ def test_gradients_flow_through_imported_conditionals(p: bool) -> None:
         np.testing.assert_allclose(*session.run([mine, theirs], feeds), rtol=1e-6)
 
 
-def test_no_gradient_is_built_through_an_imported_loop() -> None:
+@pytest.mark.parametrize(
+    ("name", "y", "xs", "theirs"),
+    [
+        (
+            "v1_nested_while",
+            "outer/Exit_1:0",
+            ["x:0", "weight:0"],
+            ["gradients/outer/Enter_1_grad/Exit:0", "gradients/outer/inner/add_1/Enter_grad/b_acc_3:0"],
+        ),
+        (
+            "v1_loops_in_a_row",
+            "total:0",
+            ["x:0", "y:0"],
+            ["gradients/AddN_5:0", "gradients/AddN_4:0"],
+        ),
+        ("v1_cond_in_while", "short/Exit_1:0", ["x:0"], ["gradients_1/short/Enter_1_grad/Exit:0"]),
+        (
+            "v1_dynamic_rnn",
+            "loss:0",
+            ["kernel:0", "bias:0"],
+            [f"gradients/rnn/{op}/ReadVariableOp/Enter_grad/b_acc_3:0" for op in ("MatMul", "add")],
+        ),
+    ],
+)
+def test_gradients_flow_through_imported_loops(name: str, y: str, xs: list[str], theirs: list[str]) -> None:
+    """Those that TensorFlow put into the graph, and those built here, agree; and what was there goes on to run."""
+    graph, feeds, targets, fetches = load(name)
+    with graph.as_default(), Session(graph=graph) as session:
+        mine = gradients(graph.get_tensor_by_name(y), [graph.get_tensor_by_name(x) for x in xs])
+        for target in targets:  # the optimizer's steps by TensorFlow's gradients among them
+            session.run(target, feeds)
+        for key, value in zip(theirs, session.run(mine, feeds), strict=True):
+            np.testing.assert_allclose(value, fetches[key], rtol=2e-5, atol=1e-6, err_msg=key)
+        for key, value in zip(fetches, session.run(list(fetches), feeds), strict=True):
+            np.testing.assert_allclose(value, fetches[key], rtol=2e-5, atol=1e-6, err_msg=key)
+
+
+def test_a_loop_that_shares_arrays_with_others_is_differentiated() -> None:
+    """An array that it reads is read after it, too; each call of `gradients` has arrays of gradients of its own."""
+    graph, feeds, _, fetches = load("v1_tensor_array")
+    with graph.as_default(), Session(graph=graph) as session:
+        x, total, stacked = (graph.get_tensor_by_name(n) for n in ["x:0", "loop/Exit_1:0", "stacked/stacked:0"])
+        y = raw.Mul(raw.Sum(stacked, [0, 1]), total)
+        mine, again = (gradients(y, [x], name=name)[0] for name in ("gradients", "gradients_again"))
+        for value in session.run([mine, again], feeds):
+            np.testing.assert_allclose(value, fetches[list(fetches)[2]], rtol=2e-5)
+
+
+def test_what_is_inside_of_an_imported_loop_has_no_gradient() -> None:
     graph, _, _, fetches = load("v1_assign_in_while")
     with (
         graph.as_default(),

@@ -66,6 +66,7 @@ RECORDINGS: Final = {
         varies={"quantised.json.gz['convolutions": "without instructions for bytes (VNNI) oneDNN's sums saturate"},
     ),
     "make_loss_scale_fixture": Recording(("tensorflow/loss_scale.json",)),
+    "make_model_graph_fixtures": Recording(("tensorflow/model_*.npz",)),
     "make_older_fixture": Recording(("tensorflow/older_programs.npz",)),
     "make_operation_fixture": Recording(
         tuple(f"tensorflow/{name}.json.gz" for name in ("generators", "images", "rare", "sounds"))

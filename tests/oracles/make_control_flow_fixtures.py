@@ -154,6 +154,21 @@ def v1_assign_in_while() -> Run:
     return {}, [steps, result, after], [tf1.global_variables_initializer()]
 
 
+def v1_loops_in_a_row() -> Run:
+    """Loops with two results each, which depend on nothing in common; the second loop takes those of the first."""
+    x = tf1.placeholder(tf.float32, [3], name="x")
+    y = tf1.placeholder(tf.float32, [3], name="y")
+
+    def looped(a: Any, b: Any, name: str) -> Any:
+        body = lambda i, u, v: (i + 1, tf.sin(u), v * 0.5 + x)  # noqa: E731
+        return tf1.while_loop(lambda i, *_: i < 3, body, [0, a, b], name=name)[1:]
+
+    first = looped(x, y, "first")
+    second = looped(first[1], first[0] * y, "second")
+    total = tf.add_n([tf.reduce_sum(value * value) for value in (*first, *second)], name="total")
+    return {x: _ramp([3]), y: _ramp([3]) + 0.25}, [total, *tf1.gradients(total, [x, y], name="gradients")], []
+
+
 GRAPHS: tuple[Callable[[], Run], ...] = (
     v1_nested_while,
     v1_cond_in_while,
@@ -161,6 +176,7 @@ GRAPHS: tuple[Callable[[], Run], ...] = (
     v1_dynamic_rnn,
     v1_cond,
     v1_assign_in_while,
+    v1_loops_in_a_row,
 )
 
 

@@ -111,6 +111,23 @@ def test_invalid_models_are_refused(tmp_path: Path, nodes, initializers, reason)
         assert not graph.get_operations()
 
 
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        (("Loop", ["n", "", "x"], ["y"]), "body"),
+        (("Scan", ["x"], ["y"]), "body"),
+        (("If", ["c"], ["y"]), "then_branch"),
+    ],
+)
+def test_loops_and_conditionals_without_a_graph_are_refused(node, name):
+    constants = [TensorProto(name="n", data_type=TensorProto.INT64, int64_data=[3])]
+    constants.append(TensorProto(name="c", data_type=TensorProto.BOOL, int32_data=[1]))
+    attributes = {"num_scan_inputs": 1} if node[0] == "Scan" else {}
+    message = _model([helper.make_node(*node, **attributes)], ["x"], ["y"], constants)
+    with tf.Graph().as_default(), pytest.raises((tf.errors.OpError, ValueError), match=f"attribute '{name}'"):
+        anabranch.onnx.import_model(message)
+
+
 def test_unknown_versions_are_refused():
     message = _model([helper.make_node("Relu", ["x"], ["y"])], ["x"], ["y"], opset=999)
     with pytest.raises(tf.errors.UnimplementedError, match="operator set 999"):

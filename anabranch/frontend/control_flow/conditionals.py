@@ -73,9 +73,9 @@ def cond(
         What the branches return, with a tensor for each of their results, of the shape that both have.
 
     Raises:
-        TypeError: a branch is not callable, `pred` is a Python bool, or the branches return other dtypes, or other
-            kinds of lists and tuples.
-        ValueError: the branches return different structures.
+        TypeError: a branch is not callable, `pred` is a Python bool or no boolean tensor, or the branches return other
+            dtypes, or other kinds of lists and tuples.
+        ValueError: the branches return different structures, or one of them returns None.
 
     Example:
         >>> x = tf.placeholder(tf.float32, [])
@@ -86,10 +86,15 @@ def cond(
     true_fn, false_fn = _branch("true_fn", true_fn, fn1), _branch("false_fn", false_fn, fn2)
     if isinstance(pred, bool):
         raise TypeError("pred must not be a Python bool; use a Python `if`, or tf.constant")
+    if isinstance(pred, Tensor) and pred.dtype.base_dtype is not dtypes.bool:
+        raise TypeError(f"pred must be a boolean tensor, and {pred.name} is of {pred.dtype.name}; use tf.cast")
     with get_default_graph().name_scope(name or "cond") as scope:
         pred_tensor = scalar_predicate(convert_to_tensor(pred, dtypes.bool, name="pred"))
         graph = get_default_graph()
         bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict, False)]
+        for label, body in zip(("true_fn", "false_fn"), bodies, strict=True):
+            if body.structure is None:
+                raise ValueError(f"{label} must have a return value.")
         _widen_indices(bodies)
         _check_branches("true_fn", bodies[0], "false_fn", bodies[1])
         op = _build_if(pred_tensor, bodies, scope)

@@ -221,6 +221,7 @@ class _LoopBuilder:
         self.returned_bare = len(top) == 1 and self._is_bare(results)
         if self.returned_bare:
             results = [results]
+        self.returned_as = type(results)
         if isinstance(results, list | tuple) and isinstance(top, list | tuple) and not hasattr(top, "_fields"):
             results = (
                 type(top)(results) if type(results) is not type(top) and not hasattr(results, "_fields") else results
@@ -310,7 +311,12 @@ class _LoopBuilder:
         for like, result in zip(self.leaves, self.results, strict=True):
             tensors = [next(at) for _ in components(like)]
             values.append(rebuilt(result if isinstance(like, TensorArray) else like, tensors))
-        return nest.pack_sequence_as(self.structure, values)
+        packed = nest.pack_sequence_as(self.structure, values)
+        given = self.returned_as
+        if type(packed) is given or not (issubclass(given, list | tuple) and isinstance(packed, list | tuple)):
+            return packed
+        # the values in what the body gave them in: a list, a tuple, a tuple with names
+        return given(*packed) if hasattr(given, "_fields") else given(packed)
 
 
 def _same(structure: Structure, other: Structure) -> bool:

@@ -49,7 +49,7 @@ def _swapped(tensor: Tensor) -> Tensor:
         raise ValueError(
             f"inputs must have at least 2 dimensions (batch and time), {tensor.name} has shape {tensor.shape}"
         )
-    swapped: Tensor = raw.Transpose(tensor, np.array([1, 0, *range(2, rank)], np.int32))
+    swapped: Tensor = raw.Transpose(tensor, np.array([1, 0, *range(2, rank)], np.int32), name="transpose")
     return swapped
 
 
@@ -274,7 +274,7 @@ def bidirectional_dynamic_rnn(
             out_bw, state_bw = dynamic_rnn(
                 cell_bw, reverse, sequence_length, initial_state_bw, scope=backward, **shared
             )
-        return (out_fw, nest.map_structure(backwards, out_bw)), (state_fw, state_bw)
+    return (out_fw, nest.map_structure(backwards, out_bw)), (state_fw, state_bw)
 
 
 def raw_rnn(

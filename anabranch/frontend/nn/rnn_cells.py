@@ -71,7 +71,7 @@ def zero_state(sizes: Structure, batch_size: TensorLike, dtype: DTypeLike) -> An
         dims = TensorShape(size).as_list() if not isinstance(size, int | np.integer) else [int(size)]
         number = count if count.dtype.name == "int32" else raw.Cast(count, DstT="int32")
         shape = raw.ConcatV2([raw.ExpandDims(number, 0), np.array(dims, np.int32)], 0)
-        made: Tensor = raw.Fill(shape, convert_to_tensor(np.zeros((), as_dtype(dtype).as_numpy_dtype)))
+        made: Tensor = raw.Fill(shape, convert_to_tensor(np.zeros((), as_dtype(dtype).as_numpy_dtype)), name="zeros")
         made.set_shape([known, *dims])
         return made
 

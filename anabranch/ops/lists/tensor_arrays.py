@@ -182,9 +182,16 @@ _SCOPE: Final = "gradients"
 
 
 def _source(grad: Tensor) -> str:
-    """The name of the call of `tf.gradients` that a gradient belongs to, as TensorFlow tells it."""
-    names = grad.op.name.split("/")
-    at = next((i for i, name in enumerate(names) if name.startswith(_SCOPE)), None)
+    """The name of the call of `tf.gradients` that a gradient belongs to, as TensorFlow tells it.
+
+    In the body of a loop it is the scope in which the loop's gradient is built.
+    """
+    outermost = grad.graph
+    while outermost.outer_graph is not None:
+        outermost = outermost.outer_graph
+    scopes = (outermost.get_name_scope().split("/") if outermost is not grad.graph else [], grad.op.name.split("/"))
+    found = ((names, i) for names in scopes for i, name in enumerate(names) if name.startswith(_SCOPE))
+    names, at = next(found, ([], None))
     if at is None:
         raise ValueError(
             f"the gradient {grad.name} of a tensor array is not in a scope called 'gradients', by which calls are told "

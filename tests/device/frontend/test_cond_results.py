@@ -176,3 +176,13 @@ def test_a_branch_returns_to_the_root_of_names() -> None:
         assert names == ["", ""]
         with pytest.raises(ValueError, match="not a valid scope name"), tf.name_scope("/"):
             pass
+
+
+def test_wrong_predicates_and_branches_without_results_are_refused() -> None:
+    x = tf.placeholder(tf.float32, [])
+    with pytest.raises(TypeError, match=r"pred must be a boolean tensor, and .*:0 is of float32"):
+        tf.cond(x, lambda: x, lambda: x)
+    with pytest.raises(ValueError, match=r"true_fn must have a return value\."):
+        tf.cond(x > 0.0, lambda: None, lambda: x)
+    with pytest.raises(ValueError, match=r"false_fn must have a return value\."):
+        tf.cond(x > 0.0, tf.no_op, lambda: None)

@@ -67,3 +67,32 @@ def test_a_float_for_an_integer_reaches_the_step_truncated() -> None:
         assert session.run(x + 1, {x: np.array([2.9, -2.9])}).tolist() == [3, -1]
         with pytest.raises(ValueError, match="Cannot feed nan for Tensor 'Placeholder:0' of dtype int32"):
             session.run(x + 1, {x: float("nan")})
+
+
+class _OfAnotherLibrary:
+    """What has nothing but DLPack."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self.values = values
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        return self.values.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> Any:
+        return self.values.__dlpack_device__()
+
+
+def test_tensors_of_other_libraries_are_fed_and_given_without_a_copy() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [2, 3])
+        values = np.arange(6, dtype=np.float32).reshape(2, 3)
+        assert np.shares_memory(feed_array(x, _OfAnotherLibrary(values)), values)
+        result = session.run(x + 1.0, {x: _OfAnotherLibrary(values)})
+        np.testing.assert_array_equal(result, values + 1.0)
+        taken = np.from_dlpack(result)
+        assert np.shares_memory(taken, result)
+        assert taken.flags.writeable
+        # of another dtype it is cast, as arrays are; of another shape it is refused
+        np.testing.assert_array_equal(session.run(x, {x: _OfAnotherLibrary(values.astype(np.int16))}), values)
+        with pytest.raises(ValueError, match=r"Cannot feed value of shape \(3, 2\)"):
+            session.run(x, {x: _OfAnotherLibrary(np.ones([3, 2], np.float32))})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.autodiff.gradients import gradients
 from anabranch.frontend.nn import rnn
 from anabranch.frontend.nn.rnn_cells import (
@@ -269,3 +270,14 @@ def test_mistakes() -> None:
         rnn.dynamic_rnn(GRUCell(4), x, np.zeros((2, 2), np.int32), dtype="float64")
     with pytest.raises(ValueError, match="at least 2 dimensions"):
         rnn.dynamic_rnn(GRUCell(4), placeholder([2]), dtype="float64", scope="a")
+
+
+def test_outputs_have_the_names_by_which_programs_look_for_them() -> None:
+    """Of graphs that were frozen or are served: those of TensorFlow."""
+    cells = [tf.nn.rnn_cell.GRUCell(2), tf.nn.rnn_cell.BasicLSTMCell(2)]
+    x = tf.zeros([3, 4, 2])
+    outputs, _ = tf.nn.dynamic_rnn(cells[0], x, dtype=tf.float32)
+    assert outputs.name == "rnn/transpose_1:0"
+    (forwards, backwards), _ = tf.nn.bidirectional_dynamic_rnn(*cells, x, [4, 3, 2], dtype=tf.float32)
+    assert [forwards.name, backwards.name] == ["bidirectional_rnn/fw/fw/transpose_1:0", "ReverseSequence:0"]
+    assert tf.nn.rnn_cell.BasicLSTMCell(2).zero_state(3, tf.float32).c.name == "BasicLSTMCellZeroState/zeros:0"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 from typing import Any
 
 import numpy as np
@@ -288,3 +290,13 @@ def test_what_a_loop_cannot_compute_is_refused_by_its_first_iteration(with_list:
                 session.run(result, {x: 2.0, n: 1})
             gradient = tf.gradients(result, x)[0]
             assert session.run(gradient, {x: 2.0, n: 0}) == 1.0
+
+
+def test_results_come_in_what_the_body_gave_them_in() -> None:
+    """A list, a tuple, a tuple with names, whatever the loop variables came in, as TensorFlow packs them."""
+    pair = collections.namedtuple("pair", ["a", "b"])  # noqa: PYI024 (as programs of that time write it)
+    for given, returned in itertools.product((list, tuple, pair._make), (list, tuple, pair._make)):
+        result = tf.while_loop(lambda i, j: i < 3, lambda i, j: returned([i + 1, j]), given([0, 1]))  # noqa: B023
+        assert type(result) is type(returned([0, 1]))
+        with tf.Session() as session:
+            assert session.run(list(result)) == [3, 1]

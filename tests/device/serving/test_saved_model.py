@@ -139,6 +139,29 @@ def test_tags_choose_a_graph(tmp_path: Path) -> None:
         assert not graph.get_operations()
 
 
+def test_a_further_graph_has_the_main_operation_and_the_assets_of_the_first(tmp_path: Path) -> None:
+    """As TensorFlow's, whose builder leaves both in collections of the graph."""
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    with tf.Graph().as_default(), tf.Session() as session:
+        path = tf.constant(str(tmp_path / "words.txt"))
+        kind = (tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER)
+        table = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(path, *kind), -1)
+        local = tf.Variable(1.0, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+        out = tf.add(tf.cast(table.lookup(tf.constant(["b"])), tf.float32), local, name="out")
+        tf.Variable(0.0)
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        builder = tf.saved_model.Builder(str(tmp_path / "model"))
+        main = tf.group(tf.tables_initializer(), tf.assign(local, 10.0))
+        builder.add_meta_graph_and_variables(session, ["first"], assets_collection=[path], main_op=main)
+        builder.add_meta_graph(["second"])
+        builder.save()
+    (tmp_path / "words.txt").unlink()
+    for tag in ("first", "second"):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.saved_model.load(session, [tag], str(tmp_path / "model"))
+            assert session.run(out.name) == [11.0]
+
+
 def test_the_builder_refuses(tmp_path: Path) -> None:
     builder = tf.saved_model.builder.SavedModelBuilder(str(tmp_path / "model"))
     with pytest.raises(AssertionError, match="has not been saved yet"):

@@ -160,6 +160,28 @@ def test_private_names_that_are_missing_say_what_is_near() -> None:
         module("tensorflow.python.ops.math_opz")
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("from tensorflow.python.ops.array_ops import stridded_slice", "; strided_slice is there"),
+        ("from tensorflow.python.utl import nest", "; python.util is there"),
+        ("from tensorflow.python.client import math_ops", "; python.ops.math_ops is there"),
+        ("from tensorflow.python.ops import seq2seq", "; contrib.legacy_seq2seq.python.ops.seq2seq is there"),
+        ("from tensorflow.nn import reluu", "; relu is there"),
+        ("import tensorflow.nosuch", "has no tensorflow.nosuch$"),
+    ],
+)
+def test_what_is_near_is_told_of_all_that_is_missing(statement: str, told: str) -> None:
+    module("tensorflow")
+    with pytest.raises(ImportError, match=told):
+        exec(statement, {})  # noqa: S102 (one of the statements above)
+
+
+def test_what_is_near_a_public_name_is_told() -> None:
+    with pytest.raises(AttributeError, match="has no tensorflow.zerros; zeros is there"):
+        _ = module("tensorflow").zerros
+
+
 def test_names_that_are_missing_say_what_to_do() -> None:
     for name in ("tensorflow", "tensorflow.compat.v1"):
         with pytest.raises(AttributeError, match="anabranch has no tf.load_library; .*tf.py_func"):

@@ -248,3 +248,15 @@ def test_loops_and_conditionals_say_that_tensorflow_is_to_lower_them(graph: Grap
     with Graph().as_default() as other:
         tf.import_graph_def(plain, name="")
     assert not any(node.attr[LOWERING].b for node in functional_nodes(other.as_graph_def()))
+
+
+def test_texts_of_tensors_and_operations_are_tensorflows() -> None:
+    with Graph().as_default() as graph:
+        x = tf.placeholder(tf.int32, name="x")
+        with graph.device("/cpu:0"):
+            y = tf.placeholder(tf.float32, [None, 2], name="y")
+        assert str(x) == 'Tensor("x:0", dtype=int32)'
+        assert str(y) == 'Tensor("y:0", shape=(?, 2), dtype=float32, device=/device:CPU:0)'
+        assert repr(x) == "<tf.Tensor 'x:0' shape=<unknown> dtype=int32>"
+        assert str(x.op) == str(x.op.node_def)
+        assert str(x.op).startswith('name: "x"\nop: "Placeholder"\nattr {')

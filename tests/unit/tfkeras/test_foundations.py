@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import anabranch as tf
-from anabranch.tfkeras import calls, compatibility, history, package, rebasing, schedules, scopes, shapes
+from anabranch.tfkeras import calls, compatibility, downloads, history, package, rebasing, schedules, scopes, shapes
 
 #: how an error names the layer; where shapes differ, TensorFlow has it the other way round
 _MINE = "(of layer mine is incompatible with the layer|is incompatible with layer mine): "
@@ -155,3 +155,20 @@ def test_schedules_are_those_of_train_and_are_described() -> None:
             assert session.run(again(step)) == pytest.approx(session.run(expected))
     with pytest.raises(ValueError, match="Unknown decay"):
         schedules.deserialize({"class_name": "Linear", "config": {}})
+
+
+def test_a_data_set_that_cannot_be_downloaded_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_HOME", "/homes/keras")
+
+    def load_data(where: str) -> None:
+        raise Exception(f"URL fetch failure on {where} : None -- Name or service not known")  # as the package does
+
+    load = downloads.told_where(load_data)
+    with pytest.raises(FileNotFoundError, match=r"put what is there at /homes/keras/datasets/mnist\.npz"):
+        load("https://a.b/img-datasets/mnist.npz")
+    with pytest.raises(FileNotFoundError, match=r"/homes/keras/datasets/cifar-10-batches-py\.tar\.gz is not there"):
+        load("https://a.b/cifar-10-python.tar.gz")
+    with pytest.raises(FileNotFoundError, match=r"/homes/keras/datasets/fashion-mnist/t10k-labels-idx1-ubyte\.gz"):
+        load("https://a.b/t10k-labels-idx1-ubyte.gz")
+    with pytest.raises(ZeroDivisionError):
+        downloads.told_where(lambda: 1 // 0)()
