@@ -271,6 +271,7 @@ def test_a_checkpoint_in_the_place_of_another_is_there_at_every_moment(tmp_path:
 
 
 def test_what_was_not_used_is_told_when_a_restore_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "tensorflow")
     with tf.Graph().as_default(), tf.Session() as session:
         checkpoint = tf.train.Checkpoint(a=tf.Variable(1.0), left_over=tf.Variable(2.0))
         session.run([checkpoint.a.initializer, checkpoint.left_over.initializer])
@@ -521,6 +522,7 @@ def test_circles_and_values_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_two_ways_to_an_object_that_lead_to_two_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "tensorflow")
     with tf.Graph().as_default(), tf.Session() as session:
         shared = tf.Variable(3.0)
         session.run(shared.initializer)
