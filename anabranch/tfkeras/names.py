@@ -124,6 +124,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "Attention": attention.Attention,
         "AbstractRNNCell": recurrent_cells.AbstractRNNCell,
         "DenseFeatures": features.DenseFeatures,
+        "_DenseFeaturesV2": features.DenseFeaturesV2,
         "LayerNormalization": normalization.LayerNormalization,
         "Wrapper": rebasing.served(package.module("layers.wrappers").Wrapper),
         **{name: rebasing.served(getattr(_layers, of)) for name, of in _SECOND_NAMES.items()},
