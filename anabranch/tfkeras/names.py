@@ -156,6 +156,11 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "deserialize": schedules.deserialize,
         **{name: cls for name, cls in schedules.SCHEDULES.items() if "Cosine" not in name},
     },
+    "keras.utils.conv_utils": {"normalize_data_format": package.module("backend.common").normalize_data_format},
+    "keras.utils.generic_utils": {
+        "make_batches": package.module("engine.training_utils").make_batches,
+        "to_snake_case": package.module("engine.base_layer")._to_snake_case,
+    },
     "keras.estimator": {"model_to_estimator": estimators.model_to_estimator},
     "keras.experimental": {
         **{name: cls for name, cls in schedules.SCHEDULES.items() if "Cosine" in name},

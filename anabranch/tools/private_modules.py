@@ -138,7 +138,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.ops.losses.losses": "tf.losses",
     "python.ops.losses.losses_impl": "tf.losses",
     "python.ops.map_fn": "tf",
-    "python.ops.math_ops": "tf tf.math anabranch.compat.private.graphs generated",
+    "python.ops.math_ops": (
+        "tf tf.math anabranch.compat.private.graphs anabranch.compat.private.reduced_shapes generated"
+    ),
     "python.ops.metrics": "tf.metrics",
     "python.ops.metrics_impl": "tf.metrics anabranch.compat.private.metrics",
     "python.ops.nccl_ops": "tf.contrib.nccl",

@@ -67,3 +67,11 @@ def test_a_float_for_an_integer_reaches_the_step_truncated() -> None:
         assert session.run(x + 1, {x: np.array([2.9, -2.9])}).tolist() == [3, -1]
         with pytest.raises(ValueError, match="Cannot feed nan for Tensor 'Placeholder:0' of dtype int32"):
             session.run(x + 1, {x: float("nan")})
+
+
+def test_a_sparse_placeholder_of_known_shape_is_fed_indices_and_values() -> None:
+    sparse = tf.sparse_placeholder(tf.float32, [2, 3])
+    dense = tf.sparse_tensor_to_dense(sparse)
+    with tf.Session() as session:
+        fed = {sparse: (np.array([[0, 1], [1, 2]]), np.array([5.0, 6.0], np.float32))}
+        assert session.run(dense, fed).tolist() == [[0.0, 5.0, 0.0], [0.0, 0.0, 6.0]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.compat.private import derived_seeds, eager_profiler, monitoring, structure_messages
+from anabranch.compat.private import derived_seeds, eager_profiler, monitoring, reduced_shapes, structure_messages
 from anabranch.frontend.bounded_specs import BoundedTensorSpec
 from anabranch.proto import profile_pb2
 from anabranch.tools.tensorflow_alias import absence_of
@@ -21,6 +21,7 @@ def test_they_are_where_programs_look_for_them() -> None:
         "eager.monitoring.IntGauge",
         "saved_model.nested_structure_coder.StructureCoder",
         "ops.distributions.util.gen_new_seed",
+        "ops.math_ops.reduced_shape",
         "training.tracking.base.TrackableReference",
     )
     assert [absence_of(f"tensorflow.python.{name}") for name in names] == [None] * len(names)
@@ -145,6 +146,19 @@ def test_datasets_take_turns_by_as_many_as_there_are_processors() -> None:
         assert [int(session.run(element)) for _ in range(2)] == [1, 1]
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(element)
+
+
+def test_shapes_of_reductions() -> None:
+    with tf.Session() as session:
+        assert session.run(reduced_shapes.reduced_shape([2, 3, 5], -1)).tolist() == [2, 3, 1]
+        assert session.run(reduced_shapes.reduced_shape([2, 3, 5], [0, -2])).tolist() == [1, 1, 5]
+
+
+def test_messages_of_tensors_are_tensors() -> None:
+    message = tf.make_tensor_proto([[1, 2]], tf.int64)
+    with tf.Session() as session:
+        assert session.run(tf.constant(message)).tolist() == [[1, 2]]
+        assert session.run(tf.convert_to_tensor(message) + [1]).dtype == np.int64
 
 
 def test_elements_of_a_variable_of_strings() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import numpy as np
 import tensorflow as tf
@@ -348,6 +349,8 @@ with tf.Graph().as_default():
     state = keras.layers.LSTMCell(3).get_initial_state(batch_size=2, dtype=tf.float32)
     tf.nest.assert_same_structure(state, keras.layers.LSTMCell(3).state_size)
 
+for cls in (keras.layers.Dense, keras.layers.LSTMCell, keras.layers.Conv2D):
+    assert "kernel_regularizer" in inspect.signature(cls.__init__).parameters
 words = tf.feature_column.categorical_column_with_vocabulary_list("word", ["a", "b"])
 columns = {
     "number": tf.feature_column.numeric_column("number", (2,), normalizer_fn=scaled),
