@@ -19,7 +19,6 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 #: the others
 DEFERRED: Final = (
     "compiler.tf2xla.python.xla",
-    "contrib.all_reduce.python.all_reduce",
     "contrib.cloud",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",

@@ -179,6 +179,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.reduce_slice_ops.python.ops": "tf.contrib",
     "contrib.reduce_slice_ops.python.ops.reduce_slice_ops": "tf.contrib.reduce_slice_ops",
     "contrib.resampler.python.ops.resampler_ops": "tf.contrib.resampler",
+    "contrib.all_reduce.python.all_reduce": "anabranch.contrib.all_reduce",
     "contrib.rnn.ops.gen_gru_ops": "generated",
     "contrib.rnn.ops.gen_lstm_ops": "generated",
     "contrib.rnn.python.ops": "tf.contrib.rnn",

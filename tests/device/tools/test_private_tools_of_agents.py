@@ -10,6 +10,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.compat.private import derived_seeds, eager_profiler, monitoring, reduced_shapes, structure_messages
+from anabranch.contrib import all_reduce
 from anabranch.frontend.bounded_specs import BoundedTensorSpec
 from anabranch.proto import profile_pb2
 from anabranch.tools.tensorflow_alias import absence_of
@@ -170,3 +171,25 @@ def test_elements_of_a_variable_of_strings() -> None:
         assert session.run(element).tolist() == [b"c"]
         with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
             session.run(tf.gather(words, [2]))
+
+
+def test_each_device_gets_what_all_have_together() -> None:
+    names = [f"tensorflow.contrib.all_reduce.python.all_reduce.build_{kind}_all_reduce" for kind in ("nccl", "ring")]
+    assert [absence_of(name) for name in names] == [None, None]
+    tensors = [tf.constant([float(i), 1.0]) for i in range(3)]
+    results = [
+        all_reduce.build_nccl_all_reduce(tensors, tf.add),
+        all_reduce.build_ring_all_reduce(tensors, 1, 2, [0, 1, 2], tf.add),
+        all_reduce.build_nccl_then_ring(tensors, 1, tf.add),
+        all_reduce.build_shuffle_all_reduce(tensors, ["cpu:0"], tf.add_n),
+        all_reduce.build_nccl_then_shuffle(tensors, ["cpu:0"], tf.add, tf.add_n),
+        all_reduce.build_shuffle_then_shuffle(tensors, ["cpu:0"], ["cpu:0"], tf.add_n),
+        all_reduce.build_shuffle_then_ring(tensors, ["cpu:0"], 1, tf.add_n, tf.add),
+    ]
+    halves = all_reduce.build_recursive_hd_all_reduce(tensors, tf.maximum, lambda x: x / 2)
+    with tf.Session() as session:
+        for of_all in session.run(results):
+            assert [each.tolist() for each in of_all] == [[3.0, 3.0]] * 3
+        assert [each.tolist() for each in session.run(halves)] == [[1.0, 0.5]] * 3
+    with pytest.raises(ValueError, match="empty"):
+        all_reduce.build_nccl_all_reduce([], tf.add)
