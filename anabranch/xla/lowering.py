@@ -44,9 +44,6 @@ Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
 #: 2**64 divided by the golden ratio: spreads the bits of small seeds
-#: sums, whose constants XLA adds up where they are nested, and what hands a tensor on to them
-_SUMS = frozenset(["Add", "AddV2", "Sub"])
-_HANDING_ON = frozenset(["Identity", "StopGradient", "PreventGradient"])
 _GOLDEN = 0x9E3779B97F4A7C15
 _LOW_63_BITS = 0x7FFFFFFFFFFFFFFF
 #: iterations of the loop in which a kernel is measured that serves loops
@@ -285,7 +282,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         return results
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
-    if library is jnp and op.type in _SUMS:
+    if library is jnp and op.op_def.adds:
         inputs = _added_in_order(op, inputs)
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
     with np.errstate(all="ignore"), jax.named_scope(op.name):
@@ -302,7 +299,7 @@ def _added_in_order(op: StepNode, inputs: Sequence[Any]) -> list[Any]:
         return list(inputs)
     return [
         lax.optimization_barrier(value)  # type: ignore[no-untyped-call]
-        if not _is_constant(value) and jnp.issubdtype(value.dtype, jnp.inexact) and _source(tensor).type in _SUMS
+        if not _is_constant(value) and jnp.issubdtype(value.dtype, jnp.inexact) and _source(tensor).op_def.adds
         else value
         for value, tensor in zip(inputs, op.inputs, strict=True)
     ]
@@ -314,8 +311,8 @@ def _is_constant(value: object) -> bool:
 
 def _source(tensor: StepTensor) -> StepNode:
     """The operation that computes a tensor, past those that hand it on."""
-    while tensor.op.type in _HANDING_ON and tensor.op.inputs:
-        tensor = tensor.op.inputs[0]
+    while tensor.op.op_def.passes_on and tensor.op.inputs:
+        tensor = tensor.op.inputs[tensor.value_index]
     return tensor.op
 
 
