@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import anabranch as tf
-from anabranch.compat import v2_modules
+from anabranch.compat import v2_modules, v2_summary
 from anabranch.core import absent_names
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
@@ -163,6 +163,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _OLD:
         raise AttributeError(f"tf.compat.v2 has no {name}, which is of version 1; tf.compat.v1.{name} is there")
+    if name == "summary":  # nothing in it is as in version 1
+        return v2_summary
     value = getattr(tf, name, _MISSING)
     if value is _MISSING:
         raise AttributeError(absent_names.absence("", name, dir(tf)))

@@ -30,6 +30,7 @@ from anabranch.estimator.receivers import (
     build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
 )
 from anabranch.estimator.regression_heads import LogisticRegressionHead, PoissonRegressionHead, RegressionHead
+from anabranch.estimator.sequence_models import RNNClassifier as RNNClassifier, RNNEstimator as RNNEstimator
 
 binary_classification_head = BinaryClassHead
 logistic_regression_head = LogisticRegressionHead

@@ -149,6 +149,7 @@ class OpFlags(TypedDict, total=False):
 
     stateful: bool
     commutative: bool
+    adds: bool
     static: Iterable[str]
     ranks: dict[str, int]
     late_ranks: dict[str, int]
@@ -198,6 +199,7 @@ class OpDef:
         knows_objects: where an input may have any type, its kernels know handles and lists of tensors, which are no
             arrays. Ask `takes_objects`.
         role: what the operation is in the structure of a graph.
+        adds: it is the sum or the difference of two inputs.
         passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
             kernel runs on the host as well.
         repeats_bodies: its functions run any number of times in a run of the operation.
@@ -217,6 +219,7 @@ class OpDef:
     attrs: dict[str, AttrDef]
     stateful: bool = False
     commutative: bool = False
+    adds: bool = False
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)
     late_ranks: dict[str, int] = field(default_factory=dict)

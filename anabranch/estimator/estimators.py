@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,7 +98,7 @@ class Estimator:
             tf.logging.warning("Using temporary folder as model directory: %s", chosen)
         self._config = config.replace(model_dir=chosen)
         self._model_dir, self._model_fn = chosen, model_fn
-        self._params = {} if params is None else params
+        self._params = {} if params is None else copy.deepcopy(params)
         if isinstance(warm_start_from, str):
             warm_start_from = WarmStartSettings(warm_start_from)
         self._warm_start = warm_start_from
@@ -116,7 +117,7 @@ class Estimator:
     @property
     def params(self) -> PassedOn:
         """A copy of the hyperparameters."""
-        return dict(self._params) if isinstance(self._params, dict) else self._params
+        return copy.deepcopy(self._params)
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -157,7 +158,7 @@ class Head(abc.ABC):
             predictions = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
                 return EstimatorSpec(mode, predictions, export_outputs=self._export_outputs(predictions))
-            loss = self.loss(labels, logits, features, mode, regularization_losses)
+            loss, average = self._loss_and_average(labels, logits, features, mode, regularization_losses)
             if mode == ModeKeys.EVAL:
                 metrics = self.update_metrics(
                     self.metrics(regularization_losses=regularization_losses),
@@ -170,9 +171,22 @@ class Head(abc.ABC):
         train_op = training_operation(loss, optimizer, trainable_variables, train_op_fn, update_ops)
         with tf.name_scope(""):
             tf.summary.scalar(self._key("loss"), loss)
+            if average is not None:
+                tf.summary.scalar(self._key("average_loss"), average)
             if regularization_losses:
                 tf.summary.scalar(self._key("regularization_loss"), tf.add_n(list(regularization_losses)))
         return EstimatorSpec(mode, predictions, loss, train_op)
+
+    def _loss_and_average(
+        self,
+        labels: TensorLike,
+        logits: TensorLike,
+        features: Mapping[str, TensorLike],
+        mode: str,
+        regularization_losses: Tensors,
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """The loss of a batch, and its mean over the weights of the examples where training shows that too."""
+        return self.loss(labels, logits, features, mode, regularization_losses), None
 
     def _key(self, metric: str) -> str:
         """A metric's name, with the head's."""
@@ -269,6 +283,9 @@ class SingleHead(Head):
             _check_loss_function(loss_fn)
         self._dimension, self._weight_column, self._name = logits_dimension, weight_column, name
         self._reduction, self._tf_reduction, self._loss_fn = loss_reduction, chosen, loss_fn
+        # The heads of ready-made models, and those of `tf.contrib.estimator`, are TensorFlow's older kind, which takes
+        # `tf.losses.Reduction`: programs ask for their nodes by name (`head/weighted_loss/Sum`, `head/truediv`).
+        self._is_former = loss_reduction in tf.losses.Reduction.all()
 
     @property
     def name(self) -> str | None:
@@ -305,13 +322,38 @@ class SingleHead(Head):
         mode: str | None = None,
         regularization_losses: Tensors = None,
     ) -> tf.Tensor:
-        with tf.name_scope("losses"):
-            checked = self._checked_logits(logits)
-            losses, weights = self._losses_and_weights(checked, self._targets(labels, checked), features or {})
-            loss: tf.Tensor = tf.losses.compute_weighted_loss(
-                losses, 1.0 if weights is None else weights, loss_collection=None, reduction=self._tf_reduction
-            )
+        with contextlib.nullcontext() if self._is_former else tf.name_scope("losses"):
+            loss, _, _ = self._reduced(labels, logits, features or {})
             return tf.add_n([loss, *regularization_losses]) if regularization_losses else loss
+
+    def _reduced(
+        self, labels: TensorLike, logits: TensorLike, features: Mapping[str, TensorLike]
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """The loss of a batch, the losses of its examples and their weights."""
+        checked = self._checked_logits(logits)
+        losses, weights = self._losses_and_weights(checked, self._targets(labels, checked), features)
+        loss: tf.Tensor = tf.losses.compute_weighted_loss(
+            losses,
+            1.0 if weights is None else weights,
+            loss_collection=tf.GraphKeys.LOSSES if self._is_former else None,
+            reduction=self._tf_reduction,
+        )
+        return loss, losses, weights
+
+    def _loss_and_average(
+        self,
+        labels: TensorLike,
+        logits: TensorLike,
+        features: Mapping[str, TensorLike],
+        mode: str,
+        regularization_losses: Tensors,
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        shows_average = self._reduction == tf.losses.Reduction.SUM and mode == ModeKeys.TRAIN
+        if not shows_average or type(self).loss is not SingleHead.loss:
+            return super()._loss_and_average(labels, logits, features, mode, regularization_losses)
+        loss, losses, weights = self._reduced(labels, logits, features)
+        average = loss / tf.reduce_sum((1.0 if weights is None else weights) * tf.ones_like(losses))
+        return tf.add_n([loss, *regularization_losses]) if regularization_losses else loss, average
 
     def predictions(self, logits: TensorLike, keys: Sequence[str] | None = None) -> dict[Any, tf.Tensor]:
         wanted = tuple(keys or self._prediction_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,10 @@ def model_function(head: Head, parts: Sequence[ModelPart]) -> Callable[..., Esti
         def train_op_fn(loss: tf.Tensor) -> tf.Operation:
             return _train(loss, parts)
 
-        return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=train_op_fn)
+        # the only part of a model has the head in its scope, as in TensorFlow; the name scope alone, so that the
+        # variables of optimizers keep their names
+        with tf.name_scope(f"{parts[0].scope}/") if len(parts) == 1 else contextlib.nullcontext():
+            return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=train_op_fn)
 
     return model_fn
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anabranch.core.dtypes import DTypeLike
+from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.frontend.specs import TensorSpec, TypeSpec
 
@@ -37,9 +37,10 @@ class BoundedTensorSpec(TensorSpec):
 
     @classmethod
     def from_spec(cls, spec: TensorSpec, name: str | None = None) -> BoundedTensorSpec:
-        """A copy of a spec; one without bounds gets those of its dtype."""
-        minimum = getattr(spec, "minimum", spec.dtype.min)
-        maximum = getattr(spec, "maximum", spec.dtype.max)
+        """A copy of a spec, also of one that has NumPy's dtypes; one without bounds gets those of its dtype."""
+        dtype = as_dtype(spec.dtype)
+        minimum = getattr(spec, "minimum", dtype.min)
+        maximum = getattr(spec, "maximum", dtype.max)
         return cls(spec.shape, spec.dtype, minimum, maximum, name or spec.name)
 
     @property

@@ -59,7 +59,7 @@ def _fetch_slices(value: IndexedSlices) -> tuple[list[Any], Callable[[list[Any]]
 
 
 def _feed_sparse(key: SparseTensor, value: SparseTensorValue | Sequence[TensorLike]) -> list[tuple[Any, Any]]:
-    return list(zip((key.indices, key.values, key.dense_shape), value, strict=True))
+    return list(zip((key.indices, key.values, key.dense_shape), value, strict=len(value) != 2))  # a shape may be known
 
 
 def _feed_slices(key: IndexedSlices, value: Sequence[TensorLike]) -> list[tuple[Any, Any]]:

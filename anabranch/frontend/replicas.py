@@ -39,6 +39,74 @@ class _Threads(threading.local):
 _threads = _Threads()
 
 
+class _OneReplicaExtended:
+    """Places of variables and updates where there is one replica."""
+
+    worker_devices = parameter_devices = ("",)
+    experimental_require_static_shapes = experimental_between_graph = False
+    should_checkpoint = should_save_summary = experimental_should_init = True
+
+    def update(
+        self,
+        var: PassedOn,
+        fn: Callable[..., _Result],
+        args: Sequence[PassedOn] = (),
+        kwargs: Mapping[str, PassedOn] | None = None,
+        group: bool = True,
+    ) -> _Result | tuple[_Result, ...]:
+        """Calls ``fn(var, *args, **kwargs)``; without `group` the result is in a tuple, one for each replica."""
+        result = fn(var, *args, **(kwargs or {}))
+        return result if group else (result,)
+
+    def update_non_slot(
+        self,
+        colocate_with: PassedOn,
+        fn: Callable[..., _Result],
+        args: Sequence[PassedOn] = (),
+        kwargs: Mapping[str, PassedOn] | None = None,
+        group: bool = True,
+    ) -> _Result | tuple[_Result, ...]:
+        """Calls ``fn(*args, **kwargs)``; without `group` the result is in a tuple, one for each replica."""
+        result = fn(*args, **(kwargs or {}))
+        return result if group else (result,)
+
+    def call_for_each_replica(
+        self, fn: Callable[..., _Result], args: Sequence[PassedOn] = (), kwargs: Mapping[str, PassedOn] | None = None
+    ) -> _Result:
+        """Calls a function once, and returns what it returns."""
+        return fn(*args, **(kwargs or {}))
+
+    def reduce_to(self, reduce_op: ReduceOp | str, value: _Result, destinations: PassedOn) -> _Result:
+        """The value of the one replica.
+
+        Raises:
+            ValueError: `reduce_op` is neither SUM nor MEAN.
+        """
+        ReduceOp(reduce_op)
+        return value
+
+    def value_container(self, value: _Result) -> _Result:
+        """What holds a replica's value: the value itself."""
+        return value
+
+    def read_var(self, v: PassedOn) -> Tensor:
+        """The value of a variable."""
+        return convert_to_tensor(v)
+
+    def non_slot_devices(self, var_list: Sequence[PassedOn]) -> PassedOn:
+        """Where optimizers place what belongs to no variable: by the first, by name."""
+        return min(var_list, key=lambda variable: str(variable.name))
+
+    def variable_created_in_scope(self, v: PassedOn) -> bool:
+        """True: there is one scope."""
+        return True
+
+    @contextlib.contextmanager
+    def colocate_vars_with(self, colocate_with_variable: PassedOn) -> Iterator[None]:
+        """Changes nothing: variables are where their device functions say."""
+        yield
+
+
 class OneReplica:
     """What `get_strategy` returns: the strategy that runs everything once.
 
@@ -47,6 +115,11 @@ class OneReplica:
     """
 
     num_replicas_in_sync = 1
+
+    @property
+    def extended(self) -> _OneReplicaExtended:
+        """What libraries ask a strategy for."""
+        return _OneReplicaExtended()
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[OneReplica]:

@@ -11,6 +11,8 @@ from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.values import TensorLike, to_array
 from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.proto.graph_pb2 import TensorProto
+from anabranch.proto.tensors import make_ndarray
 
 #: (value, dtype or None, name or None, as_ref) -> tensor, or NotImplemented to let the next function try
 ConversionFunction = Callable[[Any, DType | None, str | None, bool], Any]
@@ -113,7 +115,7 @@ def _convert(value: TensorLike, dtype: DType | None, name: str | None) -> Tensor
     if isinstance(value, list | tuple) and _holds_tensor(value):
         return _pack(value, dtype, name)
     try:
-        array = to_array(value, dtype)
+        array = constant_array(value, dtype)
     except TypeError as error:
         if dtype is None and not isinstance(value, list | tuple):
             raise TypeError(
@@ -122,6 +124,15 @@ def _convert(value: TensorLike, dtype: DType | None, name: str | None) -> Tensor
             ) from error
         raise
     return constant_of(array, name=name)
+
+
+def constant_array(value: TensorLike, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """The array of a constant of a value: a number, text, array, nested lists of these, or the message of a tensor.
+
+    Raises:
+        TypeError, ValueError: there is none of that dtype.
+    """
+    return to_array(make_ndarray(value) if isinstance(value, TensorProto) else value, dtype)
 
 
 def _holds_tensor(value: object) -> bool:

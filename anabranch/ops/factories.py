@@ -57,9 +57,10 @@ def binary(
     gradient: GradientFunction | None = None,
     commutative: bool = False,
     arguments: str = "x: T, y: T -> z: T",
+    adds: bool = False,
 ) -> OpFunction:
     """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`."""
-    op = define_op(name, arguments, f"T: {types}", commutative=commutative)
+    op = define_op(name, arguments, f"T: {types}", commutative=commutative, adds=adds)
     op.shape(shape_rules.broadcast)
     op.kernel(_with_xp(function))
     return attach_gradient(op, gradient)

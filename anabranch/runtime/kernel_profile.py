@@ -78,6 +78,36 @@ def profiled(events: list[KernelEvent]) -> Iterator[None]:
         _profiling.release()
 
 
+class ProcessProfile:
+    """A profile of the whole process between two calls, as TensorBoard reads it.
+
+    Steps that are traced meanwhile have no kernels in their traces: the profiler is one for the process.
+
+    Raises:
+        RuntimeError: something is being profiled already.
+    """
+
+    def __init__(self) -> None:
+        if not _profiling.acquire(blocking=False):
+            raise RuntimeError("a profile is being made already")
+        self._folder = tempfile.TemporaryDirectory(prefix="anabranch-profile-")
+        try:
+            jax.profiler.start_trace(self._folder.name)
+        except BaseException:
+            self._folder.cleanup()
+            _profiling.release()
+            raise
+
+    def stop(self) -> bytes:
+        """Ends the profile, once; returns it: a serialized `XSpace`, which is what a file `*.xplane.pb` holds."""
+        try:
+            with self._folder:
+                jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
+                return b"".join(file.read_bytes() for file in sorted(Path(self._folder.name).rglob("*.xplane.pb")))
+        finally:
+            _profiling.release()
+
+
 def _set_clock_marks() -> list[float]:
     """Leaves marks in the profile, by which its clock is read; returns when each was set (seconds since the epoch)."""
     began = []

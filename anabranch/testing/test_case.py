@@ -25,6 +25,7 @@ from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorValue
 from anabranch.errors import OpError
+from anabranch.frontend.platform import flags
 from anabranch.frontend.ragged.values import RaggedTensorValue
 from anabranch.graph.graph import Graph, default_graphs, get_default_graph, reset_default_graph
 from anabranch.graph.operation import Tensor
@@ -517,11 +518,15 @@ def main(argv: list[str] | None = None) -> None:
         ...     print("done")
         done
     """
-    for argument in sys.argv if argv is None else argv:
+    line = list(sys.argv if argv is None else argv)
+    for argument in line:
         if found := re.fullmatch("--?benchmarks=(.*)", argument):
             run_benchmarks(found[1])
             sys.exit(0)
-    unittest.main(argv=argv)
+    # flags are parsed for tests that read absl's; what begins with one dash, and the help, is unittest's
+    of_unittest = [argument for argument in line[1:] if re.match("-[^-]|--help$", argument)]
+    left = flags.FLAGS([each for each in line if each not in of_unittest], known_only=True)
+    unittest.main(argv=[*left, *of_unittest])
 
 
 def get_temp_dir() -> str:

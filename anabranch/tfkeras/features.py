@@ -2,14 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
+from anabranch.feature_column.columns import FeatureColumn
 from anabranch.feature_column.sequences import sequence_input_layer
-from anabranch.tfkeras import shapes
+from anabranch.tfkeras import initializers, package, shapes
 from anabranch.tfkeras.layer import KerasLayer
+
+
+def _configuration(value: PassedOn) -> Any:
+    """A column, or what one consists of, as a configuration keeps it."""
+    if isinstance(value, FeatureColumn):
+        parts = {field.name: _configuration(getattr(value, field.name)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return {"class_name": type(value).__name__, "config": parts}
+    if isinstance(value, tf.DType):
+        return {"dtype": value.name}
+    if isinstance(value, tuple):
+        return [_configuration(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode()
+    if hasattr(value, "get_config"):
+        return {"initializer": initializers.serialize(value)}
+    return {"function": value.__name__} if callable(value) else value
+
+
+def _configured(value: PassedOn) -> Any:
+    """What `_configuration` made a configuration of.
+
+    Raises:
+        ValueError: there is no class of columns, or no function, of a name.
+    """
+    if isinstance(value, list):
+        return tuple(_configured(each) for each in value)
+    if not isinstance(value, dict):
+        return value
+    if "dtype" in value:
+        return tf.as_dtype(value["dtype"])
+    if "initializer" in value:
+        return initializers.deserialize(value["initializer"])
+    if "function" in value:
+        return _named(package.module("utils.generic_utils")._GLOBAL_CUSTOM_OBJECTS, value["function"])
+    kinds: dict[str, Any] = {cls.__name__: cls for cls in _kinds(FeatureColumn)}
+    kind = _named(kinds, value["class_name"])
+    return kind(**{name: _configured(part) for name, part in value["config"].items()})
+
+
+def _named(known: Mapping[str, Any], name: str) -> Any:
+    if name not in known:
+        raise ValueError(f"the configuration of a column names {name!r}; see tf.keras.utils.CustomObjectScope")
+    return known[name]
+
+
+def _kinds(cls: type) -> Iterator[type]:
+    """All classes of columns."""
+    kinds: list[type] = cls.__subclasses__()
+    for kind in kinds:
+        yield kind
+        yield from _kinds(kind)
 
 
 class DenseFeatures(KerasLayer):
@@ -23,9 +76,10 @@ class DenseFeatures(KerasLayer):
         self, feature_columns: PassedOn, trainable: bool = True, name: str | None = None, **kwargs: PassedOn
     ) -> None:
         super().__init__(name=name, trainable=trainable, **kwargs)
-        columns: Sequence[Any] = (
-            list(feature_columns) if isinstance(feature_columns, list | tuple) else [feature_columns]
-        )
+        is_one = hasattr(feature_columns, "variable_shape") or not isinstance(feature_columns, Iterable)
+        if isinstance(feature_columns, dict):
+            raise ValueError("Expected feature_columns to be iterable, found dict.")
+        columns: Sequence[Any] = [feature_columns] if is_one else list(feature_columns)
         for column in columns:
             if not hasattr(column, "variable_shape"):
                 raise ValueError(
@@ -60,6 +114,14 @@ class DenseFeatures(KerasLayer):
             cols_to_output_tensors.update(outputs)
         return result
 
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "feature_columns": [_configuration(each) for each in self._feature_columns]}
+
+    @classmethod
+    def from_config(cls, config: PassedOn) -> Any:
+        columns = [_configured(each) for each in config["feature_columns"]]
+        return super().from_config({**config, "feature_columns": columns})
+
     def compute_mask(self, inputs: PassedOn, mask: PassedOn = None) -> Any:
         return None
 
@@ -70,6 +132,10 @@ class DenseFeatures(KerasLayer):
         first = next(iter(input_shape.values())) if isinstance(input_shape, dict) else input_shape
         answer = tf.TensorShape([tf.TensorShape(first).as_list()[0], self._width()])
         return answer if shapes.of_tensorflow(first) else shapes.as_tuples(answer)
+
+
+class DenseFeaturesV2(DenseFeatures):
+    """`tf.compat.v2.keras.layers.DenseFeatures`: a class of its own, which libraries tell from that of version 1."""
 
 
 class SequenceFeatures(KerasLayer):

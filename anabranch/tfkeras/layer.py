@@ -78,7 +78,9 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
             kwargs["input_shape"] = _lengths(kwargs["input_shape"])
         if "batch_input_shape" in kwargs:
             kwargs["batch_input_shape"] = _lengths(kwargs["batch_input_shape"])
+        self.__dict__["_is_half_made"] = True
         super().__init__(name=name or unique_name(type(self)), trainable=trainable, **kwargs)
+        del self.__dict__["_is_half_made"]
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         self._dynamic = dynamic
         if regularizer is not None:
@@ -149,6 +151,8 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
     def __setattr__(self, name: str, value: PassedOn) -> None:
         if name.endswith("_initializer"):
             value = initializers.of_package(value)
+        if name == "trainable" and "_is_half_made" in self.__dict__:
+            return  # `_trainable` is set; a class's own property may ask for parts that are not there yet
         value = self._unmarked(name, value)
         object.__setattr__(self, name, value)
         if isinstance(value, tf.Variable):

@@ -130,6 +130,7 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "Attention": attention.Attention,
         "AbstractRNNCell": recurrent_cells.AbstractRNNCell,
         "DenseFeatures": features.DenseFeatures,
+        "_DenseFeaturesV2": features.DenseFeaturesV2,
         "LayerNormalization": normalization.LayerNormalization,
         "Wrapper": rebasing.served(package.module("layers.wrappers").Wrapper),
         **{name: rebasing.served(getattr(_layers, of)) for name, of in _SECOND_NAMES.items()},
@@ -160,6 +161,11 @@ _OWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "serialize": schedules.serialize,
         "deserialize": schedules.deserialize,
         **{name: cls for name, cls in schedules.SCHEDULES.items() if "Cosine" not in name},
+    },
+    "keras.utils.conv_utils": {"normalize_data_format": package.module("backend.common").normalize_data_format},
+    "keras.utils.generic_utils": {
+        "make_batches": package.module("engine.training_utils").make_batches,
+        "to_snake_case": package.module("engine.base_layer")._to_snake_case,
     },
     "keras.estimator": {"model_to_estimator": estimators.model_to_estimator},
     "keras.experimental": {

@@ -110,6 +110,12 @@ class KerasNetwork(_Network, TrackedNetwork):
             )
         KerasLayer.__setattr__(self, name, value)
 
+    def __copy__(self) -> Any:
+        """A model with the same parts, also where its class cannot be described: the package would pickle it."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
     def _parts(self) -> list[Any]:
         if self.__dict__.get("_setting_up"):
             return []
@@ -120,7 +126,9 @@ class KerasNetwork(_Network, TrackedNetwork):
         """The layers: those between inputs and outputs, or those that are attributes."""
         if self.__dict__.get("_is_graph_network"):
             return list(self._layers)
-        return [part for part in KerasLayer._parts(self) if not isinstance(part, package.module("metrics").Metric)]
+        # a subclass may fill the list itself, which TensorFlow's attributes fill
+        parts = [*tf.nest.flatten(self.__dict__.get("_layers", [])), *KerasLayer._parts(self)]
+        return once([part for part in parts if not isinstance(part, package.module("metrics").Metric)])
 
     @property
     def weights(self) -> list[Any]:

@@ -10,6 +10,7 @@ method that the package's `Layer` has is ours, one that a package's layer has it
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,11 +28,19 @@ def serves(cls: type) -> Callable[[T], T]:
 
     def register(own: T) -> T:
         _served[cls] = own
+        _say_arguments(own, cls)
         own.__name__ = own.__qualname__ = cls.__name__
         own.__module__ = f"tensorflow.{cls.__module__}"
         return own
 
     return register
+
+
+def _say_arguments(own: type, cls: type) -> None:
+    """Lets a class that passes its arguments on say which the package's class takes: libraries look them up."""
+    init: Any = vars(own).get("__init__")
+    if init is not None and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(init).parameters.values()):
+        init.__signature__ = inspect.signature(cls.__init__)  # type: ignore[misc]
 
 
 def is_of_package(cls: type) -> bool:

@@ -43,7 +43,7 @@ class _BeginsWithZeros:
 def _zeros(size: PassedOn, batch: PassedOn, dtype: tf.DType) -> Any:
     if isinstance(size, list | tuple) and not isinstance(size, tf.TensorShape):
         parts = [_zeros(part, batch, dtype) for part in size]
-        return type(size)(*parts) if hasattr(size, "_fields") else parts
+        return type(size)(*parts) if hasattr(size, "_fields") else type(size)(parts)
     lengths = tf.TensorShape(size).as_list()
     made = tf.zeros(tf.stack([batch, *lengths]), dtype)
     made.set_shape([batch if isinstance(batch, int) else None, *lengths])
@@ -63,6 +63,10 @@ class KerasGRUCell(_BeginsWithZeros, _GRUCell):
 @rebasing.serves(_module.LSTMCell)
 class KerasLSTMCell(_BeginsWithZeros, _LSTMCell):
     """A cell of long short-term memory."""
+
+    def __init__(self, units: int, *args: PassedOn, **kwargs: PassedOn) -> None:
+        super().__init__(units, *args, **kwargs)
+        self.state_size = [self.units, self.units]  # a list, as libraries expect that compare structures
 
 
 class AbstractRNNCell(_BeginsWithZeros, KerasLayer):

@@ -18,6 +18,7 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 #: of TensorFlow, each with what is in it; TensorFlow Probability imports those of operations, Mesh TensorFlow and K-FAC
 #: the others
 DEFERRED: Final = (
+    "compiler.tf2xla.python.xla",
     "contrib.cloud",
     "contrib.tpu.python.tpu.device_assignment",
     "python.autograph",

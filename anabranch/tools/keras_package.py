@@ -83,6 +83,10 @@ class _Served(ModuleType):
         of_package = module_of_package(self.__name__, self._standing_in)
         if of_package is not None and not importlib.metadata.version(PACKAGE).startswith(_WITH_FOUNDATIONS):
             return of_package
+        # The package asks for names while it is imported itself, before there is anything to derive from.
+        whole = module_of_package(PACKAGE, self._standing_in)
+        if of_package is not None and getattr(getattr(whole, "__spec__", None), "_initializing", False):
+            return of_package
         served: ModuleType = _served_names(self._standing_in).module(self.__name__, of_package)
         return served
 

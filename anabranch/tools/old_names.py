@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
@@ -127,6 +128,7 @@ def restore(quiet: bool = False) -> Callable[[], None]:
     teller = _Teller(quiet)
     undo = [_answer_for(module, names, teller) for module, names in _table()]
     undo += [_make_as_before(name, teller) for name in ("array", "asarray", "asanyarray")]
+    undo.append(_compare_kinds_as_before(teller))
     undo += [_as_list(name) for name in ("meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")]
     undo.append(old_h5py.restore())
     undo.append(moved_modules.restore(teller.tell))
@@ -171,6 +173,29 @@ def _answer_for(module: ModuleType, names: Mapping[str, object], teller: _Teller
             del vars(module)["__getattr__"]
         else:
             vars(module)["__getattr__"] = before
+
+    return undo
+
+
+def _compare_kinds_as_before(teller: _Teller) -> Callable[[], object]:
+    """Lets `numpy.issubdtype` take Python's `float` for any floating-point kind, `int` for any signed integer.
+
+    Until NumPy 1.20 it did so.
+    """
+    function = np.issubdtype
+
+    @functools.wraps(function)
+    def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
+        if isinstance(arg2, type) and arg2 in (float, int, complex) and not function(arg1, arg2):
+            arg2 = np.dtype(arg2).type.__mro__[1]
+            if function(arg1, arg2):
+                teller.tell("numpy.issubdtype of Python's types")
+        return function(arg1, arg2)
+
+    np.issubdtype = issubdtype
+
+    def undo() -> None:
+        np.issubdtype = function
 
     return undo
 

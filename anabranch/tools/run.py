@@ -6,9 +6,12 @@ The program is any script or module; it sees the same `sys.argv`, `sys.path` and
 from __future__ import annotations
 
 import argparse
+import contextlib
+import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from anabranch.frontend.variables import initializers
 from anabranch.tools import old_names, tensorflow_alias
 from anabranch.tools.for_children import let_children_import_tensorflow
 from anabranch.tools.program import run_module, run_script
@@ -69,12 +72,27 @@ def run_program(parser: argparse.ArgumentParser, program: list[str]) -> int:
     tensorflow_alias.install()
     _quiet_jax()
     let_children_import_tensorflow()
-    if program[0] == "-m":
-        return run_module(program[1], program[2:])
+    with _initializers_of_tensorflow():
+        if program[0] == "-m":
+            return run_module(program[1], program[2:])
+        try:
+            return run_script(program[0], program[1:])
+        except OSError as error:
+            parser.error(f"can't open file {program[0]!r}: {error.strerror}")
+
+
+@contextlib.contextmanager
+def _initializers_of_tensorflow() -> Iterator[None]:
+    """A block in which the classes of initializers say that they are TensorFlow's: programs know them by that."""
+    home = initializers.Initializer.__module__
+    classes = [cls for cls in vars(initializers).values() if inspect.isclass(cls) and cls.__module__ == home]
+    for cls in classes:
+        cls.__module__ = "tensorflow.python.ops.init_ops"
     try:
-        return run_script(program[0], program[1:])
-    except OSError as error:
-        parser.error(f"can't open file {program[0]!r}: {error.strerror}")
+        yield
+    finally:
+        for cls in classes:
+            cls.__module__ = home
 
 
 def _quiet_jax() -> None:

@@ -244,6 +244,9 @@ def _counterpart_of_version_2(path: str) -> tuple[list[Any], dict[str, str]] | N
     module = getattr(tf.compat.v2, path, None)
     if isinstance(module, ModuleType) and not stands_in(module):
         return [module], {}
+    layers = keras_package.find_module(path, standing_in) if path == "keras.layers" else None
+    if layers is not None:
+        return [layers], {"DenseFeatures": "_DenseFeaturesV2"}
     is_keras = path.split(".")[0] == "optimizers"  # version 1 has another `train`
     return counterpart(f"{ROOT}.keras.{path}" if is_keras else f"{ROOT}.{path}")
 

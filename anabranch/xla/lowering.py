@@ -282,10 +282,38 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         return results
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
+    if library is jnp and op.op_def.adds:
+        inputs = _added_in_order(op, inputs)
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
     with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = kernel(inputs, xp=library)
     return [as_integers(_typed(value, out)) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
+
+
+def _added_in_order(op: StepNode, inputs: Sequence[Any]) -> list[Any]:
+    """The operands of a sum; those that are sums themselves are computed first where the other one is constant.
+
+    XLA adds constants up before: ``(1 - p) + 1e-8`` of float32 became ``1 - p``, and its logarithm minus infinity at 1.
+    """
+    if not any(_is_constant(value) for value in inputs):
+        return list(inputs)
+    return [
+        lax.optimization_barrier(value)  # type: ignore[no-untyped-call]
+        if not _is_constant(value) and jnp.issubdtype(value.dtype, jnp.inexact) and _source(tensor).op_def.adds
+        else value
+        for value, tensor in zip(inputs, op.inputs, strict=True)
+    ]
+
+
+def _is_constant(value: object) -> bool:
+    return not isinstance(value, jax.core.Tracer)
+
+
+def _source(tensor: StepTensor) -> StepNode:
+    """The operation that computes a tensor, past those that hand it on."""
+    while tensor.op.op_def.passes_on and tensor.op.inputs:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor.op
 
 
 def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:

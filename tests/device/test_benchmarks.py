@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,32 @@ def test_the_program_runs_them_in_place_of_its_tests() -> None:
         tf.test.main(["program", "--benchmarks=Squares.benchmark_two"])
     assert exit_of.value.code == 0
     assert Squares.ran == ["two"]
+
+
+_WITH_FLAGS = """
+from absl import flags
+import anabranch as tf
+
+flags.DEFINE_string("folder_of_tests", "nowhere", "of tests")
+
+class Flags(tf.test.TestCase):
+    def test_flags(self):
+        self.assertEqual(flags.FLAGS.folder_of_tests, "here")
+
+    def test_other(self):
+        self.fail("was not asked for")
+
+tf.test.main()
+"""
+
+
+def test_the_programs_flags_are_parsed_and_unittest_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_WITH_FLAGS)
+    line = [sys.executable, str(tmp_path / "program.py"), "--folder_of_tests=here", "-v", "Flags.test_flags"]
+    env = {**os.environ, "PYTHONPATH": str(Path(tf.__file__).parents[1])}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "Ran 1 test" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ def register_dense_tensor_like_type(tensor_type: type) -> None:
     _registered.append(tensor_type)
 
 
+def inside_function() -> bool:
+    """Whether the default graph is that of a function's body."""
+    return bool(tf.get_default_graph().building_function)
+
+
 def uid() -> int:
     """A number that no other call in this process gives."""
     return next(_uids)

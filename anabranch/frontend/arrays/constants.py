@@ -14,7 +14,7 @@ from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value_as_shape
-from anabranch.graph.conversion import constant_of, convert_to_tensor
+from anabranch.graph.conversion import constant_array, constant_of, convert_to_tensor
 from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -54,7 +54,7 @@ def constant(
         >>> tf.constant(0.5, shape=[2, 3]).shape
         TensorShape([Dimension(2), Dimension(3)])
     """
-    array = to_array(value, None if dtype is None else as_dtype(dtype).base_dtype)
+    array = constant_array(value, None if dtype is None else as_dtype(dtype).base_dtype)
     if shape is not None:
         array = _fitted(array, tuple(int(d) for d in TensorShape(shape)), verify_shape)
     return constant_of(array, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike
+from anabranch.graph.composite import SparseTensor
 from anabranch.graph.dispatch import dispatched
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -11,10 +12,10 @@ from anabranch.ops import raw
 
 @dispatched
 def identity(input: TensorLike, name: str | None = None) -> Tensor:
-    """A new tensor (or `IndexedSlices`) with the value of `input`.
+    """A new tensor (or `IndexedSlices`, sparse or ragged tensor) with the value of `input`.
 
     Args:
-        input: a tensor or variable of any dtype and shape, or an `IndexedSlices`.
+        input: a tensor or variable of any dtype and shape, an `IndexedSlices`, a sparse or a ragged tensor.
         name: of the operation.
 
     Returns:
@@ -31,6 +32,12 @@ def identity(input: TensorLike, name: str | None = None) -> Tensor:
         >>> sess.run(after)
         np.float32(3.0)
     """
+    if isinstance(input, SparseTensor):
+        parts = (input.indices, input.values, input.dense_shape)
+        return SparseTensor(*(identity(part, name) for part in parts))  # type: ignore[return-value]
+    if hasattr(input, "with_flat_values"):  # ragged tensors are made of operations of this module
+        splits = [identity(each, name) for each in input.nested_row_splits]
+        return type(input).from_nested_row_splits(identity(input.flat_values, name), splits, validate=False)  # type: ignore[no-any-return]
     result: Tensor = raw.Identity(input, name=name)
     return result
 

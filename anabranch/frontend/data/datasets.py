@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import abc
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -489,16 +490,19 @@ class Dataset(Trackable):
     def interleave(
         self,
         map_func: Callable[..., Any],
-        cycle_length: TensorLike,
+        cycle_length: TensorLike = -1,
         block_length: TensorLike = 1,
         num_parallel_calls: TensorLike | None = None,
     ) -> Dataset:
         """Like `flat_map`, with `cycle_length` datasets that take turns, `block_length` elements each.
 
         Args:
+            cycle_length: `tf.data.experimental.AUTOTUNE`: as many as there are processors.
             num_parallel_calls: when given, the datasets compute ahead beside each other; the order stays.
         """
         body = body_of_datasets(map_func, "Dataset.interleave()", self._structure)
+        if isinstance(cycle_length, int) and cycle_length == -1:  # `tf.data.experimental.AUTOTUNE`
+            cycle_length = os.cpu_count() or 1
         lengths = {"cycle_length": int64_scalar(cycle_length), "block_length": int64_scalar(block_length)}
         if num_parallel_calls is None:
             return self._with_function("InterleaveDataset", body, body.structure.element, **lengths)

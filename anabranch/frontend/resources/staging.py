@@ -364,6 +364,7 @@ class CriticalSection:
                 result = fn()
             made = graph.get_operations()[first:]
             self._check(graph, lock.op, made, exclusive_resource_access)
+            _wait_for_arguments(lock.op, made)
             for op in made:  # what was added without regard to control dependencies runs under the lock as well
                 if op.type not in {"Const", "MutexLock"} and not op.control_inputs and not op.inputs:
                     op._link_control_input(lock.op)
@@ -396,3 +397,13 @@ class CriticalSection:
         if handle is self._handle:
             return True
         return handle.op.type == "MutexV2" and handle.op.attrs["shared_name"] == self._handle.op.attrs["shared_name"]
+
+
+def _wait_for_arguments(lock: Operation, made: Sequence[Operation]) -> None:
+    """Lets a lock be taken after what its section uses is there: that may need the same lock before."""
+    inside = {lock, *made, *lock.control_inputs, *(tensor.op for tensor in lock.inputs)}
+    used = [tensor.op for op in made for tensor in op.inputs]
+    used += [before for op in made for before in op.control_inputs]
+    for op in dict.fromkeys(used):
+        if op not in inside:
+            lock._link_control_input(op)

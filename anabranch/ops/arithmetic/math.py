@@ -157,10 +157,14 @@ def _no_nan_gradient(op: Operation, grad: Tensor) -> Any:
     return sum_to_operands(op, raw.MulNoNan(grad, y), raw.MulNoNan(x, grad))
 
 
-Add = binary("Add", lambda xp, x, y: xp.add(x, y), "{numbers, string}", _add_gradient)
-AddV2 = binary("AddV2", lambda xp, x, y: xp.add(x, y), "numbers", _add_gradient, commutative=True)
+Add = binary("Add", lambda xp, x, y: xp.add(x, y), "{numbers, string}", _add_gradient, adds=True)
+AddV2 = binary("AddV2", lambda xp, x, y: xp.add(x, y), "numbers", _add_gradient, commutative=True, adds=True)
 Sub = binary(
-    "Sub", lambda xp, x, y: xp.subtract(x, y), "numbers", lambda op, grad: sum_to_operands(op, grad, raw.Neg(grad))
+    "Sub",
+    lambda xp, x, y: xp.subtract(x, y),
+    "numbers",
+    lambda op, grad: sum_to_operands(op, grad, raw.Neg(grad)),
+    adds=True,
 )
 Mul = binary("Mul", lambda xp, x, y: xp.multiply(x, y), "numbers", _product_gradient, commutative=True)
 MulNoNan = binary(

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
@@ -27,7 +29,7 @@ from anabranch.ops.lists.rows import (
     scattered_on_host,
     scattered_shape,
 )
-from anabranch.ops.lists.tensor_list import SHAPE_ATTR, as_list_gradient, list_shape
+from anabranch.ops.lists.tensor_list import SHAPE_ATTR, as_list_gradient
 from anabranch.ops.lists.values import TensorList, common_declaration
 
 _AS_NEEDED = -1
@@ -92,7 +94,7 @@ def _(op: Operation, grad: Tensor | None, _: Tensor | None) -> Any:
 TensorListConcatLists = define_op(
     "TensorListConcatLists", "input_a: variant, input_b: variant -> output: variant", "element_dtype: any"
 )
-TensorListConcatLists.shape(list_shape)
+TensorListConcatLists.shape(lambda input_a, input_b: input_a.merge_with(input_b))
 TensorListConcatLists.not_differentiable()
 
 
@@ -107,7 +109,19 @@ def _(input_a: TensorList, input_b: TensorList, *, ctx: StepTracingContext) -> T
 
 
 @TensorListConcatLists.host_kernel
-def _(input_a: TensorList, input_b: TensorList, *, ctx: OperationContext) -> TensorList:
+def _(input_a: TensorList | Array, input_b: TensorList | Array, *, ctx: OperationContext) -> Any:
+    if isinstance(input_a, TensorList) and isinstance(input_b, TensorList):
+        return _joined(input_a, input_b, ctx)
+    a, b = np.asarray(input_a, object), np.asarray(input_b, object)
+    if a.shape != b.shape:
+        raise InvalidArgumentError(None, ctx.op, f"arrays of lists have shapes {a.shape} and {b.shape}")
+    lists = np.empty(a.shape, object)
+    for at in np.ndindex(a.shape):
+        lists[at] = _joined(a[at], b[at], ctx)
+    return lists
+
+
+def _joined(input_a: TensorList, input_b: TensorList, ctx: OperationContext) -> TensorList:
     a, b = input_a.of_type(ctx).to_host(), input_b.of_type(ctx).to_host()
     return _declared(a, b).replaced([*a.elements, *b.elements], a.length + b.length)
 

@@ -261,6 +261,7 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Shap
     return batch.concatenate(indices[batch_dims:]).concatenate(table[batch_dims + 1 :])
 
 
+@ResourceGather.host_kernel
 @ResourceGather.kernel
 def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: OperationContext) -> Any:
     table = ctx.read(resource)
@@ -313,6 +314,7 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
     return TensorShape(picked[:-1]).concatenate(table[picked[-1] :])
 
 
+@ResourceGatherNd.host_kernel
 @ResourceGatherNd.kernel
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
     table = ctx.read(resource)

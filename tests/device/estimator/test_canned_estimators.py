@@ -160,3 +160,41 @@ def test_what_records_hold_beside_features() -> None:
     assert spec["label"].dtype == tf.int64
     with pytest.raises(ValueError, match="should not be used as feature"):
         tf.estimator.regressor_parse_example_spec(WIDE, "number")
+
+
+@pytest.mark.parametrize(("kind", "around"), [("wide", "linear/"), ("deep", "dnn/"), ("both", "")])
+def test_nodes_of_the_loss_have_the_names_that_programs_log(kind: str, around: str, tmp_path: Path) -> None:
+    config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
+    if kind == "wide":
+        model: tf.estimator.Estimator = tf.estimator.LinearClassifier(WIDE, config=config)
+    elif kind == "deep":
+        model = tf.estimator.DNNClassifier([4], DEEP, config=config)
+    else:
+        model = tf.estimator.DNNLinearCombinedRegressor(
+            linear_feature_columns=WIDE, dnn_feature_columns=DEEP, dnn_hidden_units=[4], config=config
+        )
+    logged: dict[str, float] = {}
+
+    def log(values: dict[str, float]) -> str:
+        logged.update(values)
+        return ""
+
+    names = {"mean": f"{around}head/truediv", "sum": f"{around}head/weighted_loss/Sum"}
+    model.train(data(CLASS), steps=1, hooks=[tf.train.LoggingTensorHook(names, every_n_iter=1, formatter=log)])
+    assert logged["sum"] == pytest.approx(COUNT * logged["mean"], rel=1e-5)
+    (file,) = tmp_path.glob("events*")
+    shown = {v.tag: v.simple_value for e in tf.train.summary_iterator(str(file)) for v in e.summary.value}
+    assert shown["average_loss"] == pytest.approx(logged["mean"])
+    assert shown["loss"] == pytest.approx(logged["sum"])
+
+
+def test_the_mean_loss_is_over_the_weights_and_without_regularization(tmp_path: Path) -> None:
+    head = tf.contrib.estimator.regression_head(weight_column="w", loss_reduction=tf.losses.Reduction.SUM)
+    features, logits, labels = {"w": [[1.0], [3.0]]}, tf.constant([[1.0], [2.0]]), tf.constant([[0.0], [0.0]])
+    spec = head.create_estimator_spec(
+        features, "train", logits, labels, train_op_fn=lambda loss: loss.op, regularization_losses=[tf.constant(100.0)]
+    )
+    with tf.Session() as session:
+        assert session.run(spec.loss) == 113.0
+        assert session.run("head/truediv:0") == 13.0 / 4.0
+    assert [t.op.name for t in tf.losses.get_losses()] == ["head/weighted_loss/Sum"]

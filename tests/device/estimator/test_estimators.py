@@ -221,3 +221,28 @@ def _bad_arguments(features: Any, labels: Any, extra: Any) -> None: ...
 def test_wrong_arguments_are_refused(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_params_are_handed_on_as_what_they_are_and_as_copies(tmp_path: Path) -> None:
+    class Params(dict[str, Any]):
+        """A dictionary with an attribute."""
+
+        @property
+        def rate(self) -> Any:
+            """The rate."""
+            return self["rate"]
+
+    given = Params(rate=[0.5])
+    seen: list[Any] = []
+
+    def model_fn(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
+        seen.append(params)
+        step = tf.assign_add(tf.train.get_global_step(), 1).op
+        return tf.estimator.EstimatorSpec(mode, loss=tf.constant(params.rate[0]), train_op=step)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path), params=given)
+    given["rate"].append(2.0)
+    estimator.params["rate"].append(3.0)
+    estimator.train(lambda: tf.data.Dataset.from_tensors({"x": [1.0]}).repeat(), steps=1)
+    assert type(seen[0]) is Params
+    assert seen[0].rate == [0.5]

@@ -96,3 +96,11 @@ def test_tensors_of_other_libraries_are_fed_and_given_without_a_copy() -> None:
         np.testing.assert_array_equal(session.run(x, {x: _OfAnotherLibrary(values.astype(np.int16))}), values)
         with pytest.raises(ValueError, match=r"Cannot feed value of shape \(3, 2\)"):
             session.run(x, {x: _OfAnotherLibrary(np.ones([3, 2], np.float32))})
+
+
+def test_a_sparse_placeholder_of_known_shape_is_fed_indices_and_values() -> None:
+    sparse = tf.sparse_placeholder(tf.float32, [2, 3])
+    dense = tf.sparse_tensor_to_dense(sparse)
+    with tf.Session() as session:
+        fed = {sparse: (np.array([[0, 1], [1, 2]]), np.array([5.0, 6.0], np.float32))}
+        assert session.run(dense, fed).tolist() == [[0.0, 5.0, 0.0], [0.0, 0.0, 6.0]]

@@ -166,6 +166,17 @@ def test_many_sections_of_one_step_take_turns() -> None:
         assert sorted(session.run(added)) == list(range(1, 21))
 
 
+def test_a_section_waits_for_what_it_uses_before_it_takes_the_lock() -> None:
+    section, v = tf.CriticalSection(name="section"), tf.get_variable("v", initializer=0)
+    first = section.execute(lambda: tf.assign_add(v, 1))
+    second = tf.cond(first > 0, lambda: section.execute(lambda: tf.assign_add(v, 10 * first)), lambda: first)
+    third = section.execute(lambda: tf.assign_add(v, 10 * second))
+    with tf.Session() as session:
+        for _ in range(3):
+            session.run(v.initializer)
+            assert session.run(third) == 121
+
+
 def test_wrong_critical_sections() -> None:
     one, other, total = tf.CriticalSection(), tf.CriticalSection(), tf.Variable(0)
     one.execute(lambda: total.assign_add(1))

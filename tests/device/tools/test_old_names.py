@@ -154,3 +154,17 @@ def test_data_sets_have_values() -> None:
     assert module.Dataset().value == [1, 2]
     undo()
     assert not hasattr(Dataset, "value")
+
+
+@pytest.mark.usefixtures("restored")
+def test_python_types_stand_for_kinds_of_numbers() -> None:
+    assert np.issubdtype(np.float32, float)
+    assert np.issubdtype(np.dtype(np.int16), int)  # type: ignore[attr-defined]
+    assert not np.issubdtype(np.int32, float)
+    assert not np.issubdtype(np.uint8, int)
+    assert not np.issubdtype(np.float32, np.float64)
+
+
+def test_python_types_are_types_of_numpy_again_afterwards() -> None:
+    old_names.restore(quiet=True)()
+    assert not np.issubdtype(np.float32, float)

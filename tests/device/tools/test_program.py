@@ -86,6 +86,13 @@ def test_a_tensorflow_program_runs(folder: Path) -> None:
     assert not (folder / "__pycache__" / "train.cpython-311.pyc").exists()
 
 
+def test_classes_of_initializers_are_known_by_tensorflows_module(tmp_path: Path) -> None:
+    classes = "(tf.zeros_initializer, type(tf.glorot_uniform_initializer()))"
+    (tmp_path / "program.py").write_text(f"import tensorflow as tf\nprint({{c.__module__ for c in {classes}}})\n")
+    done = anabranch("run", "program.py", cwd=tmp_path)
+    assert done.stdout == "{'tensorflow.python.ops.init_ops'}\n", done.stderr
+
+
 def test_a_script_sees_what_python_shows_it(folder: Path) -> None:
     done = anabranch("run", "--", folder / "show.py", "-x", "--help")
     assert done.stdout.splitlines() == ["__main__ show.py ['-x', '--help'] True", "True"], done.stderr

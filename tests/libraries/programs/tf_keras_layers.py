@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras
@@ -284,3 +287,81 @@ with tf.Graph().as_default():
 for name, second in (("Conv2DTranspose", "Convolution2DTranspose"), ("Conv3DTranspose", "Convolution3DTranspose")):
     assert getattr(keras.layers, second) is getattr(keras.layers, name)
 assert issubclass(keras.layers.TimeDistributed, keras.layers.Wrapper)
+
+
+# ----------------------------------------------------------------------------- what libraries of agents do with layers
+class Chain(keras.layers.Layer):
+    """Layers one after the other, which are trained together or not."""
+
+    def __init__(self, layers: list[keras.layers.Layer]) -> None:
+        super().__init__()
+        self.layers = layers
+
+    @property
+    def trainable(self) -> bool:
+        """Whether any of them is trained."""
+        return any(layer.trainable for layer in self.layers)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for layer in self.layers:
+            layer.trainable = value
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """The last one's output."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Listed(keras.Model):
+    """A model that fills the list of its layers itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._layers = [keras.layers.Dense(2), keras.layers.Dense(1)]
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """The last one's output."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def scaled(x: tf.Tensor) -> tf.Tensor:
+    """Twice."""
+    return x * 2
+
+
+with tf.Graph().as_default():
+    chain = Chain([keras.layers.Dense(2), keras.layers.Dense(1)])
+    chain(tf.zeros([1, 3]))
+    assert len(chain.trainable_weights) == 4
+    chain.trainable = False
+    assert chain.trainable_weights == []
+    assert not chain.layers[0].trainable
+    listed = Listed()
+    assert listed(tf.zeros([1, 3])).shape.as_list() == [1, 1]
+    assert len(listed.layers) == 2
+    assert len(listed.trainable_weights) == 4
+    assert copy.copy(listed).layers == listed.layers
+    assert keras.layers.LSTMCell(3).state_size == [3, 3]
+    state = keras.layers.LSTMCell(3).get_initial_state(batch_size=2, dtype=tf.float32)
+    tf.nest.assert_same_structure(state, keras.layers.LSTMCell(3).state_size)
+
+for cls in (keras.layers.Dense, keras.layers.LSTMCell, keras.layers.Conv2D):
+    assert "kernel_regularizer" in inspect.signature(cls.__init__).parameters
+words = tf.feature_column.categorical_column_with_vocabulary_list("word", ["a", "b"])
+columns = {
+    "number": tf.feature_column.numeric_column("number", (2,), normalizer_fn=scaled),
+    "word": tf.feature_column.embedding_column(words, 3, initializer=tf.ones_initializer()),
+}
+with tf.Graph().as_default(), tf.Session() as session:
+    layer = tf.compat.v2.keras.layers.DenseFeatures(columns.values())
+    assert isinstance(layer, keras.layers.DenseFeatures)
+    assert type(layer) is not tf.compat.v1.keras.layers.DenseFeatures
+    with keras.utils.CustomObjectScope({"scaled": scaled}):
+        described = type(layer).from_config(layer.get_config())
+    outputs = described({"number": tf.constant([[1.0, 2.0]]), "word": tf.constant([["b"]])})
+    session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+    np.testing.assert_allclose(session.run(outputs), [[2, 4, 1, 1, 1]])

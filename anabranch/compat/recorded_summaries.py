@@ -1,4 +1,6 @@
-"""`tf.contrib.summary`: operations that write summaries themselves, when they run, to the default writer."""
+"""Operations that write summaries themselves, when they run, to the default writer: what `tf.contrib.summary` and
+`tf.compat.v2.summary` have in common.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 import anabranch as tf
-from anabranch.contrib.arguments import PassedOn, TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 
 #: collections of a graph
 _WRITERS_INIT: Final = "_SUMMARY_WRITER_INIT"
@@ -172,24 +174,26 @@ def initialize(graph: tf.Graph | None = None, session: tf.Session | None = None)
     if opened is None:
         raise ValueError("initialize needs a session: pass one, or enter one")
     opened.run(summary_writer_initializer_op())
-    writer = _default_writer()
+    writer = default_writer()
     if graph is not None and writer is not None:
         opened.run(writer.write_graph(graph.as_graph_def(add_shapes=True).SerializeToString(), 0))
 
 
 def flush(writer: SummaryWriter | None = None, name: str | None = None) -> tf.Operation:
     """An operation that writes to the disk what waits; of the default writer, if none is given."""
-    writer = writer or _default_writer()
+    writer = writer or default_writer()
     return tf.no_op() if writer is None else writer.flush()
 
 
-def _default_writer() -> SummaryWriter | None:
+def default_writer() -> SummaryWriter | None:
+    """The innermost default writer of this thread; None: there is none, or it writes nowhere."""
     return _scopes.writers[-1] if _scopes.writers else None
 
 
 # ---------------------------------------------------------------------- whether they are recorded
 @contextlib.contextmanager
-def _recording(when: TensorLike) -> Iterator[None]:
+def recording(when: TensorLike | Callable[[], TensorLike]) -> Iterator[None]:
+    """Inside, summaries are recorded where that is true, or where a function says so when it is asked."""
     _scopes.records.append(when)
     try:
         yield
@@ -199,12 +203,12 @@ def _recording(when: TensorLike) -> Iterator[None]:
 
 def always_record_summaries() -> contextlib.AbstractContextManager[None]:
     """Inside, all summaries are recorded."""
-    return _recording(True)
+    return recording(True)
 
 
 def never_record_summaries() -> contextlib.AbstractContextManager[None]:
     """Inside, no summary is recorded."""
-    return _recording(False)
+    return recording(False)
 
 
 def record_summaries_every_n_global_steps(
@@ -213,12 +217,17 @@ def record_summaries_every_n_global_steps(
     """Inside, summaries are recorded in steps whose number `n` divides."""
     step = tf.train.get_or_create_global_step() if global_step is None else global_step
     with tf.device("cpu:0"):
-        return _recording(tf.equal(tf.cast(step, tf.int64) % n, 0))
+        return recording(tf.equal(tf.cast(step, tf.int64) % n, 0))
 
 
 def should_record_summaries() -> tf.Tensor:
     """Whether summaries are recorded, bool scalar; False where nothing says so."""
-    return tf.convert_to_tensor(_scopes.records[-1] if _scopes.records else False)
+    return tf.convert_to_tensor(_condition(False))
+
+
+def _condition(otherwise: bool) -> Any:
+    when = _scopes.records[-1] if _scopes.records else otherwise
+    return when() if callable(when) and not isinstance(when, tf.Tensor | tf.Variable) else when
 
 
 def all_summary_ops() -> list[tf.Operation]:
@@ -228,109 +237,27 @@ def all_summary_ops() -> list[tf.Operation]:
 
 
 # ---------------------------------------------------------------------- summaries
-def _record(name: str, family: str | None, step: TensorLike | None, make: Callable[[str], TensorLike]) -> tf.Operation:
-    """An operation that writes what `make` gives for a tag, if summaries are recorded."""
-    writer = _default_writer()
-    if writer is None or (_scopes.records[-1] if _scopes.records else False) is False:
-        return tf.no_op()
+def record(step: TensorLike | None, make: Callable[[], TensorLike], otherwise: bool = False) -> tf.Tensor | None:
+    """Writes what `make` gives, if summaries are recorded.
+
+    Args:
+        step: int64 scalar; default: the global step.
+        make: gives a serialized summary.
+        otherwise: whether summaries are recorded where nothing says so.
+
+    Returns:
+        Whether it was written, bool scalar; None where nothing is ever written here.
+    """
+    writer, when = default_writer(), _condition(otherwise)
+    if writer is None or when is False:
+        return None
     at = tf.train.get_or_create_global_step() if step is None else step
-    scope = tf.get_default_graph().get_name_scope()
-    tag = "/".join(part for part in (scope, family, name) if part)
 
     def write() -> tf.Tensor:
-        with tf.control_dependencies([writer.write(make(tag), tf.cast(at, tf.int64))]):
+        with tf.control_dependencies([writer.write(make(), tf.cast(at, tf.int64))]):
             return tf.constant(True)
 
     with tf.name_scope(None), tf.device("cpu:0"):
-        written = tf.cond(should_record_summaries(), write, lambda: tf.constant(False))
-    operation: tf.Operation = written.op
-    tf.add_to_collection(_ALL_SUMMARIES, operation)
-    return operation
-
-
-def scalar(name: str, tensor: TensorLike, family: str | None = None, step: TensorLike | None = None) -> tf.Operation:
-    """Writes a number.
-
-    Args:
-        name: of the summary, after the name scope and `family`.
-        tensor: any real scalar.
-        family: stands before the name.
-        step: int64 scalar; default: the global step.
-
-    Returns:
-        The operation.
-    """
-    return _record(name, family, step, lambda tag: tf.raw_ops.ScalarSummary(tags=tag, values=tensor))
-
-
-def histogram(name: str, tensor: TensorLike, family: str | None = None, step: TensorLike | None = None) -> tf.Operation:
-    """Writes a histogram of a tensor's elements; arguments as of `scalar`."""
-    return _record(name, family, step, lambda tag: tf.raw_ops.HistogramSummary(tag=tag, values=tensor))
-
-
-def image(
-    name: str,
-    tensor: TensorLike,
-    bad_color: TensorLike | None = None,
-    max_images: int = 3,
-    family: str | None = None,
-    step: TensorLike | None = None,
-) -> tf.Operation:
-    """Writes images [batch, height, width, 1 | 3 | 4]; not a number is shown red. Other arguments as of `scalar`."""
-    if bad_color is not None:
-        raise NotImplementedError("contrib.summary.image shows what is not a number red; bad_color cannot be chosen")
-    return _record(
-        name, family, step, lambda tag: tf.raw_ops.ImageSummary(tag=tag, tensor=tensor, max_images=max_images)
-    )
-
-
-def audio(
-    name: str,
-    tensor: TensorLike,
-    sample_rate: TensorLike,
-    max_outputs: int,
-    family: str | None = None,
-    step: TensorLike | None = None,
-) -> tf.Operation:
-    """Writes sounds [batch, frames] or [batch, frames, channels] in [-1, 1]. Other arguments as of `scalar`."""
-
-    def make(tag: str) -> TensorLike:
-        return tf.raw_ops.AudioSummaryV2(
-            tag=tag, tensor=tensor, sample_rate=tf.cast(sample_rate, tf.float32), max_outputs=max_outputs
-        )
-
-    return _record(name, family, step, make)
-
-
-def generic(
-    name: str,
-    tensor: TensorLike,
-    metadata: PassedOn = None,
-    family: str | None = None,
-    step: TensorLike | None = None,
-) -> tf.Operation:
-    """Writes a tensor, with a `SummaryMetadata` or its bytes. Other arguments as of `scalar`."""
-    data = b"" if metadata is None else metadata if isinstance(metadata, bytes) else metadata.SerializeToString()
-    return _record(
-        name,
-        family,
-        step,
-        lambda tag: tf.raw_ops.TensorSummaryV2(tag=tag, tensor=tensor, serialized_summary_metadata=data),
-    )
-
-
-def graph(param: PassedOn, step: TensorLike | None = None, name: str | None = None) -> tf.Operation:
-    """Writes a graph: a `GraphDef`, its bytes, or a string tensor of them.
-
-    Raises:
-        TypeError: `param` is none of these.
-    """
-    if isinstance(param, tf.GraphDef):
-        param = param.SerializeToString()
-    if not isinstance(param, bytes | tf.Tensor):
-        raise TypeError(f"param must be a GraphDef, or bytes of one, got {type(param).__name__}")
-    writer = _default_writer()
-    if writer is None:
-        return tf.no_op()
-    at = tf.train.get_or_create_global_step() if step is None else step
-    return writer.write_graph(param, tf.cast(at, tf.int64))
+        written: tf.Tensor = tf.cond(tf.convert_to_tensor(when), write, lambda: tf.constant(False))
+    tf.add_to_collection(_ALL_SUMMARIES, written.op)
+    return written
