@@ -246,7 +246,7 @@ def _counterpart_of_version_2(path: str) -> tuple[list[Any], dict[str, str]] | N
         return [module], {}
     layers = keras_package.find_module(path, standing_in) if path == "keras.layers" else None
     if layers is not None:
-        return [layers], {"DenseFeatures": "_DenseFeaturesV2"}
+        return [layers, *keras_package.more_names(path, standing_in)], {"DenseFeatures": "_DenseFeaturesV2"}
     is_keras = path.split(".")[0] == "optimizers"  # version 1 has another `train`
     return counterpart(f"{ROOT}.keras.{path}" if is_keras else f"{ROOT}.{path}")
 
