@@ -120,7 +120,7 @@ def test_branches_and_loops_take_it() -> None:
     with started() as session:
         assert session.run(either, {grows: True}) == 11.0
         assert session.run(either, {grows: False}) == 0.5
-        assert session.run(counted) == [3, 3.5]
+        assert session.run(counted) == (3, 3.5)
         assert session.run(inside, {grows: True}) == 101.0
 
 
