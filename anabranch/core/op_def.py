@@ -159,6 +159,7 @@ class OpFlags(TypedDict, total=False):
     shape_valued: bool
     few_values: bool
     asynchronous: bool
+    locks: bool
     blocking: bool
     defers_bodies: bool
     knows_objects: bool
@@ -192,6 +193,7 @@ class OpDef:
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
         asynchronous: the host kernel returns a `core.pending.Pending` and waits without a thread.
+        locks: it takes a lock, or gives one back. Such operations run in step order.
         blocking: the host kernel may hold its thread for long (user functions, files), so other work must not wait
             behind it.
         defers_bodies: its functions are kept and called later, for the elements of a dataset: what they touch is not
@@ -230,6 +232,7 @@ class OpDef:
     shape_valued: bool = False
     few_values: bool = False
     asynchronous: bool = False
+    locks: bool = False
     blocking: bool = False
     defers_bodies: bool = False
     knows_objects: bool = False

@@ -19,6 +19,16 @@ def draws_random(body: StepFunction) -> bool:
     return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in body.operations)
 
 
+def locks(op: StepNode) -> bool:
+    """Whether an operation, or a body that it calls, takes a lock or gives one back."""
+    return op.op_def.locks or any(map(_locks_inside, bodies_of(op)))
+
+
+@remembered
+def _locks_inside(body: StepFunction) -> bool:
+    return any(map(locks, body.operations))
+
+
 def touches_variables(op: StepNode) -> bool:
     """Whether an operation, or a body that it calls, reads or writes a variable."""
     return (

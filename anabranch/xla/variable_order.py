@@ -3,20 +3,28 @@
 A write comes after the reads and writes that precede it in step order, and before those that follow. Only operations
 of one frame can be ordered: what stands in a loop happens many times between two others. (The lowering of a loop
 orders the loop as a whole.)
+
+Locks are taken and given back in step order as well. Else what holds a lock could wait for an earlier operation on its
+variables that waits for the lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.frames import Frames
 from anabranch.passes.step_graph import StepGraph
+from anabranch.xla.state import locks
 
 #: operation -> the variables that it reads and those that it writes
 States = Mapping[StepNode, tuple[list[ResourceHandle], list[ResourceHandle]]]
+
+
+#: stands for what locks guard
+_LOCKS: Final = "locks"
 
 
 class _VariableHistory:
@@ -48,12 +56,14 @@ def variable_order(step: StepGraph, states: States, frames: Frames | None = None
     order: dict[StepNode, list[StepNode]] = {}
     for op in step.operations:
         reads, writes = states[op]
+        # as if a device's locks were one variable
+        changed: list[Any] = [*writes, (_LOCKS, op.placed_on)] if locks(op) else writes
         earlier = list(op.after)
-        if reads or writes:
+        if reads or changed:
             place = 0 if frames is None else frames.of[op].position
             history = histories.setdefault(place, _VariableHistory())
-            earlier += history.before(reads, writes)
-            history.add(op, reads, writes)
+            earlier += history.before(reads, changed)
+            history.add(op, reads, changed)
         if earlier:
             order[op] = [other for other in dict.fromkeys(earlier) if other is not op]
     return order

@@ -214,7 +214,9 @@ def _(*, ctx: StepHostContext) -> ResourceHandle:
     return open_object(ctx, "mutex", lambda handle: ({}, lambda: Mutex(handle.name)))
 
 
-MutexLock = define_op("MutexLock", "mutex: resource -> mutex_lock: variant", stateful=True, asynchronous=True)
+MutexLock = define_op(
+    "MutexLock", "mutex: resource -> mutex_lock: variant", stateful=True, asynchronous=True, locks=True
+)
 MutexLock.shape(shape_rules.scalar)
 MutexLock.not_differentiable()
 
@@ -225,7 +227,7 @@ def _(mutex: ResourceHandle, *, ctx: StepHostContext) -> Any:
     return acquired if isinstance(acquired, Pending) else acquired[0]
 
 
-ConsumeMutexLock = define_op("ConsumeMutexLock", "mutex_lock: variant ->", stateful=True)
+ConsumeMutexLock = define_op("ConsumeMutexLock", "mutex_lock: variant ->", stateful=True, locks=True)
 ConsumeMutexLock.shape(shape_rules.no_outputs)
 ConsumeMutexLock.not_differentiable()
 

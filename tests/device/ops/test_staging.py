@@ -177,6 +177,26 @@ def test_a_section_waits_for_what_it_uses_before_it_takes_the_lock() -> None:
             assert session.run(third) == 121
 
 
+@pytest.mark.parametrize("where", ["a section", "a branch"])
+def test_locks_are_taken_in_the_order_in_which_a_step_comes_to_their_variables(where: str) -> None:
+    """Else the second has the lock, and waits for the first to update the variable, which waits for the lock."""
+    section, v = tf.CriticalSection(name="section"), tf.get_variable("v", initializer=0)
+    late = tf.FIFOQueue(1, tf.int32, [[]])
+    amount = late.dequeue()
+    first = section.execute(lambda: tf.assign_add(v, amount))
+    if where == "a branch":
+        first = tf.cond(amount > 0, lambda: section.execute(lambda: tf.assign_add(v, amount)), lambda: amount)
+    second = section.execute(lambda: tf.assign(v, 2 * v))
+    give = late.enqueue(1)
+    with tf.Session(config=tf.ConfigProto(operation_timeout_in_ms=60_000)) as session:
+        for _ in range(3):
+            session.run(v.initializer)
+            thread, results = in_background(session, [first, second])
+            session.run(give)
+            joined(thread)
+            assert results == [[1, 2]]
+
+
 def test_wrong_critical_sections() -> None:
     one, other, total = tf.CriticalSection(), tf.CriticalSection(), tf.Variable(0)
     one.execute(lambda: total.assign_add(1))
