@@ -6,7 +6,8 @@ the sender copies it once, into a *segment* that the receiver has mapped, and th
     sender                                         receiver
     OFFER, with the digest of a secret that
     stands in a file of its own memory      ---->  opens that file of that process, and reads the secret
-                                            <----  TOKEN: the secret
+                                            <----  TOKEN: the secret (and where it listens on this host, see
+                                                   `distributed.local_streams`)
     it is the one: the receiver reads this
     process's memory, and so is on its host
     SHARED (segment, use), SHARED, ...      ---->  maps the segment, if it has not; its bytes are the frame

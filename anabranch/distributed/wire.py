@@ -79,7 +79,7 @@ class MessageKind(IntEnum):
     FAILURE = 9
     #: of a large frame of a message to come; `request` is the bytes of the whole frame (`distributed.flows`)
     PIECE = 10
-    #: of shared memory, and the answer of who can map it (`distributed.segments`)
+    #: of shared memory, and the answer of who can map it, with where it listens on this host (`distributed.segments`)
     OFFER = 11
     TOKEN = 12
     #: where a large frame of a message to come stands in shared memory; `request` is its bytes
