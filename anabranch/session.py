@@ -11,14 +11,14 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, overload
 
 from anabranch.core import nest
 from anabranch.core.collected import when_collected
 from anabranch.core.values import TensorLike, TensorValue
 from anabranch.distributed.masters import master_for, reset_containers
-from anabranch.errors import OpError
+from anabranch.errors import OpError, UnimplementedError
 from anabranch.frontend.feeds import fed_tensors, feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
@@ -27,7 +27,7 @@ from anabranch.graph.immediate import ImmediateGraph
 from anabranch.graph.operation import FeedDict, Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy
-from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import CallableOptions, ConfigProto, RunMetadata, RunOptions
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.runtime.bound_partition import bound_partitions
 from anabranch.runtime.partial_runs import PartialRuns
@@ -280,12 +280,12 @@ class BaseSession:
                 bound_partitions.add(mapping.steps, feeds, step)
         return step
 
-    def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> Step:
+    def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor], kept: Mapping[int, str] | None = None) -> Step:
         for tensor in feeds:
             if not self._graph.is_feedable(tensor):
                 raise ValueError(f"Tensor {tensor.name} may not be fed.")
         try:
-            return self._master.prepare(mapping.tensors, mapping.targets, feeds)
+            return self._master.prepare(mapping.tensors, mapping.targets, feeds, kept)
         except OpError as error:
             name_operation(error, self._graph)
             raise
@@ -296,11 +296,11 @@ class BaseSession:
         for key, value in feed_dict.items():
             if type(key) is Tensor and key._op._graph is self._graph:
                 tensors.append(key)
-                values.append(feed_array(key, value))
+                values.append(feed_array(key, value, self._master.lend))
             else:
                 for fed, part in self._feed_parts(key, value):
                     tensors.extend(fed)
-                    values.extend(feed_array(tensor, part) for tensor in fed)
+                    values.extend(feed_array(tensor, part, self._master.lend) for tensor in fed)
         return tuple(tensors), values
 
     def _feed_parts(self, key: TensorLike, value: TensorLike) -> list[tuple[list[Tensor], Any]]:
@@ -382,8 +382,56 @@ class BaseSession:
                 version = self._graph.structure_version
                 mapping = self._mapping(fetches)
                 step = self._prepared_once(mapping, tensors)
-            arrays = [feed_array(t, v) for t, v in zip(tensors, values, strict=True)]
+            arrays = [feed_array(t, v, self._master.lend) for t, v in zip(tensors, values, strict=True)]
             return mapping.arrange(self._run(step, arrays, None, self._timeout))
+
+        return run_step
+
+    def _make_callable_from_options(self, callable_options: CallableOptions) -> Callable[..., list[Any]]:
+        """A function that runs one kind of step, described by a message, as TensorFlow's clients of this name ask.
+
+        Args:
+            callable_options: a `CallableOptions`: the names of what is fed and fetched, and of the operations to run.
+                Its `fetch_devices` says whose memory the value of a fetch stays in: of an accelerator, for which the
+                function gives an array of JAX that other libraries take by DLPack without a copy. Its `feed_devices`
+                are not needed: a fed tensor says where it lies. Steps are always waited for (`fetch_skip_sync`).
+
+        Returns:
+            The function, of one value for each feed, and of `run_metadata`; it gives the list of what is fetched.
+
+        Raises:
+            InvalidArgumentError: there is no such device.
+            UnimplementedError: `tensor_connection` is given, or `fetch_devices` on a cluster.
+            TypeError, ValueError, KeyError: as `run`.
+        """
+        if callable_options.tensor_connection:
+            raise UnimplementedError(
+                None, None, "tensor_connection is not there; connect the tensors in the graph (tf.import_graph_def)"
+            )
+        fetches = list(callable_options.fetch)
+        if unknown := sorted(set(callable_options.fetch_devices) - set(fetches)):
+            raise ValueError(f"fetch_devices names {unknown}, which are not fetched; the fetches are {fetches}")
+        # a mapping of its own: what stays on a device is another step than what `run` fetches
+        mapping = FetchMapping(self._graph, [*fetches, *callable_options.target], weakref.ref(self))
+        feeds = tuple(t for name in callable_options.feed for fed, _ in self._feed_parts(name, None) for t in fed)
+        kept = {
+            mapping.tensors.index(self._graph.get_tensor_by_name(name)): device
+            for name, device in callable_options.fetch_devices.items()
+        }
+        step = self._prepare(mapping, feeds, kept)
+        timeout = _seconds(callable_options.run_options.timeout_in_ms) or self._timeout
+
+        def run_step(*values: TensorLike, run_metadata: RunMetadata | None = None) -> list[Any]:
+            if len(values) != len(feeds):
+                raise TypeError(f"this callable takes {len(feeds)} values, got {len(values)}")
+            if self._closed:
+                raise RuntimeError("Attempted to use a closed Session.")
+            arrays = [feed_array(t, v, self._master.lend) for t, v in zip(feeds, values, strict=True)]
+            record = StepRecord() if wants_trace(callable_options.run_options) else None
+            results: list[Any] = mapping.arrange(self._run(step, arrays, record, timeout))
+            if record is not None and run_metadata is not None:
+                record.fill(run_metadata, self._graph, step, callable_options.run_options)
+            return results[: len(fetches)]
 
         return run_step
 

@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from anabranch.core.bounded import ticks
@@ -32,6 +32,7 @@ from anabranch.errors import (
     NotFoundError,
     OpError,
     UnavailableError,
+    UnimplementedError,
 )
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan, plan_step
@@ -44,6 +45,7 @@ from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.half_precision import half_request
 from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.lent_tensors import Lent, lent_to_host
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
 from anabranch.runtime.protocols import OnDone, Step, WorkerSession
@@ -160,16 +162,31 @@ class ClusterMaster:
         """Adds to a model what a step costs."""
         measure_step(model, step, feeds, runs, {d.name: d.device_type for d in self._attributes})
 
-    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> ClusterStep:
+    def prepare(
+        self,
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
+        feeds: Sequence[Tensor],
+        kept: Mapping[int, str] | None = None,
+    ) -> ClusterStep:
         """Plans a kind of step, and gives each task its partition.
 
         Raises:
             OpError: the graph cannot be run or not placed, or a task refuses its partition or does not answer.
+            UnimplementedError: fetches are to stay on devices, as in TensorFlow.
         """
+        if kept:
+            raise UnimplementedError(
+                None, None, "what a session on a cluster fetches comes to the client's host; leave out fetch_devices"
+            )
         plan = plan_step(fetches, targets, feeds, self.placer, self._half)
         step = ClusterStep(self, plan)
         step.register()
         return step
+
+    def lend(self, value: Lent) -> TensorValue | None:
+        """See `runtime.protocols.Master`: what goes to other tasks goes by way of the host."""
+        return lent_to_host(value)
 
     def stay_lost(self) -> None:
         """See `runtime.protocols.Master`."""

@@ -8,11 +8,13 @@ NumPy's cast decides, which truncates floats and reads texts as numbers, with th
 - complex numbers are refused for real dtypes, which would lose their imaginary parts;
 - strings take texts and bytes only; None and tensors are refused.
 
-Tensors of other libraries in the host's memory are taken as they lie there, by DLPack.
+Tensors of other libraries are taken by DLPack as they lie in memory: the host's, or that of an accelerator which the
+session uses (`runtime.lent_tensors`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,15 @@ from anabranch.graph.operation import Tensor
 #: floats below this have an int64, of either sign
 _INT64_END = 2.0**63
 
+#: a tensor of another library -> an array over the same memory, if an accelerator's
+Lend = Callable[[Any], Any]
 
-def feed_array(tensor: Tensor, value: TensorLike) -> Any:
+
+def feed_array(tensor: Tensor, value: TensorLike, lend: Lend | None = None) -> Any:
     """A fed value as an array of the tensor's dtype.
+
+    Args:
+        lend: takes tensors of other libraries in an accelerator's memory; gives None for those in the host's.
 
     Raises:
         TypeError: it is a tensor, or of a kind that the dtype cannot hold.
@@ -38,7 +46,7 @@ def feed_array(tensor: Tensor, value: TensorLike) -> Any:
     """
     wanted = tensor._dtype.as_numpy_dtype
     if type(value) is not np.ndarray or value.dtype != wanted or wanted is np.object_:
-        value = _converted(tensor, value, wanted)
+        value = _converted(tensor, value, wanted, lend)
     dims = tensor._shape.dims_tuple
     if dims is not None and value.shape != dims and not isinstance(value, ResourceHandle):
         shape = value.shape
@@ -64,7 +72,7 @@ def fed_tensors(key: TensorLike, element: Tensor) -> list[Tensor]:
     return [op.outputs[0] for op in handle.consumers() if op.type == "ReadVariableOp"] or [element]
 
 
-def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
+def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType, lend: Lend | None) -> Any:
     if isinstance(value, Tensor):
         raise TypeError(
             "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
@@ -84,8 +92,8 @@ def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         _check_integer(tensor, value)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
-        value = _shared(value)
-        if type(value) is np.ndarray and value.dtype == wanted:
+        value, is_array = _shared(tensor, value, lend)
+        if is_array and value.dtype == wanted:
             return value
     if getattr(getattr(value, "dtype", None), "kind", "") == "c" and not tensor.dtype.is_complex:
         raise TypeError(
@@ -107,12 +115,25 @@ def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
         ) from None
 
 
-def _shared(value: TensorLike) -> Any:
-    """A tensor of another library as an array over the same memory; as it is, where it lies elsewhere."""
+def _shared(tensor: Tensor, value: TensorLike, lend: Lend | None) -> tuple[Any, bool]:
+    """A tensor of another library as an array over the same memory, and True; as it is, if that cannot be.
+
+    Raises:
+        ValueError: it lies where the session cannot reach it.
+    """
     try:
-        return np.from_dlpack(value)
+        lent = None if lend is None else lend(value)
+    except ValueError as error:
+        raise ValueError(
+            f"Cannot feed this value for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
+            f"{tensor.op.site}): {error}; feed a contiguous tensor without a gradient, or a copy on the host"
+        ) from error
+    if lent is not None:
+        return lent, True
+    try:
+        return np.from_dlpack(value), True
     except (BufferError, RuntimeError, TypeError):
-        return value
+        return value, False
 
 
 def _check_integer(tensor: Tensor, value: int) -> None:

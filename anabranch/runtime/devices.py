@@ -49,6 +49,11 @@ class XlaDevice(Device):
         super().__init__(device_type, index, memory_limit_bytes, task)
         self.xla_device = host_processor() if xla_device is None else xla_device
 
+    @property
+    def is_far(self) -> bool:
+        """Whether it has a memory of its own, which the host cannot read."""
+        return bool(self.xla_device.platform != "cpu")
+
     def put(self, value: AnyArray) -> jax.Array:
         """A host array, or another device's, as an array of this device."""
         if self.xla_device.platform == "cpu" and isinstance(value, jax.Array) and value.device is not self.xla_device:

@@ -7,8 +7,8 @@ between a master and a worker are values: partitions, arrays, names and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
@@ -17,6 +17,7 @@ from anabranch.pipeline import Plan
 from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.devices import DeviceAttributes
 from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.lent_tensors import Lent
 from anabranch.xla.partitions import Partition
 
 #: told the values of the fetches, or what the step failed with
@@ -40,7 +41,10 @@ class Step(Protocol):
     def run(
         self, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
     ) -> list[TensorValue]:
-        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
+        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds.
+
+        A feed is an array of NumPy, or what the master's `lend` gave.
+        """
 
     def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Like `run`, but returns at once. While the step waits it holds no thread.
@@ -58,8 +62,25 @@ class Master(Protocol):
     def measure(self, model: CostModel, step: Step, feeds: Sequence[TensorValue], runs: int) -> None:
         """Adds to a model what a step and transfers between the devices cost."""
 
-    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
-        """Compiles a kind of step."""
+    def prepare(
+        self,
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
+        feeds: Sequence[Tensor],
+        kept: Mapping[int, str] | None = None,
+    ) -> Step:
+        """Compiles a kind of step.
+
+        Args:
+            kept: for fetches, by their positions, the devices in whose memory their values stay.
+        """
+
+    def lend(self, value: Lent) -> Any:
+        """What a step is fed for a tensor of another library in an accelerator's memory; None for one in the host's.
+
+        Raises:
+            ValueError: that memory cannot be reached.
+        """
 
     def stay_lost(self) -> None:
         """From now on every step of a task fails that another process has taken over, and not only the first."""
@@ -81,6 +102,11 @@ class RegisteredPartition(Protocol):
         self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
     ) -> list[TensorValue]:
         """Runs it as part of the step of that number; takes and gives the values of its feeds and fetches."""
+
+    def run_on_device(
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
+        """Likewise; values stay in the memory of devices where the worker is in this process."""
 
     def start(
         self,

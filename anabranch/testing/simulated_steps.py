@@ -136,6 +136,12 @@ class SimulatedPartition:
         """Nobody waits in a simulated process."""
         raise NotImplementedError
 
+    def run_on_device(
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
+        """See `run`."""
+        raise NotImplementedError
+
     def start(
         self,
         number: int,
