@@ -150,6 +150,7 @@ class OpFlags(TypedDict, total=False):
     stateful: bool
     commutative: bool
     adds: bool
+    sums: bool
     static: Iterable[str]
     ranks: dict[str, int]
     late_ranks: dict[str, int]
@@ -202,6 +203,7 @@ class OpDef:
             arrays. Ask `takes_objects`.
         role: what the operation is in the structure of a graph.
         adds: it is the sum or the difference of two inputs.
+        sums: it sums its first input up over the axes that its second one lists.
         passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
             kernel runs on the host as well.
         repeats_bodies: its functions run any number of times in a run of the operation.
@@ -222,6 +224,7 @@ class OpDef:
     stateful: bool = False
     commutative: bool = False
     adds: bool = False
+    sums: bool = False
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)
     late_ranks: dict[str, int] = field(default_factory=dict)

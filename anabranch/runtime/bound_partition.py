@@ -84,7 +84,9 @@ class BoundPartition:
     def _bind(self, item: PlanItem, position: int) -> ItemCall:
         environment = self._environment
         if isinstance(item, Island):
-            call = IslandCall(item, self._slots, environment, environment.devices.get(item.device))
+            # one that names no device belongs to the session's first, which need not be JAX's
+            device = environment.devices.get(item.device or self.partition.default_device)
+            call = IslandCall(item, self._slots, environment, device)
             # the executor keeps values to the end of a step, so that whoever writes a variable would find it pinned
             is_read = self._graph is None and is_only_sent(item, self.partition)
             return pinned_read(call, self._slots, environment.containers) if is_read else call

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.proto.config_pb2 import CallableOptions
 from anabranch.runtime.devices import Gpu
 from anabranch.xla import float32_products
 
@@ -121,6 +122,17 @@ def test_values_pass_between_host_and_gpu(dtype: type) -> None:
 
 
 @needs_gpu
+def test_a_session_without_gpus_computes_on_the_processor() -> None:
+    with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        v = tf.get_variable("v", initializer=np.ones((8, 8), np.float32), use_resource=True)
+        session.run(v.initializer)
+        session.run(v.assign_add(tf.matmul(v, v)))
+        master: Any = session._master
+        (state,) = master.worker.containers.live_variables()
+        assert {device.platform for device in state.value.devices()} == {"cpu"}
+
+
+@needs_gpu
 def test_strings_and_numbers_in_one_step() -> None:
     """Strings stay on the host, whatever device is asked for, with soft placement."""
     with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session, tf.device("/gpu:0"):
@@ -153,15 +165,12 @@ def test_products_of_bytes_are_exact(sizes: tuple[int, int, int]) -> None:
     """XLA's own, of two bytes each, were not."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(0, 256, shape).astype(np.uint8) for shape in (sizes[:2], sizes[1:]))
-    with tf.Session() as session, tf.device("/gpu:0"):
-        product = tf.raw_ops.QuantizedMatMul(
-            a=tf.bitcast(tf.placeholder(tf.uint8, a.shape, "a"), tf.quint8),
-            b=tf.bitcast(tf.placeholder(tf.uint8, b.shape, "b"), tf.quint8),
-            min_a=0.0,
-            max_a=255.0,
-            min_b=0.0,
-            max_b=255.0,
-        )[0]
+    with tf.Session() as session:
+        # records of quantised numbers are the host's; the product is the GPU's
+        left = tf.bitcast(tf.placeholder(tf.uint8, a.shape, "a"), tf.quint8)
+        right = tf.bitcast(tf.placeholder(tf.uint8, b.shape, "b"), tf.quint8)
+        with tf.device("/gpu:0"):
+            product = tf.raw_ops.QuantizedMatMul(a=left, b=right, min_a=0.0, max_a=255.0, min_b=0.0, max_b=255.0)[0]
         found = session.run(tf.bitcast(product, tf.int32), {"a:0": a, "b:0": b})
     np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
 
@@ -208,3 +217,49 @@ def test_mixed_precision_follows_float32(dtype: str) -> None:
     whole, half = losses(False), losses(True)
     assert half[-1] < half[0] / 3
     np.testing.assert_allclose(half, whole, rtol=0.05)
+
+
+@needs_gpu
+def test_tensors_of_pytorch_on_the_gpu_are_fed_and_given_without_a_copy() -> None:
+    torch = pytest.importorskip("torch")
+    size = 1 << 20
+    fed = torch.arange(size, dtype=torch.float32, device="cuda").reshape(1024, -1)
+    x = tf.placeholder(tf.float32, [1024, None], name="x")
+    total, doubled = tf.reduce_sum(x, name="total"), tf.multiply(x, 2.0, name="doubled")
+    v = tf.get_variable("v", [1024, 1024], use_resource=True)
+    options = CallableOptions(feed=["x:0"], fetch=["doubled:0"], fetch_devices={"doubled:0": "/gpu:0"})
+    with tf.Session() as session:
+        master: Any = session._master
+        (taken,) = master.prepare([doubled], [], [x]).lent([master.lend(fed)])
+        assert taken.unsafe_buffer_pointer() == fed.data_ptr()
+        assert session.run(total, {x: fed}) == pytest.approx(size * (size - 1) / 2, rel=1e-6)
+        # what a variable was given is its own: the lender may write to the tensor
+        session.run(v.assign(x), {x: fed})
+        fed.fill_(1.0)
+        torch.cuda.synchronize()
+        assert session.run(v)[-1, -1] == size - 1
+        assert session.run(total, {x: fed}) == size
+        (kept,) = session._make_callable_from_options(options)(fed)
+        back = torch.from_dlpack(kept)
+        assert back.is_cuda
+        assert back.data_ptr() == kept.unsafe_buffer_pointer()
+        assert float(back.sum()) == 2 * size
+        for dtype in (torch.float16, torch.bfloat16, torch.int64, torch.bool):
+            y = tf.placeholder(getattr(tf, str(dtype).split(".")[1]), [2])
+            given = session.run(tf.identity(y), {y: torch.tensor([0, 1], dtype=dtype, device="cuda")})
+            assert given.tolist() == [0, 1]
+        with pytest.raises(ValueError, match="feed a contiguous tensor without a gradient"):
+            session.run(total, {x: fed.clone().requires_grad_()})
+
+
+@needs_gpu
+def test_what_the_host_reads_of_a_tensor_on_the_gpu_is_copied_there() -> None:
+    torch = pytest.importorskip("torch")
+    fed = torch.tensor([1.5, 2.5], device="cuda")
+    x = tf.placeholder(tf.float32, [2])
+    with tf.device("/cpu:0"):
+        there = x + 1.0
+    with tf.Session() as session:
+        assert session.run([there, tf.as_string(x, precision=1), x * 2.0], {x: fed})[1].tolist() == [b"1.5", b"2.5"]
+    with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        assert session.run(x * 2.0, {x: fed}).tolist() == [3.0, 5.0]

@@ -55,6 +55,7 @@ def _reduction(
     function: Callable[..., Any],
     types: str | None = "numbers",
     gradient: Callable[..., Any] | None = None,
+    sums: bool = False,
 ) -> OpFunction:
     """A reduction: `function(xp, x, axes, keep_dims)`; of booleans where `types` is None."""
     element, attr = ("T", f", T: {types}") if types is not None else ("bool", "")
@@ -63,6 +64,7 @@ def _reduction(
         f"input: {element}, reduction_indices: Tidx -> output: {element}",
         f"keep_dims: bool = False{attr}, Tidx: index = int32",
         static=("reduction_indices",),
+        sums=sums,
     )
 
     @op.shape
@@ -219,7 +221,11 @@ def _norm(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) ->
 
 
 Sum = _reduction(
-    "Sum", lambda xp, x, axes, keep: xp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype), "numbers", _sum_gradient
+    "Sum",
+    lambda xp, x, axes, keep: xp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype),
+    "numbers",
+    _sum_gradient,
+    sums=True,
 )
 Prod = _reduction(
     "Prod", lambda xp, x, axes, keep: xp.prod(x, axis=axes, keepdims=keep, dtype=x.dtype), "numbers", _prod_gradient

@@ -401,7 +401,8 @@ def test_gradients_record_what_a_lowered_loop_computes() -> None:
     expected = tf.gradients(unrolled, x)[0]
     plan = plan_step([gradient], [], [x])
     assert {"_RecordStart", "_RecordAdd", "_RecordEnd"} <= {op.type for op in plan.step.operations}
-    np.testing.assert_allclose(*run([gradient, expected], {x: [0.1, 0.5, -2.0]}), rtol=1e-5)
+    # the last one is small beside the first, 19: what a cosine near its zero loses on a GPU is more than its share
+    np.testing.assert_allclose(*run([gradient, expected], {x: [0.1, 0.5, -2.0]}), rtol=1e-5, atol=2e-6)
 
 
 def test_a_variable_keeps_its_order_with_a_lowered_loop() -> None:
