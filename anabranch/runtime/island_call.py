@@ -277,7 +277,7 @@ class IslandCall(ItemCall):
             else:
                 results = self._stored(variant, args, apart)
             if self._is_far:
-                self._begin_fetching(results)
+                self._begin_fetching(results, variant)
             waited = results[0] if len(results) else self._written[0].value if self._written else None
             if waited is not None:
                 # the program may still read fed arrays, which belong to the caller, and the next writer of a variable
@@ -294,9 +294,13 @@ class IslandCall(ItemCall):
             raise as_op_error(error, next(named, self.island.operations[-1]), self.island.name) from error
         return results
 
-    def _begin_fetching(self, results: Sequence[Any]) -> None:
-        """Has small outputs copied to the host once they are computed: whoever fetches one asks no second time."""
-        for result in islice(results, len(self._outputs)):
+    def _begin_fetching(self, results: Sequence[Any], variant: Variant) -> None:
+        """Has what the host will read copied there once it is computed: small outputs, and the checks' flags."""
+        read: Iterator[Any] = islice(results, len(self._outputs))
+        if variant.checks:
+            first = len(self._outputs) + len(self._stores_late)
+            read = chain(read, islice(results, first, first + 1))
+        for result in read:
             if isinstance(result, jax.Array) and result.nbytes <= _FETCHED_AHEAD:
                 result.copy_to_host_async()
 

@@ -41,7 +41,7 @@ from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
 #: sums of fewer elements are left to XLA
-_LARGE_SUM: Final = 1 << 16
+_LARGE_SUM: Final = 1 << 19
 
 Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 

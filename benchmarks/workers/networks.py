@@ -295,7 +295,7 @@ class JaxBuilder:
         if kind == "max":
             return lax.reduce_window(x, -jnp.inf, lax.max, *window)
         counts = lax.reduce_window(jnp.ones((1, *x.shape[1:3], 1)), 0.0, lax.add, *window)
-        return lax.reduce_window(x, 0.0, lax.add, *window) / counts
+        return (lax.reduce_window(x.astype(np.float32), 0.0, lax.add, *window) / counts).astype(x.dtype)
 
     def concat(self, parts: list[Any]) -> Any:
         return self.jax.numpy.concatenate(parts, 3)

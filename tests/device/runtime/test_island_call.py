@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import anabranch as tf
+from anabranch.runtime.island_call import IslandCall
 from anabranch.xla import executable
 from anabranch.xla.lowering import trace_operations
 from tests.device.shared_task import SharedTask
@@ -76,3 +77,36 @@ def test_what_jax_traces_is_traced_on_another_thread(writes: bool, monkeypatch: 
             session.run(fetch, {x: [1.0] * size})
     assert traced
     assert threading.get_ident() not in traced
+
+
+def test_checks_hold_where_flags_are_copied_ahead_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an accelerator: what the host will read is asked for before it waits."""
+    begun: list[int] = []
+    begin = IslandCall._begin_fetching
+
+    def noted(call: IslandCall, results: Any, variant: Any) -> None:
+        begun.append(len(results))
+        begin(call, results, variant)
+
+    monkeypatch.setattr(IslandCall, "_begin_fetching", noted)
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    v = tf.get_variable("v", initializer=[1.0, 2.0, 3.0], use_resource=True)
+    i = tf.placeholder(tf.int32, [])
+    taken = tf.gather(v.value(), i)
+    step = [taken, v.assign_add(tf.fill([3], taken))]
+    with tf.Session() as session:
+        session.run(v.initializer)
+        # the programs are compiled for the processor all the same
+        own = executable.Executable.__init__
+
+        def far(self: executable.Executable, *args: Any) -> None:
+            own(self, *args)
+            self.platform = "far"
+
+        monkeypatch.setattr(executable.Executable, "__init__", far)
+        assert session.run(step, {i: 1})[0] == 2
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(step, {i: 7})
+        assert session.run(step, {i: 0})[1].tolist() == [6.0, 7.0, 8.0]
+    assert begun
+    assert min(begun) > 1

@@ -12,7 +12,7 @@ import anabranch as tf
 from anabranch.xla import executable
 from anabranch.xla.kernel_choice import KernelTarget
 
-ROWS, COLUMNS = 512, 256
+ROWS, COLUMNS = 1024, 512
 
 
 @pytest.fixture
