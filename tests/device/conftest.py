@@ -135,6 +135,7 @@ def _hide_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, kind in devices._types.items()
     }
     monkeypatch.setattr(devices, "_types", known)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # of the processes that a test starts
 
 
 @pytest.fixture(autouse=True)

@@ -45,6 +45,8 @@ class Thrower:
         self._last: dict[FrameType, str] = {}
 
     def __enter__(self) -> Self:
+        # Python 3.12 tells of bytecodes only where a frame has asked for them before tracing begins
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self)
         return self
 
