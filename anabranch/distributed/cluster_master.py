@@ -45,7 +45,7 @@ from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.half_precision import half_request
 from anabranch.runtime.item_call import Recorder
-from anabranch.runtime.lent_tensors import Lent, lent_to_host
+from anabranch.runtime.lent_tensors import DlpackTensor, lent_to_host
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
 from anabranch.runtime.protocols import OnDone, Step, WorkerSession
@@ -184,7 +184,7 @@ class ClusterMaster:
         step.register()
         return step
 
-    def lend(self, value: Lent) -> TensorValue | None:
+    def lend(self, value: DlpackTensor) -> TensorValue | None:
         """See `runtime.protocols.Master`: what goes to other tasks goes by way of the host."""
         return lent_to_host(value)
 

@@ -28,15 +28,15 @@ from anabranch.xla.partitions import Partition
 _OF_THE_HOST: Final = frozenset({1, 3, 11})
 
 
-class Lent(Protocol):
+class DlpackTensor(Protocol):
     """A tensor of another library, as DLPack defines it."""
 
-    def __dlpack__(self, **arguments: Any) -> Any: ...
+    def __dlpack__(self, **arguments: object) -> object: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-def lent_array(value: Lent) -> jax.Array | None:
+def lent_array(value: DlpackTensor) -> jax.Array | None:
     """A tensor in an accelerator's memory as an array over that memory; None for what lies in the host's.
 
     Raises:
@@ -57,7 +57,7 @@ def lent_array(value: Lent) -> jax.Array | None:
     return array
 
 
-def lent_to_host(value: Lent) -> TensorValue | None:
+def lent_to_host(value: DlpackTensor) -> TensorValue | None:
     """Like `lent_array`, for who has no accelerator: a copy on the host of what lies in an accelerator's memory."""
     array = lent_array(value)
     return None if array is None else np.asarray(array)

@@ -17,7 +17,7 @@ from anabranch.pipeline import Plan
 from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.devices import DeviceAttributes
 from anabranch.runtime.item_call import Recorder
-from anabranch.runtime.lent_tensors import Lent
+from anabranch.runtime.lent_tensors import DlpackTensor
 from anabranch.xla.partitions import Partition
 
 #: told the values of the fetches, or what the step failed with
@@ -75,7 +75,7 @@ class Master(Protocol):
             kept: for fetches, by their positions, the devices in whose memory their values stay.
         """
 
-    def lend(self, value: Lent) -> Any:
+    def lend(self, value: DlpackTensor) -> Any:
         """What a step is fed for a tensor of another library in an accelerator's memory; None for one in the host's.
 
         Raises:
