@@ -11,7 +11,7 @@ A step has read what it was fed when `Session.run` returns, so that the lender m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import jax
 import numpy as np

@@ -21,7 +21,7 @@ from anabranch.runtime import explain
 from anabranch.runtime.devices import DeviceAttributes, XlaDevice, attributes_of
 from anabranch.runtime.half_precision import half_request
 from anabranch.runtime.item_call import Recorder
-from anabranch.runtime.lent_tensors import KeptFetches, DlpackTensor, LentFeeds, lent_array, lent_to_host
+from anabranch.runtime.lent_tensors import DlpackTensor, KeptFetches, LentFeeds, lent_array, lent_to_host
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.measurement import measure_step, measure_transfers
 from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, WorkerSession
