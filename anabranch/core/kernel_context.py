@@ -151,6 +151,9 @@ class HostKernelContext(OperationContext, Protocol[Node, Function_contra]):
     def destroy(self, handle: ResourceHandle) -> bool:
         """Makes a variable uninitialised, or removes another resource; False where there was nothing."""
 
+    def mover(self, device: str) -> Callable[[TensorValue], TensorValue] | None:
+        """What takes values into the memory of the task's device of that name; None where the host's serves."""
+
     def extend(self, rows: int, fresh: Mapping[ResourceHandle, Callable[[int], TensorValue]]) -> None:
         """Appends rows to variables that have fewer, all in one moment.
 

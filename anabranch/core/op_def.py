@@ -168,6 +168,7 @@ class OpFlags(TypedDict, total=False):
     passes_on: bool
     repeats_bodies: bool
     unnoticed: bool
+    obeys_requests: bool
     ignores_values: bool
     takes_numpy: bool
     takes_quantised: bool
@@ -207,6 +208,8 @@ class OpDef:
         passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
             kernel runs on the host as well.
         repeats_bodies: its functions run any number of times in a run of the operation.
+        obeys_requests: it is work of the host that belongs to any device which a program asks for, as TensorFlow has
+            kernels for GPUs that work in the host's memory.
         unnoticed: it is stateful only so that it is neither folded nor merged: nobody notices that it runs.
         ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
             computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
@@ -243,6 +246,7 @@ class OpDef:
     passes_on: bool = False
     repeats_bodies: bool = False
     unnoticed: bool = False
+    obeys_requests: bool = False
     ignores_values: bool = False
     takes_numpy: bool = False
     takes_quantised: bool = False

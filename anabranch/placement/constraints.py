@@ -221,19 +221,28 @@ class Constraints:
         raise self._infeasible(group)
 
     def _able(self, group: Group, spec: DeviceSpec) -> list[Device]:
-        return [d for d in self.devices if spec.covers(d.spec) and all(self.can_run(d, op) for op in group.members)]
+        asked = spec.device_type is not None
+        return [
+            d for d in self.devices if spec.covers(d.spec) and all(self.can_run(d, op, asked) for op in group.members)
+        ]
 
-    def can_run(self, device: Device, op: StepNode) -> bool:
-        """Whether a device has a kernel for an operation."""
+    def can_run(self, device: Device, op: StepNode, asked: bool) -> bool:
+        """Whether a device has a kernel for an operation.
+
+        Args:
+            asked: whether a device of its type is asked for.
+        """
         # strings, files and Python functions are work of the host, whose devices are the CPUs (0016)
-        return (device.device_type == "CPU" or not self.host_work(op)) and device.supports(op)
+        of_host = device.device_type != "CPU" and self.host_work(op) and not (asked and op.op_def.obeys_requests)
+        return not of_host and device.supports(op)
 
     def _why_not(self, group: Group) -> str:
         covered = [d for d in self.devices if group.spec.covers(d.spec)]
         if not covered:
             return f"there is no device {group.spec.to_string()}"
         # there is one: if every device that is covered could run every member, one of them would have been feasible
-        unable = next(op for op in group.members if not all(self.can_run(d, op) for d in covered))
+        asked = group.spec.device_type is not None
+        unable = next(op for op in group.members if not all(self.can_run(d, op, asked) for d in covered))
         return f"no kernel for {unable.type} on {group.spec.to_string() or 'any one device'}"
 
     def _infeasible(self, group: Group) -> InvalidArgumentError:
@@ -241,7 +250,8 @@ class Constraints:
         # the operation that first stated a part is who has to be told, though another of the group may be the one
         # that cannot
         asking = next(iter(group.asked_by.values()), group.members[0])
-        unable = [op for op in group.members if covered and not any(self.can_run(d, op) for d in covered)]
+        asked = group.spec.device_type is not None
+        unable = [op for op in group.members if covered and not any(self.can_run(d, op, asked) for d in covered)]
         op = unable[0] if unable else asking if asking in group.members else group.members[0]
         available = ", ".join(d.name for d in self.devices[:_MAX_LISTED])
         return InvalidArgumentError(

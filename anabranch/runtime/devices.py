@@ -25,7 +25,10 @@ from anabranch.core.devices import (
 )
 from anabranch.core.kernel_context import KernelOperation
 from anabranch.core.registry import find_op_def
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
+from anabranch.ops.lists.values import TensorList
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
@@ -178,6 +181,20 @@ def explicit_xla_device(device: Device | None) -> Any:
     if device is None or (jax.default_backend() == "cpu" and jax.local_devices() == [device.xla_device]):
         return None
     return device.xla_device
+
+
+def moved_to(device: Device, value: TensorValue) -> Any:
+    """A value as one of a device; what lives on the host whatever the device (strings, handles) stays as it is."""
+    if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and _is_of_the_host(value.dtype)):
+        return value
+    if isinstance(value, TensorList):
+        return jax.tree.map(device.put, value) if not value.on_host else value
+    return device.put(value)
+
+
+def _is_of_the_host(dtype: np.dtype[Any]) -> bool:
+    """Whether no device has arrays of a type: objects, and records, as which quantised numbers go from item to item."""
+    return dtype == np.object_ or dtype.fields is not None
 
 
 class RemoteDevice(Device):

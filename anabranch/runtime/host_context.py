@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from anabranch.core.device import DeviceSpec
 from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime import row_changes
+from anabranch.runtime.devices import XlaDevice, moved_to
 from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 
@@ -45,6 +48,14 @@ class HostContext(KernelContext):
     @property
     def task(self) -> str:
         return self._environment.task
+
+    def mover(self, device: str) -> Callable[[TensorValue], TensorValue] | None:
+        """What takes values into the memory of the task's device of that name; None where the host's serves."""
+        wanted = DeviceSpec.from_string(device)
+        for name, found in self._environment.devices.items():
+            if wanted.covers(DeviceSpec.from_string(name)):
+                return partial(moved_to, found) if isinstance(found, XlaDevice) and found.is_far else None
+        return None
 
     def is_initialized(self, handle: ResourceHandle) -> bool:
         """Whether the variable has a value."""

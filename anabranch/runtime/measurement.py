@@ -16,10 +16,11 @@ import numpy as np
 from anabranch.core.devices import Device
 from anabranch.core.values import TensorValue
 from anabranch.placement.cost_model import CostModel
+from anabranch.runtime.devices import moved_to
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.protocols import Step
 from anabranch.runtime.rendezvous import Rendezvous, StepId
-from anabranch.runtime.transfer_call import Route, moved_to
+from anabranch.runtime.transfer_call import Route
 from anabranch.runtime.worker_threads import worker_threads
 
 _REPEATS: Final = 20

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
 from anabranch.core.devices import Device
 from anabranch.core.kernel_context import KernelContext, KernelOperation
 from anabranch.core.pending import Pending
-from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
-from anabranch.ops.lists.values import TensorList
-from anabranch.runtime.devices import explicit_xla_device
+from anabranch.runtime.devices import explicit_xla_device, moved_to
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous import DEAD, NOTHING
 from anabranch.runtime.session_environment import SessionEnvironment
@@ -87,20 +82,6 @@ class Route(NamedTuple):
             # islands of JAX's default device take host arrays, and copy them, if they must, when they are called
             return cls(source, destination, tensor, device if explicit_xla_device(device) else None, device is None)
         return cls.between(devices[source], devices[destination], tensor)
-
-
-def moved_to(device: Device, value: TensorValue) -> Any:
-    """A value as one of a device; what lives on the host whatever the device (strings, handles) stays as it is."""
-    if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and _is_of_the_host(value.dtype)):
-        return value
-    if isinstance(value, TensorList):
-        return jax.tree.map(device.put, value) if not value.on_host else value
-    return device.put(value)
-
-
-def _is_of_the_host(dtype: np.dtype[Any]) -> bool:
-    """Whether no device has arrays of a type: objects, and records, as which quantised numbers go from item to item."""
-    return dtype == np.object_ or dtype.fields is not None
 
 
 class TransferCall(HostKernelCall):

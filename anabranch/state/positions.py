@@ -95,7 +95,8 @@ def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     # tagged, like all that JSON has no word for: a dictionary of the position's own cannot be taken for a tag
     if isinstance(value, dict):
         return {"d": {str(k): _to_json(v, arrays) for k, v in value.items()}}
-    if isinstance(value, np.generic):
+    # numbers of NumPy's, and what lies in the memory of a device
+    if isinstance(value, np.generic) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
         value = np.asarray(value)
     if isinstance(value, np.ndarray):
         # strings, element by element: their bytes lie elsewhere

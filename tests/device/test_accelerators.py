@@ -263,3 +263,17 @@ def test_what_the_host_reads_of_a_tensor_on_the_gpu_is_copied_there() -> None:
         assert session.run([there, tf.as_string(x, precision=1), x * 2.0], {x: fed})[1].tolist() == [b"1.5", b"2.5"]
     with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
         assert session.run(x * 2.0, {x: fed}).tolist() == [3.0, 5.0]
+
+
+@needs_gpu
+def test_elements_are_on_the_gpu_before_a_step_asks_for_them() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    dataset = tf.data.Dataset.from_tensor_slices(rows).apply(tf.data.experimental.prefetch_to_device("/gpu:0", 2))
+    with tf.device("/gpu:0"):
+        element = tf.data.make_one_shot_iterator(dataset).get_next()
+        doubled = element * 2.0
+    options = CallableOptions(fetch=[element.name], fetch_devices={element.name: "/gpu:0"})
+    with tf.Session() as session:
+        (kept,) = session._make_callable_from_options(options)()
+        assert {device.platform for device in kept.devices()} == {"gpu"}
+        assert [session.run(doubled).tolist() for _ in range(3)] == (rows[1:] * 2).tolist()

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.device import DeviceSpec, canonical_name, check_valid
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
@@ -478,17 +479,40 @@ def to_variant(dataset: Dataset) -> Tensor:
     return dataset._variant_tensor
 
 
-# ---------------------------------------------------------------------- what changes nothing here
+# ---------------------------------------------------------------------- devices
 def prefetch_to_device(device: str, buffer_size: TensorLike | None = None) -> Transformation:
-    """Computes elements ahead; they reach the device with the step that uses them."""
-    return lambda dataset: dataset.prefetch(AUTOTUNE if buffer_size is None else buffer_size)
+    """Elements are computed ahead and copied into a device's memory, while steps use those before them.
+
+    Args:
+        device: the name of a device of the session's, such as ``"/gpu:0"``; it may leave out parts. A step that uses
+            elements there copies them no more, one that uses them elsewhere copies them back. Where the session has no
+            such device they stay on the host.
+        buffer_size: how many are ready at most (and lie in the device's memory); default: the pipeline chooses.
+
+    Raises:
+        ValueError: the name is malformed.
+    """
+    copied = copy_to_device(device)
+    return lambda dataset: copied(dataset).prefetch(AUTOTUNE if buffer_size is None else buffer_size)
 
 
 def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transformation:
-    """The same elements; they reach the device with the step that uses them."""
-    return lambda dataset: dataset
+    """Elements are copied into a device's memory when they are asked for; see `prefetch_to_device`.
+
+    Args:
+        source_device: where they are computed; not needed, since that is the host.
+
+    Raises:
+        ValueError: a name is malformed.
+    """
+    check_valid(source_device)
+    wanted = canonical_name(target_device)
+    if DeviceSpec.from_string(wanted).device_type in (None, "CPU"):
+        return lambda dataset: dataset
+    return lambda dataset: dataset._made("_CopyToDeviceDataset", target_device=wanted)
 
 
+# ---------------------------------------------------------------------- what changes nothing here
 def latency_stats(tag: str) -> Transformation:
     """The same elements; how long each takes (µs) is recorded under `tag`, where a `StatsAggregator` gathers it."""
     return lambda dataset: dataset._made("LatencyStatsDataset", tag=convert_to_tensor(tag, dtypes.string))

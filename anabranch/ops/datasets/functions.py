@@ -410,3 +410,18 @@ def _(input_dataset: Array, buffer_size: Array, *, ctx: OperationContext) -> Ele
         raise InvalidArgumentError(None, ctx.op, f"buffer_size must be >= 0 or set to be auto-tuned, got {size}.")
     ahead = _AHEAD if size == AUTOTUNE else size
     return made_by(background.PrefetchDataset(dataset_of(input_dataset, ctx), ahead, _BACKGROUND), ctx)
+
+
+CopyToDeviceDataset = define_dataset(
+    "_CopyToDeviceDataset", "input_dataset: variant", f"{TYPED}, target_device: string"
+)
+
+
+@CopyToDeviceDataset.host_kernel
+def _(input_dataset: Array, *, target_device: bytes, ctx: StepHostContext) -> Elements:
+    """The same elements, in the memory of a device; where there is no such device, in the host's."""
+    source = dataset_of(input_dataset, ctx)
+    move = ctx.mover(target_device.decode())
+    if move is None:
+        return source
+    return made_by(functions.MapDataset(source, lambda *element: tuple(map(move, element))), ctx)

@@ -33,7 +33,7 @@ _anonymous = itertools.count()
 
 
 def _handle_op(name: str, attrs: str) -> OpFunction:
-    op = define_op(name, "-> handle: resource", attrs, stateful=True, defers_bodies=True)
+    op = define_op(name, "-> handle: resource", attrs, stateful=True, defers_bodies=True, obeys_requests=True)
     op.shape(shape_rules.scalar)
     return op.not_differentiable()
 
@@ -53,7 +53,9 @@ def _new_handle(ctx: StepHostContext) -> ResourceHandle:
 
 
 AnonymousIterator = _handle_op("AnonymousIterator", TYPED)
-AnonymousIteratorV2 = define_op("AnonymousIteratorV2", "-> handle: resource, deleter: variant", TYPED, stateful=True)
+AnonymousIteratorV2 = define_op(
+    "AnonymousIteratorV2", "-> handle: resource, deleter: variant", TYPED, stateful=True, obeys_requests=True
+)
 AnonymousIteratorV2.not_differentiable()
 
 
@@ -73,7 +75,9 @@ def _(*, ctx: StepHostContext) -> Any:
     return handle, _boxed(handle)
 
 
-DeleteIterator = define_op("DeleteIterator", "handle: resource, deleter: variant ->", stateful=True)
+DeleteIterator = define_op(
+    "DeleteIterator", "handle: resource, deleter: variant ->", stateful=True, obeys_requests=True
+)
 DeleteIterator.shape(shape_rules.no_outputs)
 DeleteIterator.not_differentiable()
 
@@ -100,7 +104,7 @@ def _(*, dataset_factory: FuncAttr, container: bytes, shared_name: bytes, ctx: S
     return handle
 
 
-MakeIterator = define_op("MakeIterator", "dataset: variant, iterator: resource ->", stateful=True)
+MakeIterator = define_op("MakeIterator", "dataset: variant, iterator: resource ->", stateful=True, obeys_requests=True)
 MakeIterator.shape(shape_rules.no_outputs)
 MakeIterator.not_differentiable()
 
@@ -152,7 +156,7 @@ def _element_shapes(iterator: TensorShape, *, output_shapes: list[TensorShape]) 
 
 
 for _name in ("IteratorGetNext", "IteratorGetNextSync"):
-    _op = define_op(_name, "iterator: resource -> components: output_types", TYPED, stateful=True)
+    _op = define_op(_name, "iterator: resource -> components: output_types", TYPED, stateful=True, obeys_requests=True)
     _op.shape(_element_shapes)
     _op.host_kernel(_get_next)
     _op.not_differentiable()
@@ -160,7 +164,7 @@ for _name in ("IteratorGetNext", "IteratorGetNextSync"):
 
 # ---------------------------------------------------------------------- handles as strings
 IteratorToStringHandle = define_op(
-    "IteratorToStringHandle", "resource_handle: resource -> string_handle: string", stateful=True
+    "IteratorToStringHandle", "resource_handle: resource -> string_handle: string", stateful=True, obeys_requests=True
 )
 IteratorToStringHandle.shape(shape_rules.scalar)
 IteratorToStringHandle.not_differentiable()
@@ -188,7 +192,9 @@ def _from_string(string_handle: Array, *, ctx: StepHostContext) -> ResourceHandl
 
 
 for _name in ("IteratorFromStringHandle", "IteratorFromStringHandleV2"):
-    _op = define_op(_name, "string_handle: string -> resource_handle: resource", _MAYBE_TYPED, stateful=True)
+    _op = define_op(
+        _name, "string_handle: string -> resource_handle: resource", _MAYBE_TYPED, stateful=True, obeys_requests=True
+    )
     _op.shape(shape_rules.scalar)
     _op.host_kernel(_from_string)
     _op.not_differentiable()
@@ -201,7 +207,7 @@ def _device(resource: ResourceHandle, *, ctx: StepHostContext) -> bytes:
 
 
 for _name in ("IteratorGetDevice", "ExperimentalIteratorGetDevice"):
-    _op = define_op(_name, "resource: resource -> device: string", stateful=True)
+    _op = define_op(_name, "resource: resource -> device: string", stateful=True, obeys_requests=True)
     _op.shape(shape_rules.scalar)
     _op.host_kernel(_device)
     _op.not_differentiable()
@@ -212,16 +218,23 @@ SerializeIterator = define_op(
     "resource_handle: resource -> serialized: variant",
     "external_state_policy: int = 0",
     stateful=True,
+    obeys_requests=True,
 )
 SerializeIterator.shape(lambda resource_handle: shape_rules.SCALAR)
 DeserializeIterator = define_op(
-    "DeserializeIterator", "resource_handle: resource, serialized: variant ->", stateful=True
+    "DeserializeIterator", "resource_handle: resource, serialized: variant ->", stateful=True, obeys_requests=True
 )
 DeserializeIterator.shape(shape_rules.no_outputs)
-_IteratorPosition = define_op("_IteratorPosition", "iterator: resource -> position: string", stateful=True)
+_IteratorPosition = define_op(
+    "_IteratorPosition", "iterator: resource -> position: string", stateful=True, obeys_requests=True
+)
 _IteratorPosition.shape(shape_rules.scalar)
 _RestoreIterator = define_op(
-    "_RestoreIterator", "iterator: resource, dataset: N * variant, position: string ->", "N: int >= 0", stateful=True
+    "_RestoreIterator",
+    "iterator: resource, dataset: N * variant, position: string ->",
+    "N: int >= 0",
+    stateful=True,
+    obeys_requests=True,
 )
 _RestoreIterator.shape(shape_rules.no_outputs)
 for _op in (SerializeIterator, DeserializeIterator, _IteratorPosition, _RestoreIterator):
@@ -289,7 +302,7 @@ OptionalNone = define_op("OptionalNone", "-> optional: variant")
 OptionalHasValue = define_op("OptionalHasValue", "optional: variant -> has_value: bool")
 OptionalGetValue = define_op("OptionalGetValue", "optional: variant -> components: output_types", TYPED)
 IteratorGetNextAsOptional = define_op(
-    "IteratorGetNextAsOptional", "iterator: resource -> optional: variant", TYPED, stateful=True
+    "IteratorGetNextAsOptional", "iterator: resource -> optional: variant", TYPED, stateful=True, obeys_requests=True
 )
 for _op in (OptionalFromValue, OptionalNone, OptionalHasValue, IteratorGetNextAsOptional):
     _op.shape(shape_rules.scalar)
