@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pydoc
+import re
 
 import pytest
 
@@ -43,7 +44,8 @@ def untold(op: OpFunction) -> list[str]:
     ]
     if len(parameters) != len(op.parameters()) + 1:
         problems.append(f"it takes {len(parameters)} arguments, not {len(op.parameters()) + 1}")
-    if f"{op.name}(*, {next(iter(parameters))}" not in told:
+    # from Python 3.13 on long signatures have a line for each argument
+    if not re.search(rf"\b{op.name}\(\s*\*,\s*{next(iter(parameters))}\b", told):
         problems.append("the help does not show how it is called")
     if getattr(tf.raw_ops, op.name) is not function:
         problems.append("it is another function each time")
