@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax import numpy as jnp
 
 import anabranch as tf
 from anabranch.distributed import cluster_master
+from anabranch.proto.config_pb2 import CallableOptions
+from anabranch.runtime import lent_tensors
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 
 #: seconds; no wait of a test lasts longer
@@ -119,6 +122,24 @@ def test_float32_tensors_can_travel_as_half_as_many_bytes(cluster: LocalCluster)
     np.testing.assert_array_equal(got[0], np.float32([1 + 2**-7, 1]))
     np.testing.assert_array_equal(got[1], value.astype(np.float64))
     np.testing.assert_array_equal(got[2], value)
+
+
+def test_what_lies_on_a_device_of_the_client_goes_by_way_of_its_host(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # arrays of JAX stand for what lies in an accelerator's memory
+    monkeypatch.setattr(lent_tensors, "_OF_THE_HOST", frozenset())
+    x = tf.placeholder(tf.float32, [3], name="x")
+    with ps(1):
+        y = tf.multiply(x, 2.0, name="y")
+    lent = jnp.arange(3.0)
+    with session(cluster) as opened:
+        assert opened.run([x, y], {x: lent})[1].tolist() == [0, 2, 4]
+        options = CallableOptions(feed=["x:0"], fetch=["y:0"])
+        assert opened._make_callable_from_options(options)(lent)[0].tolist() == [0, 2, 4]
+        options.fetch_devices["y:0"] = "/job:ps/task:1/cpu:0"
+        with pytest.raises(tf.errors.UnimplementedError, match="leave out fetch_devices"):
+            opened._make_callable_from_options(options)
 
 
 def test_queues_are_shared_by_sessions_and_steps_wait_for_them(cluster: LocalCluster) -> None:
