@@ -159,6 +159,7 @@ class OpFlags(TypedDict, total=False):
     writes: Iterable[str]
     shape_valued: bool
     few_values: bool
+    sized_by: dict[str, str]
     asynchronous: bool
     locks: bool
     blocking: bool
@@ -194,6 +195,7 @@ class OpDef:
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
+        sized_by: names of the inputs that alone decide the outputs' shapes, and by what: "shape" or "values".
         asynchronous: the host kernel returns a `core.pending.Pending` and waits without a thread.
         locks: it takes a lock, or gives one back. Such operations run in step order.
         blocking: the host kernel may hold its thread for long (user functions, files), so other work must not wait
@@ -237,6 +239,7 @@ class OpDef:
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
     few_values: bool = False
+    sized_by: dict[str, str] = field(default_factory=dict)
     asynchronous: bool = False
     locks: bool = False
     blocking: bool = False
@@ -478,7 +481,7 @@ def parse_op_def(
     fields: dict[str, Any] = {**flags}
     for key in ("static", "reads", "writes"):
         fields[key] = frozenset(fields.get(key, ()))
-    for key in ("static", "reads", "writes", "ranks", "late_ranks", "rank_words"):
+    for key in ("static", "reads", "writes", "ranks", "late_ranks", "rank_words", "sized_by"):
         unknown = set(fields.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")

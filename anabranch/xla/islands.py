@@ -26,7 +26,7 @@ compiled (`OpDef.static`), while the earlier one can only be computed on the dev
 island and enters the second as part of its compilation key.
 
 An operation on tensors whose *size the data decides* (what `where`, `unique` or `boolean_mask` let through) would be
-compiled anew in nearly every step. It runs on the host if it has a kernel that can.
+compiled anew in nearly every step. It runs on the host if it has a kernel that can (`xla.changing_sizes`).
 
 Example: in ``x = tf.matmul(a, b); s = tf.strings.as_string(x); y = tf.exp(x)`` matmul and exp share level 0, the
 string conversion is host work of level 1.
@@ -50,6 +50,7 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.step_graph import StepGraph
+from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small, is_small_integer
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
 from anabranch.xla.state import draws_random, known_handle, state_of
@@ -64,8 +65,6 @@ MAX_QUICK_OPERATIONS = 4
 #: conditionals and loops nested deeper run one by one: each takes a part of Python's stack while it is compiled
 MAX_NESTING = 24
 
-#: a value computed on the way to a shape may be traced through only if it has at most this many elements
-MAX_KEY_ELEMENTS = 16
 #: floating-point numbers that NumPy computes as fast as integers
 _FLOATS = frozenset({dtypes.float32, dtypes.float64})
 
@@ -190,7 +189,7 @@ def _is_quick_arithmetic(op: StepNode) -> bool:
     op_def = op.op_def
     if not op_def.portable or op_def.stateful or not op.outputs:
         return False
-    return all(map(_is_few_numbers, op.outputs)) and (op_def.shape_valued or all(map(_is_small, op.inputs)))
+    return all(map(_is_few_numbers, op.outputs)) and (op_def.shape_valued or all(map(is_small, op.inputs)))
 
 
 def order_of(step: StepGraph) -> dict[StepNode, list[StepNode]]:
@@ -271,7 +270,7 @@ class _IslandAnalysis:
             if op.name in on_host or runs_on_host(op) or _passes_handle(op) or _takes_unknown_handle(op)
         }
         self.dependencies = Dependencies(step)
-        self._keep_changing_sizes_on_host()
+        self.host |= ChangingSizes(step, self.host).on_host()
         self.static: set[StepTensor] = set()
         self.cuts: set[StepTensor] = set()
 
@@ -298,22 +297,11 @@ class _IslandAnalysis:
         transfer = self.step.transfers.get(op)
         return op.inputs if transfer is None else [transfer.tensor]
 
-    # ---- which sizes change from step to step
-    def _keep_changing_sizes_on_host(self) -> None:
-        changing: set[StepTensor] = set()
-        for op in self.step.operations:
-            concerned = any(tensor in changing for tensor in self._taken(op))
-            if concerned and (_has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
-                self.host.add(op)
-            # a size that the graph fixes does not change, whatever it is computed from
-            if concerned or (op in self.host and _decides_sizes(op)):
-                changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
-
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
         # from users to sources: a value that has to be known makes those known that it is computed from
         for op in reversed(self.step.operations):
-            if op not in self.host and _has_host_form(op) and self._would_compile_each_step(op):
+            if op not in self.host and has_host_form(op) and self._would_compile_each_step(op):
                 self.host.add(op)
             if op in self.host:
                 continue
@@ -374,7 +362,7 @@ class _IslandAnalysis:
             return True
         if not op.op_def.portable or op.op_def.stateful:
             return False
-        return all(t.is_known or _is_small_integer(t) for t in op.inputs)
+        return all(t.is_known or is_small_integer(t) for t in op.inputs)
 
     # ---- what need not be compiled
     def _pass_on_host(self) -> None:
@@ -525,30 +513,8 @@ class _IslandAnalysis:
             island.outputs = list(needed[key])
 
 
-def _has_host_form(op: StepNode) -> bool:
-    """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
-    return op.op_def.host_rule is not None or op.op_def.is_functional
-
-
-def _decides_sizes(op: StepNode) -> bool:
-    """Whether the values of the inputs decide the shape of an output."""
-    op_def = op.op_def
-    if op_def.is_primitive or op_def.calls_user_code:
-        return False
-    return op_def.compiled_rule is None and not op_def.stateful
-
-
 def _is_few_numbers(tensor: StepTensor) -> bool:
-    return _is_small_integer(tensor) or (tensor.dtype in _FLOATS and _is_small(tensor))
-
-
-def _is_small_integer(tensor: StepTensor) -> bool:
-    return (tensor.dtype.is_integer or tensor.dtype.is_bool) and _is_small(tensor)
-
-
-def _is_small(tensor: StepTensor) -> bool:
-    size = tensor.shape.num_elements()
-    return size is not None and size <= MAX_KEY_ELEMENTS
+    return is_small_integer(tensor) or (tensor.dtype in _FLOATS and is_small(tensor))
 
 
 @remembered

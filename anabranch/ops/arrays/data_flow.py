@@ -31,7 +31,7 @@ def _(input: TensorShape) -> TensorShape:
 def _(input: Array) -> Any:
     if input.ndim == 0:
         raise ValueError("WhereOp : Unhandled input dimensions: 0; a scalar has no coordinates, reshape it to [1]")
-    return np.argwhere(input).astype(np.int64)
+    return np.argwhere(input).astype(np.int64, copy=False)
 
 
 def _unique(x: Array, axis: int | None) -> tuple[Any, Any, Any]:

@@ -68,6 +68,9 @@ def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: Oper
         return xp.zeros((*shape[:at], *np.shape(indices)[batch:], *shape[at + 1 :]), params.dtype)
     check_indices(ctx, indices, shape[at], xp)
     if batch == 0:
+        if xp is np and rank == 2 and (at, rank_indices) == (0, 1) and params.flags.fnc:
+            # a sparse tensor's coordinates often lie so: NumPy would lay out all rows anew before it takes some
+            return np.take(params.T, indices, axis=1, mode="clip").T
         return xp.take(params, indices, axis=at, mode="clip")
     rows = xp.moveaxis(xp.asarray(params), at, batch)
     leading = [
@@ -300,6 +303,7 @@ ScatterNd = define_op(
     f"T: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
     static=("shape",),
     ranks={"shape": 1},
+    sized_by={"shape": "values"},
 )
 
 

@@ -363,6 +363,7 @@ SparseToDense = define_op(
     "validate_indices: bool = True, T: any, Tindices: index",
     ranks={"output_shape": 1},
     rank_words={"output_shape": "output_shape should be a vector"},
+    sized_by={"output_shape": "values"},
 )
 
 

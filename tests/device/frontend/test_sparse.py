@@ -287,3 +287,42 @@ def test_gradients_reach_the_values() -> None:
     matrix = DENSE * 2
     expected = (2 * (matrix @ weights) @ weights.T * 2)[DENSE != 0]
     np.testing.assert_allclose(run(grad), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "float16"])
+@pytest.mark.parametrize("order", ["rows", "columns", "none"])
+def test_large_products_of_fed_matrices(dtype: str, order: str) -> None:
+    """Whatever order the elements stand in, repeated ones among them, and however the coordinates lie in memory."""
+    rng = np.random.default_rng(3)
+    rows, inner = rng.integers(0, 40, 300), rng.integers(0, 30, 300)
+    sequence = {"rows": np.lexsort((inner, rows)), "columns": np.lexsort((rows, inner)), "none": np.arange(300)}[order]
+    coordinates = np.stack([rows, inner])[:, sequence].T  # column by column, as SciPy's are
+    values = rng.integers(-9, 10, 300).astype(dtype)
+    matrix = np.zeros((40, 30), dtype)
+    np.add.at(matrix, tuple(coordinates.T), values)
+    given = sparse.sparse_placeholder(dtype)
+    for adjoint_a in (False, True):
+        right = rng.integers(-4, 5, (40 if adjoint_a else 30, 20)).astype(dtype)
+        product = sparse_math.sparse_tensor_dense_matmul(given, right, adjoint_a=adjoint_a)
+        found = run(product, {given: SparseTensorValue(coordinates, values, [40, 30])})
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, (matrix.T if adjoint_a else matrix) @ right)
+
+
+@pytest.mark.parametrize("bad", [-1, 30])
+def test_an_index_outside_of_a_large_fed_matrix_is_refused(bad: int) -> None:
+    coordinates = np.zeros((300, 2), np.int64)
+    coordinates[7] = 3, bad
+    given = sparse.sparse_placeholder("float32")
+    product = sparse_math.sparse_tensor_dense_matmul(given, np.ones((30, 20), np.float32))
+    with pytest.raises(InvalidArgumentError, match=rf"a_indices\[7\] = \[ *3 +{bad}\]"):
+        run(product, {given: SparseTensorValue(coordinates, np.ones(300, np.float32), [40, 30])})
+
+
+def test_rows_of_what_lies_column_by_column() -> None:
+    columns = np.asfortranarray(np.arange(24).reshape(12, 2))
+    matrix = raw.Placeholder(dtype="int64", shape=(None, 2))
+    kept = raw.Reshape(raw.Where(raw.Greater(raw.Sum(matrix, [1]), np.int64(20))), [-1])
+    taken = raw.GatherV2(matrix, kept, 0)
+    assert run(taken, {matrix: columns}).tolist() == columns[columns.sum(axis=1) > 20].tolist()
+    assert run([raw.Mul(taken, taken)], {matrix: columns})[0].tolist() == (columns[5:] ** 2).tolist()

@@ -76,6 +76,45 @@ def test_dropout_of_a_sparse_tensor_compiles_nothing_of_its_size() -> None:
         assert session.run(product, {x: [1.0, -1.0, 3.0, 4.0]}).tolist() == [[0, 2], [0, 6], [8, 0]]
 
 
+def product_of_kept(x: Any, shape: Any, right: Any) -> Any:
+    """The product with those elements of a sparse matrix of the fed shape `shape` that are greater than zero."""
+    kept = raw.Reshape(raw.Where(raw.Greater(x, 0.0)), [-1])
+    indices, values = raw.GatherV2(np.array([[0, 1], [1, 0], [1, 1], [2, 0]]), kept, 0), raw.GatherV2(x, kept, 0)
+    return raw.SparseTensorDenseMatMul(indices, values, shape, right)
+
+
+def test_what_a_fed_shape_sizes_is_compiled_though_data_decides_its_elements() -> None:
+    x, shape = placeholder(shape=(4,)), placeholder((None,), "int64", "shape")
+    product = product_of_kept(x, shape, np.eye(2, dtype=np.float32))
+    dense = raw.SparseToDense(np.array([[0, 1], [2, 0]]), raw.Identity(shape), np.array([4, 5], np.float32), 0.0)
+    total = raw.Exp(raw.Mul(raw.Add(product, dense), 0.5))
+    assert product.shape.as_list() == [None, 2]
+    assert kinds([total], [x, shape])[-1] == ["Add", "Mul", "Exp"]
+    with Session() as session:
+        for rows in (3, 4, 3):
+            expected = np.zeros((rows, 2), np.float32)
+            expected[:3] = [[0, 6], [0, 3], [9, 0]]
+            got = session.run(total, {x: [2.0, -1.0, 3.0, 4.0], shape: [rows, 2]})
+            np.testing.assert_allclose(got, np.exp(expected / 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unsteady", ["rows", "columns"])
+def test_what_computed_values_size_stays_on_the_host(unsteady: str) -> None:
+    x, count = placeholder(shape=(4,)), placeholder((2,), "int64", "count")
+    kept = raw.Cast(raw.Size(raw.Where(raw.Greater(x, 0.0)), out_type="int64"), DstT="int64")
+    shape, right = count, convert_to_tensor(np.eye(2, dtype=np.float32))
+    if unsteady == "rows":
+        shape = raw.Pack([raw.Maximum(kept, np.int64(3)), np.int64(2)])
+    else:
+        right = raw.Transpose(raw.GatherV2(np.ones((4, 2), np.float32), raw.Reshape(raw.Where(x), [-1]), 0), [1, 0])
+    doubled = raw.Mul(product_of_kept(x, shape, right), 2.0)
+    assert kinds([doubled], [x, count])[-1] == ["host Mul"]
+    with Session() as session:
+        found = session.run(doubled, {x: [1.0, -1.0, 3.0, 4.0], count: [3, 2]})
+        sparse = np.array([[0, 1], [0, 3], [4, 0]], np.float32)
+        np.testing.assert_allclose(found, 2 * sparse @ (np.eye(2) if unsteady == "rows" else np.ones((2, 4))))
+
+
 def test_a_value_needed_at_compile_time_is_cut_out() -> None:
     x = placeholder()
     length = raw.ArgMax(x, 0)

@@ -1,0 +1,106 @@
+"""Which tensors of a step have sizes that the data decides: what takes them would be compiled anew in every step.
+
+`where`, `unique` or `boolean_mask` let through another number of elements in nearly every step, and so do all
+operations after them whose shapes follow from that number. They run on the host if they have a kernel that can.
+
+An operation may take such tensors and give what has the same size in each step: the product of a sparse matrix, of
+which each step keeps other elements, with a dense one has the rows that the sparse one's *shape* says. Such an
+operation states which inputs its sizes come from (`OpDef.sized_by`). The result changes where those do: where the
+shape of an input changes, or where its values do not come from outside, as a fed shape does, or follow from what does
+not change. A fed shape changes as seldom as that of a fed array, for which islands are compiled as well.
+"""
+
+from __future__ import annotations
+
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.step_graph import StepGraph
+
+#: a value computed on the way to a shape may be traced through only if it has at most this many elements
+MAX_KEY_ELEMENTS = 16
+
+
+class ChangingSizes:
+    """The tensors of a step whose sizes the data decides.
+
+    Args:
+        host: the operations that run on the host in any case.
+    """
+
+    def __init__(self, step: StepGraph, host: set[StepNode]) -> None:
+        self._step = step
+        self._members = set(step.operations)
+        self._host = set(host)
+        self._changing: set[StepTensor] = set()
+        self._steady: dict[StepTensor, bool] = {}
+
+    def on_host(self) -> set[StepNode]:
+        """The operations that run on the host, those among them that do for the sizes of what they take."""
+        for op in self._step.operations:
+            concerned = any(tensor in self._changing for tensor in self._taken(op))
+            if concerned and (has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
+                self._host.add(op)
+            # a size that the graph fixes does not change, whatever it is computed from
+            if (concerned or (op in self._host and _decides_sizes(op))) and not self._is_sized_steadily(op):
+                self._changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
+        return self._host
+
+    def _taken(self, op: StepNode) -> list[StepTensor]:
+        """The inputs of an operation; a Recv takes what was sent."""
+        transfer = self._step.transfers.get(op)
+        return op.inputs if transfer is None else [transfer.tensor]
+
+    def _is_sized_steadily(self, op: StepNode) -> bool:
+        """Whether an operation states what its sizes come from, and that does not change."""
+        sized_by = op.op_def.sized_by
+        if not sized_by:
+            return False
+        # what is sized by inputs has no lists among them
+        inputs = {arg.name: tensor for arg, tensor in zip(op.op_def.inputs, op.inputs, strict=True)}
+        return all(
+            self._has_steady_values(inputs[name]) if by == "values" else inputs[name] not in self._changing
+            for name, by in sized_by.items()
+        )
+
+    def _has_steady_values(self, tensor: StepTensor) -> bool:
+        """Whether values that are a shape are fed, or follow from few numbers that are, and from shapes."""
+        if tensor.is_known:
+            return True
+        if tensor not in self._steady:
+            self._steady[tensor] = tensor not in self._changing and self._is_computed_steadily(tensor.op)
+        return self._steady[tensor]
+
+    def _is_computed_steadily(self, op: StepNode) -> bool:
+        if op not in self._members:
+            return True
+        taken, op_def = self._taken(op), op.op_def
+        if op_def.shape_valued:
+            return not any(tensor in self._changing for tensor in taken)
+        if op_def.passes_on or op in self._step.transfers:
+            return all(self._has_steady_values(tensor) for tensor in taken)
+        if op in self._host or not op_def.portable or op_def.stateful:
+            return False
+        return all(t.is_known or (is_small_integer(t) and self._has_steady_values(t)) for t in taken)
+
+
+def has_host_form(op: StepNode) -> bool:
+    """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
+    return op.op_def.host_rule is not None or op.op_def.is_functional
+
+
+def _decides_sizes(op: StepNode) -> bool:
+    """Whether the values of the inputs decide the shape of an output."""
+    op_def = op.op_def
+    if op_def.is_primitive or op_def.calls_user_code:
+        return False
+    return op_def.compiled_rule is None and not op_def.stateful
+
+
+def is_small_integer(tensor: StepTensor) -> bool:
+    """Whether a tensor is a few integers, or truth values."""
+    return (tensor.dtype.is_integer or tensor.dtype.is_bool) and is_small(tensor)
+
+
+def is_small(tensor: StepTensor) -> bool:
+    """Whether a tensor is known to have few elements."""
+    size = tensor.shape.num_elements()
+    return size is not None and size <= MAX_KEY_ELEMENTS
