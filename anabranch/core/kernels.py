@@ -87,11 +87,17 @@ class AlternateKernel:
     takes_numpy: bool = False
     prepares: Mapping[int, Preparation] = field(default_factory=dict)
 
+    def accepts(self, attrs: Mapping[str, Any]) -> bool:
+        """Whether this kernel is for operations with these attributes: of these dtypes."""
+        return _are_among(attrs, self.types)
+
     def takes(self, case: KernelCase) -> bool:
         """Whether this kernel can compute the case."""
-        if not _are_among(case.attrs, self.types):
-            return False
-        return all(case.inputs[position].repeated for position in self.prepares) and self.applies(case)
+        return (
+            self.accepts(case.attrs)
+            and all(case.inputs[position].repeated for position in self.prepares)
+            and self.applies(case)
+        )
 
     def estimate(self, case: KernelCase) -> float:
         """What share of the time of the operation's own kernel it is expected to take.

@@ -3,6 +3,11 @@
 XLA multiplies bfloat16 in float32 on processors, and converts; the library uses the instructions for it, with sums in
 float32. (In float32 the library is no faster, and is not offered.) Transposed factors are read as they lie. A batch
 that has one second factor is a single product of all its rows.
+
+In loops a second factor that stays the same is *packed* before the loop, into the layout that the library reads
+soonest. Which one that is depends on the factor alone, and is asked for once in a process: the library might choose
+another one for another number of threads. Where it has gaps, so that it takes more memory than the factor, the kernel
+is not offered.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import Computation, Handle, NativeError, Stages, Strided
 
 #: what the texts of these computations begin with
 _KIND: Final = "product"
@@ -30,6 +35,16 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {"BatchMatMulV3": ("Ta", "Tb", "T
 OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
 #: what share of XLA's time a product takes (AVX512-BF16, and AMX)
 _SHARE, _TILE_SHARE = 0.45, 0.15
+#: what the texts of products with a packed factor begin with, and those of packing one
+_PACKED_KIND, _PACKING_KIND = "packed-product", "packing"
+#: the kernels that read a packed factor, which lies along the result, or along what is summed up
+PACKED, PACKED_TRANSPOSED = "onednn packed", "onednn packed, transposed"
+#: what share of the time of a product with a factor that is not packed they are expected to take
+_PACKED_SHARE: Final = 0.75
+#: as many rows as the layout is asked for, and the most of a product that gains by it
+_USUAL_ROWS, _MOST_PACKED_ROWS = 32, 128
+#: a factor of fewer elements lies in a processor's caches, and is packed for nothing
+_LEAST_PACKED: Final = 1 << 18
 #: axes before the matrices that the library takes
 _MOST_BATCH_AXES: Final = 8
 
@@ -76,6 +91,11 @@ class Product:
         return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
 
     @property
+    def packed_text(self) -> str:
+        """The same, with a packed second factor."""
+        return f"{_PACKED_KIND}{self.text.removeprefix(_KIND)}"
+
+    @property
     def products(self) -> int:
         """Multiplications and additions."""
         return math.prod(self.result[0]) * self.first[0][-1]
@@ -94,10 +114,7 @@ def _array(shape: Sequence[int], transposed: bool) -> Placed:
 # ---------------------------------------------------------------------- computations
 def _make(text: str) -> native_calls.Prepared:
     """What `native_calls` calls."""
-    library = onednn.library()
-    if library is None:
-        raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
-    values = json.loads(text)
+    library, values = _library(), json.loads(text)
     arrays = [_strided(*values[name]) for name in ("first", "second", "result")]
     one, other, result = arrays
     primitive = library.product(*(library.described(array) for array in arrays))
@@ -106,11 +123,64 @@ def _make(text: str) -> native_calls.Prepared:
     return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
 
 
-def _strided(lengths: list[int], strides: list[int]) -> Strided:
+def _strided(lengths: Sequence[int], strides: Sequence[int]) -> Strided:
     return Strided(tuple(lengths), tuple(strides), onednn.BFLOAT16)
 
 
 native_calls.register_maker(_KIND, _make)
+
+
+def _library() -> onednn.Library:
+    library = onednn.library()
+    if library is None:
+        raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
+    return library
+
+
+@functools.lru_cache(256)
+def _layout(library: onednn.Library, inner: int, columns: int) -> Handle:
+    """How the library would have a second factor lie.
+
+    Raises:
+        NativeError: with gaps, so that it takes more memory.
+    """
+    shapes = (_USUAL_ROWS, inner), (inner, columns), (_USUAL_ROWS, columns)
+    arrays = [library.described(_strided(*_array(shape, False)), free=at == 1) for at, shape in enumerate(shapes)]
+    layout = library.layout(library.product(*arrays), onednn.WEIGHTS)
+    if library.size(layout.value) != inner * columns * dtypes.bfloat16.size:
+        raise NativeError(f"a packed matrix of {inner} x {columns} has gaps")
+    return layout
+
+
+def _make_packed(text: str) -> native_calls.Prepared:
+    library, values = _library(), json.loads(text)
+    first, second, result = (_strided(*values[name]) for name in ("first", "second", "result"))
+    layout = _layout(library, *second.lengths)
+    outer = [library.described(first), layout, library.described(result)]
+    arguments = {onednn.SOURCE: 0, onednn.WEIGHTS: 1, onednn.DESTINATION: 2}
+    stages = Stages(library, outer, [], [(library.product(*outer), arguments)])
+    return native_calls.Prepared(stages, tuple(math.prod(array.lengths) for array in (first, second, result)))
+
+
+def _make_packing(text: str) -> native_calls.Prepared:
+    library, factor = _library(), _strided(*json.loads(text))
+    described, layout = library.described(factor), _layout(library, *factor.lengths)
+    copy = library.reorder(described.value, layout.value), {onednn.SOURCE: 0, onednn.DESTINATION: 1}
+    size = math.prod(factor.lengths)
+    return native_calls.Prepared(Stages(library, [described, layout], [], [copy]), (size, size))
+
+
+native_calls.register_maker(_PACKED_KIND, _make_packed)
+native_calls.register_maker(_PACKING_KIND, _make_packing)
+
+
+def _pack(matrix: Array, transposed: bool) -> Any:
+    """A matrix as the library reads it soonest, in an array of its shape; as it is where that cannot be."""
+    factor = _array(matrix.shape, transposed)
+    text = f"{_PACKING_KIND} {json.dumps(factor, separators=(',', ':'))}"
+    if math.prod(matrix.shape) < _LEAST_PACKED or not native_calls.can_prepare(text):
+        return matrix
+    return native_calls.call("packing", text, (matrix,), matrix.shape, matrix.dtype)
 
 
 @functools.lru_cache(1024)
@@ -169,3 +239,49 @@ def _shape(x: Array, y: Array, x_turned: bool, y_turned: bool) -> tuple[int, ...
 
 for _op_type, _turning in OPERATIONS.items():
     _register(_op_type, _turning)
+
+
+# ---------------------------------------------------------------------- the kernels for loops
+@functools.lru_cache(1024)
+def _usable_packed(product: Product) -> bool:
+    return product.small_enough and native_calls.can_prepare(product.packed_text)
+
+
+def _register_packed(name: str, transposed: bool) -> None:
+    def takes(case: KernelCase) -> bool:
+        library = onednn.library()
+        if library is None or not library.computes("bfloat16") or case.attrs["transpose_a"]:
+            return False
+        (rows, *_), matrix = (described.shape for described in case.inputs)
+        if case.attrs["transpose_b"] is not transposed or rows > _MOST_PACKED_ROWS or math.prod(matrix) < _LEAST_PACKED:
+            return False
+        product = Product.of([described.shape for described in case.inputs], [False, transposed])
+        return product is not None and _usable_packed(product)
+
+    def estimate(case: KernelCase) -> float:
+        library = onednn.library()
+        share = _TILE_SHARE if library is not None and library.has_tiles else _SHARE
+        rows, inner = case.inputs[0].shape
+        columns = case.inputs[1].shape[0 if transposed else 1]
+        return _PACKED_SHARE * share + native_calls.call_cost(rows * inner * columns)
+
+    def kernel(a: Array, b: Array, *, ctx: OperationContext) -> Any:
+        product = Product.of([a.shape, b.shape], [False, transposed])
+        assert product is not None  # `takes` has said so
+        return native_calls.call(ctx.op.name, product.packed_text, (a, b), product.result[0], a.dtype)
+
+    register_kernel(
+        "MatMul",
+        name,
+        device_type="CPU",
+        types={"T": [dtypes.bfloat16]},
+        applies=takes,
+        cost=estimate,
+        rough=True,
+        calls_back=True,
+        prepares={1: lambda matrix: _pack(matrix, transposed)},
+    )(kernel)
+
+
+_register_packed(PACKED, transposed=False)
+_register_packed(PACKED_TRANSPOSED, transposed=True)

@@ -103,6 +103,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_stream_wait": (_POINTER,),
     "dnnl_memory_desc_create_with_strides": (_POINTER, ctypes.c_int, _DIMENSIONS, ctypes.c_int, _DIMENSIONS),
     "dnnl_memory_desc_create_with_tag": (_POINTER, ctypes.c_int, _DIMENSIONS, ctypes.c_int, ctypes.c_int),
+    "dnnl_memory_desc_clone": (_POINTER, _POINTER),
     "dnnl_memory_create": (_POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_attr_create": (_POINTER,),
     "dnnl_primitive_attr_set_scratchpad_mode": (_POINTER, ctypes.c_int),
@@ -314,6 +315,11 @@ class Library:
         """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""
         one, other, result = (array.value for array in arrays)
         return self.primitive("matmul", one, other, None, result, self._attributes.value)
+
+    def layout(self, primitive: Handle, argument: int) -> Handle:
+        """The description of a primitive's argument, which outlives that of the primitive."""
+        name, description = "dnnl_memory_desc_clone", self.argument(primitive, argument)
+        return self.made(name, description, destroy="dnnl_memory_desc_destroy")
 
     def reorder(self, source: int, destination: int) -> Handle:
         """The description of a copy between two layouts."""

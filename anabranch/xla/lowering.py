@@ -366,8 +366,17 @@ def _chosen_kernel(
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
     choice = chooser.choose(case, target.device, partial(_seconds_alone, op, case.inputs, target) if alone else None)
     if choice is not None:
-        state.choices[op.name] = choice
+        _note_choice(op.name, choice, state.choices)
     return choice
+
+
+def _note_choice(name: str, choice: KernelChoice, choices: dict[str, KernelChoice]) -> None:
+    """Keeps a choice by the operation's name, and a number where an operation of another body has the same."""
+    numbered, number = name, 1
+    while choices.get(numbered, choice) is not choice:
+        number += 1
+        numbered = f"{name} ({number})"
+    choices[numbered] = choice
 
 
 def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:

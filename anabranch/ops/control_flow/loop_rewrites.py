@@ -23,7 +23,8 @@ zeros in its place. Where each iteration does so at another index, and the list 
 what is put there. So the list is not carried: a list that is read and written in one iteration would be copied whole.
 
 **Matrices as they are read.** In ``matmul(x, w)`` with a fixed ``w``, transposed or not, ``w`` is prepared before the
-loop where a kernel for loops is quicker so: `kernels.loop_products` transposes it.
+loop where a kernel for loops is quicker so: `kernels.loop_products` transposes it, `kernels.native_products` lays it
+out as a library reads it, in half precision, as which the body may take it from a wider one.
 
 A parameter is fixed if the body returns it unchanged (`graph.loop_bodies`): its value is that with which the loop
 starts.
@@ -294,12 +295,29 @@ class _Products:
             return None
         return value if value.dtype in _FLOATS else None
 
+    def _narrowed(self, tensor: StepTensor) -> Any:
+        """The value of a fixed matrix that the loop's body takes in half precision, else None."""
+        op = tensor.op
+        if tensor.dtype.as_numpy_dtype not in _HALVES:
+            return None
+        if op.type == "Cast" and not op.control_inputs and op.inputs[0].dtype.is_floating:
+            value = self.given.get(behind_identities(op.inputs[0]))
+        else:
+            value = self.given.get(tensor)
+        if value is None or isinstance(value, TensorList) or getattr(value, "ndim", 0) != 2:
+            return None
+        return jnp.asarray(value, tensor.dtype.as_numpy_dtype)
+
     def prepared(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
         """A product by the quickest of the kernels for loops."""
         source = behind_identities(op.inputs[1])
-        matrix = self._matrix(op.inputs[1])
-        kernels = [kernel for kernel in alternates(op.type, op.attrs) if kernel.prepares]
-        if matrix is None or not kernels or behind_identities(op.inputs[0]) in self.given:
+        kernels = [one for one in alternates(op.type, op.attrs) if one.prepares and one.accepts(op.attrs)]
+        if not kernels or behind_identities(op.inputs[0]) in self.given:
+            return None
+        matrix = self._matrix(source)
+        if matrix is None:
+            matrix = self._narrowed(source)
+        if matrix is None:
             return None
         if source not in self._prepared:
             # which kernel it will be is settled when the body is traced, and shapes are known; what the others would

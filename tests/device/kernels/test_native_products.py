@@ -16,6 +16,8 @@ import anabranch as tf
 from anabranch.core.kernels import OWN_KERNEL, alternates, candidates
 from anabranch.kernels import MODULES, native_products, onednn
 from anabranch.ops import raw
+from anabranch.xla import lowering
+from anabranch.xla.kernel_choice import KernelChooser
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
 from tests.device.kernels.test_convolutions import TOLERANCES, at_once, case_of, check_agreement
@@ -136,3 +138,98 @@ def test_a_product_in_a_loop_runs_so(native: None) -> None:
     value = np.random.default_rng(0).normal(size=(size, size)).astype(turning.dtype)
     with tf.Session() as session:
         np.testing.assert_array_equal(session.run(turned, {x: value}), value[:, ::-1])
+
+
+# ---------------------------------------------------------------------- packed before a loop
+def looped(rows: int, summed: int, columns: int, transposed: bool, narrowed: bool) -> tuple[Any, Any, Any]:
+    """A loop's products of bfloat16 with one matrix (float32 if `narrowed`), feeds, and what it gives in float64."""
+    half, rng = tf.bfloat16.as_numpy_dtype, np.random.default_rng(rows + summed)
+    x = rng.normal(size=(3, rows, summed)).astype(half)
+    w = (rng.normal(size=(columns, summed) if transposed else (summed, columns)) / math.sqrt(summed)).astype(half)
+    given = w.astype(np.float32) if narrowed else w
+    start, matrix = tf.placeholder(tf.bfloat16, x.shape), tf.placeholder(given.dtype, given.shape)
+
+    def body(i: Any, total: Any) -> Any:
+        product = tf.matmul(start[i], tf.cast(matrix, tf.bfloat16), transpose_b=transposed, name="looped")
+        return i + 1, total + tf.cast(product, tf.float32)
+
+    _, total = tf.while_loop(lambda i, _: i < 3, body, [0, tf.zeros([rows, columns])])
+    factor = w.astype(np.float64)
+    return total, {start: x, matrix: given}, x.astype(np.float64).sum(0) @ (factor.T if transposed else factor)
+
+
+def run_and_choose(fetch: Any, feeds: Any, name: str = "looped") -> tuple[Any, str]:
+    with tf.Session() as session:
+        found = session.run(fetch, feeds)
+    chosen = {key: choice.chosen.name for event in compile_log.events for key, choice in event.kernels.items()}
+    return found, chosen[name]
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("rows", "summed", "columns"), [(32, 512, 1024), (5, 1024, 512), (2, 1024, 2048)])
+def test_a_matrix_that_a_loop_keeps_is_packed_before_it(
+    native: None,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    summed: int,
+    columns: int,
+    transposed: bool,
+    narrowed: bool,
+) -> None:
+    """Where it is quicker, which is decided here by the estimates. Each product's rounding is that of bfloat16."""
+    need_bfloat16()
+    monkeypatch.setenv("ANABRANCH_KERNELS", "estimate")
+    fetch, feeds, wanted = looped(rows, summed, columns, transposed, narrowed)
+    found, chosen = run_and_choose(fetch, feeds)
+    assert chosen == (native_products.PACKED_TRANSPOSED if transposed else native_products.PACKED)
+    assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(
+    ("rows", "summed", "columns"),
+    [(32, 1000, 1000), (256, 1024, 1024), (32, 64, 64)],
+    ids=["the packed one has gaps", "many rows", "small"],
+)
+def test_other_matrices_are_read_as_they_lie(
+    native: None, monkeypatch: pytest.MonkeyPatch, rows: int, summed: int, columns: int
+) -> None:
+    need_bfloat16()
+    monkeypatch.setenv("ANABRANCH_KERNELS", "estimate")
+    for transposed in (False, True):
+        with tf.Graph().as_default():
+            fetch, feeds, wanted = looped(rows, summed, columns, transposed, narrowed=False)
+            found, chosen = run_and_choose(fetch, feeds)
+        assert chosen in ("onednn", OWN_KERNEL)
+        assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_packing_is_measured_with_the_loop(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_bfloat16()
+    seconds = iter([3.0, 1.0])
+    shapes = []
+
+    def measured(program: Any, inputs: Any, device: Any) -> float:
+        shapes.append([shape for shape, _ in inputs])
+        return next(seconds, 5.0)
+
+    monkeypatch.setattr(lowering, "measured_seconds", measured)
+    monkeypatch.setattr(lowering, "chooser", KernelChooser(lambda: None, lambda: "auto"))
+    fetch, feeds, _ = looped(32, 512, 1024, False, narrowed=True)
+    # what is expected to be quicker comes first, and proves to be slower
+    assert run_and_choose(fetch, feeds)[1] == "onednn"
+    assert len(shapes) > 1
+    assert all(each == [(32, 32, 512), (512, 1024)] for each in shapes)
+
+
+def test_operations_of_one_name_in_several_bodies_have_their_choices(native: None) -> None:
+    """What calls back, as the library's kernels do, must be known of each of them."""
+    need_bfloat16()
+    x = tf.placeholder(tf.bfloat16, [256, 256])
+    _, turned = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.matmul(y, x, name="product")), [0, x])
+    again = tf.matmul(turned[:, :1], turned[:1], name="product")
+    with tf.Session() as session:
+        session.run(again, {x: np.zeros((256, 256), x.dtype.as_numpy_dtype)})
+    kernels = compile_log.events[-1].kernels
+    assert set(kernels) == {"product", "product (2)"}
+    assert [one.candidates[0].name for one in kernels.values()] == ["onednn", OWN_KERNEL]
