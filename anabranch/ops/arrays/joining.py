@@ -40,6 +40,9 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 @Pack.kernel
 def _(values: list[Any], *, axis: int, xp: ArrayLibrary) -> Any:
+    # a few numbers, of an element of a dataset, say: 0.3 instead of 8 µs for eight
+    if xp is np and values and values[0].dtype.kind in "biufc" and not any(value.ndim for value in values):
+        return np.array(values)
     return xp.stack(values, axis=axis)
 
 

@@ -201,5 +201,11 @@ def _execute(instruction: _Instruction, values: list[Any]) -> None:
     result = instruction.kernel.on_arguments(*arguments)
     if isinstance(result, Pending):
         result = result.wait()
-    for slot, value, dtype in zip(instruction.results, flatten_outputs(result), instruction.dtypes, strict=True):
-        values[slot] = host_array(value, dtype)
+    # most kernels of lists give one array, or a list of arrays
+    if result.__class__ is np.ndarray:
+        result = (result,)
+    elif result.__class__ is not list or any(value.__class__ is not np.ndarray for value in result):
+        result = flatten_outputs(result)
+    for slot, value, dtype in zip(instruction.results, result, instruction.dtypes, strict=True):
+        same = value.__class__ is np.ndarray and value.dtype is dtype
+        values[slot] = value if same else host_array(value, dtype)

@@ -336,9 +336,28 @@ def _(
                 ctx.op,
                 f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}",
             )
-        for i, field in enumerate(chosen):
-            columns[i].append(csv_value(field, OUT_TYPE[i], record_defaults[i], missing, i, number, ctx))
+        for i, (field, dtype, default) in enumerate(zip(chosen, OUT_TYPE, record_defaults, strict=True)):
+            value = _plain_number(field, dtype) if field != missing else None
+            if value is None:
+                value = csv_value(field, dtype, default, missing, i, number, ctx)
+            columns[i].append(value)
+    if records.ndim == 0:  # as most elements of a dataset
+        return [_scalar_of(values[0], dtype) for values, dtype in zip(columns, OUT_TYPE, strict=True)]
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
+
+
+def _plain_number(text: str, dtype: DType) -> float | None:
+    """What most fields of floating-point numbers say; None: to be looked at more closely."""
+    if not (dtype is float32 or dtype is float64) or not text.isascii() or "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _scalar_of(value: Any, dtype: DType) -> Any:
+    return array_of([value], dtype).reshape(()) if dtype is string else np.array(value, dtype.as_numpy_dtype)
 
 
 def csv_fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext, last: int | None = None) -> list[str]:

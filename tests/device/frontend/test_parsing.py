@@ -113,6 +113,38 @@ def test_csv() -> None:
     assert run(tf.decode_csv(['1,"', '2,3"'], [[0]], select_cols=[0])[0]).tolist() == [1, 2]
 
 
+def test_csv_of_one_record_at_a_time() -> None:
+    """As a dataset's function gets them: scalars of the types that were asked for, missing values among them."""
+    lines = ["1.5,-2,word,2.25", " 3e-2 ,7,,", "NA,NA,x,inf"]
+    rows = tf.data.Dataset.from_tensor_slices(lines).map(
+        lambda line: tf.decode_csv(line, [[0.5], [9], ["none"], tf.constant([4.0], tf.float64)], na_value="NA")
+    )
+    following = tf.data.make_one_shot_iterator(rows).get_next()
+    with tf.Session() as session:
+        found = [session.run(following) for _ in lines]
+    assert [[type(value) for value in row] for row in found] == [[np.float32, np.int32, bytes, np.float64]] * 3
+    assert found[0] == (1.5, -2, b"word", 2.25)
+    assert found[1] == (np.float32(0.03), 7, b"none", 4.0)
+    assert found[2] == (0.5, 9, b"x", np.inf)
+
+
+@pytest.mark.parametrize("number", ["1_5", "\u0661.5", "1,5", "one"])
+def test_csv_refuses_what_python_alone_calls_a_number(number: str) -> None:
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="Field 0 in record 0 is not a valid float|Expect 1 fields"
+    ):
+        run(tf.decode_csv(number, [[0.0]]))
+
+
+def test_numbers_of_an_element_are_packed() -> None:
+    rows = tf.data.Dataset.range(3).map(lambda n: (tf.stack([n, n * 2, n - 5]), tf.stack([n > 1, n < 1])))
+    following = tf.data.make_one_shot_iterator(rows.batch(3)).get_next()
+    numbers, truths = run(following)
+    assert numbers.dtype == np.int64
+    assert numbers.tolist() == [[0, 0, -5], [1, 2, -4], [2, 4, -3]]
+    assert truths.tolist() == [[False, True], [False, False], [True, False]]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
