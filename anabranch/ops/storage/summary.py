@@ -6,6 +6,7 @@ All of them are host work: a step that is asked for a summary hands the summaris
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,8 @@ Array = np.ndarray[Any, Any]
 
 #: float images below this are drawn black, not stretched to the full range
 _NO_RANGE = 1e-6
+#: so many values of a histogram are looked up one by one
+_FEW_VALUES = 64
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -94,29 +97,61 @@ def bucket_limits() -> Array:
 
 
 def histogram_of(values: Array) -> Any:
-    """The histogram of a flat array of finite values; runs of empty buckets are one bucket.
+    """The histogram of a flat array of finite values; runs of empty buckets are one bucket."""
+    # sorted in their own dtype, which is quicker
+    ordered = np.sort(values).astype(np.float64)
+    limits, counts = (_buckets_of_few if ordered.size < _FEW_VALUES else _buckets_of_many)(ordered)
+    return HistogramProto(
+        min=float(ordered[0]) if ordered.size else _LARGEST,
+        max=float(ordered[-1]) if ordered.size else -_LARGEST,
+        num=float(ordered.size),
+        sum=float(ordered.sum()),
+        # not np.dot: its threads wait for each other by spinning, for milliseconds where other threads want the cores
+        sum_squares=float(np.einsum("i,i->", ordered, ordered)),
+        bucket_limit=limits,
+        bucket=counts,
+    )
 
-    Sorting the values in their own dtype and looking the 1,550 limits up in them takes a twentieth of the time that
-    looking every value up in the limits does.
+
+def _buckets_of_many(ordered: Array) -> tuple[list[float], list[int]]:
+    """Upper limits and counts of the buckets of ascending values, of a run of empty ones those of the last.
+
+    The 1,550 limits are looked up in the values, which takes a twentieth of the time that the other way takes.
     """
     limits = bucket_limits()
-    ordered = np.sort(values).astype(np.float64)
-    below = np.searchsorted(ordered, limits)
-    below[-1] = ordered.size  # the last bucket takes the largest number as well
-    counts = np.diff(below, prepend=0).astype(np.float64)
-    values = ordered
-    empty = counts == 0
-    last_of_run = ~empty | ~np.append(empty[1:], False)
-    return HistogramProto(
-        min=float(values.min(initial=_LARGEST)),
-        max=float(values.max(initial=-_LARGEST)),
-        num=float(values.size),
-        sum=float(values.sum()),
-        # not np.dot: its threads wait for each other by spinning, for milliseconds where other threads want the cores
-        sum_squares=float(np.einsum("i,i->", values, values)),
-        bucket_limit=limits[last_of_run].tolist(),
-        bucket=counts[last_of_run].tolist(),
-    )
+    counts = ordered.searchsorted(limits)
+    counts[-1] = ordered.size  # the last bucket takes the largest number as well
+    counts[1:] -= counts[:-1].copy()
+    filled = counts > 0
+    told = filled.copy()
+    told[:-1] |= filled[1:]
+    told[-1] = True
+    return limits[told].tolist(), counts[told].tolist()
+
+
+def _buckets_of_few(ordered: Array) -> tuple[list[float], list[int]]:
+    """The same of few values, each of which is looked up in the limits."""
+    limits = _listed_limits()
+    last = len(limits) - 1
+    filled = Counter(np.minimum(bucket_limits().searchsorted(ordered, side="right"), last).tolist())
+    told, counts, following = [], [], 0
+    for bucket, count in filled.items():
+        if bucket > following:
+            told.append(limits[bucket - 1])
+            counts.append(0)
+        told.append(limits[bucket])
+        counts.append(count)
+        following = bucket + 1
+    if following <= last:
+        told.append(limits[last])
+        counts.append(0)
+    return told, counts
+
+
+@functools.cache
+def _listed_limits() -> list[float]:
+    limits: list[float] = bucket_limits().tolist()
+    return limits
 
 
 # ---------------------------------------------------------------------- images

@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import threading
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
+from anabranch.ops.storage.summary import bucket_limits, histogram_of
 from anabranch.proto import summary_pb2
 from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.proto.graph_pb2 import GraphDef, NodeDef
@@ -389,3 +391,31 @@ def test_the_cache_shares_writers(tmp_path: Path) -> None:
     assert [node.name for node in read(tmp_path).Graph().node] == ["n"]
     assert FileWriterCache.get(tmp_path) is not writer
     FileWriterCache.clear()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 40, 63, 64, 65, 2000])
+@pytest.mark.parametrize("kind", ["weights", "all sizes", "limits", "integers", "largest"])
+def test_buckets_are_those_that_each_value_is_looked_up_in(count: int, kind: str) -> None:
+    """However many values there are; a run of empty buckets is told by its last one."""
+    limits = bucket_limits().tolist()
+    rng = np.random.default_rng(count)
+    values = {
+        "weights": rng.normal(size=count).astype(np.float32),
+        "all sizes": rng.choice([-1, 1], count) * 10.0 ** rng.integers(-15, 25, count),
+        "limits": rng.choice(limits, count),
+        "integers": rng.integers(-3, 4, count),
+        "largest": rng.choice([limits[-1], -limits[-1], 0.0], count),
+    }[kind]
+    counts = [0] * len(limits)
+    for value in values.tolist():
+        counts[min(bisect_right(limits, value), len(limits) - 1)] += 1
+    told = [i for i, n in enumerate(counts) if n or i + 1 == len(counts) or counts[i + 1]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = histogram_of(values)
+    assert found.bucket_limit == [limits[i] for i in told]
+    assert found.bucket == [counts[i] for i in told]
+    assert (found.num, found.min, found.max) == (
+        count,
+        min(values.tolist(), default=limits[-1]),
+        max(values.tolist(), default=-limits[-1]),
+    )
