@@ -56,7 +56,7 @@ def from_os_error(error: OSError, action: str, path: str) -> errors.OpError:
     return error_class(None, None, f"{message} {advice}" if advice else message)
 
 
-class _Translation:
+class _TranslatedBlock:
     """A block of `translated`. It surrounds each read of a line, for which a generator would take 2 µs."""
 
     __slots__ = ("_action", "_path")
@@ -74,4 +74,4 @@ class _Translation:
 
 def translated(action: str, path: str) -> contextlib.AbstractContextManager[None]:
     """Raises an `OSError` that leaves the block as the `OpError` of its errno, naming `action` and `path`."""
-    return _Translation(action, path)
+    return _TranslatedBlock(action, path)

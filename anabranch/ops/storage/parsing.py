@@ -356,7 +356,7 @@ def _plain_number(text: str, dtype: DType) -> float | None:
         return None
 
 
-def _scalar_of(value: Any, dtype: DType) -> Any:
+def _scalar_of(value: float | bytes, dtype: DType) -> Any:
     return array_of([value], dtype).reshape(()) if dtype is string else np.array(value, dtype.as_numpy_dtype)
 
 
