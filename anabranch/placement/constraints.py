@@ -226,7 +226,7 @@ class Constraints:
             d for d in self.devices if spec.covers(d.spec) and all(self.can_run(d, op, asked) for op in group.members)
         ]
 
-    def can_run(self, device: Device, op: StepNode, asked: bool) -> bool:
+    def can_run(self, device: Device, op: StepNode, asked: bool = True) -> bool:
         """Whether a device has a kernel for an operation.
 
         Args:

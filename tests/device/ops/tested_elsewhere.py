@@ -9,6 +9,7 @@ from __future__ import annotations
 _BY_FILE = {
     "tests/cluster/test_clock_jumps.py": "_MonotonicSeconds",
     "tests/device/data/test_record_input.py": "RecordInput",
+    "tests/device/ops/test_copies_ahead.py": "_CopyToDeviceDataset",
     "tests/device/ops/test_batching.py": "Batch BatchFunction Unbatch UnbatchGrad",
     "tests/device/serving/test_saved_model.py": "DisableCopyOnRead",
     "tests/cluster/test_replicas.py": "_HandInGradient _HandInSparseGradient",

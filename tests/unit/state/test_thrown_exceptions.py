@@ -37,8 +37,9 @@ class _Thrower:
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code is not _WATCHED:
             return None
+        # Python 3.13 heeds it only in a frame that is traced already
+        frame.f_trace_opcodes = True
         if event == "call":
-            frame.f_trace_opcodes = True
             # Python 3.12 looks at the frame's wish only when tracing begins
             sys.settrace(self)
         if event == "opcode":
