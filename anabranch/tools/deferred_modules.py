@@ -31,6 +31,7 @@ DEFERRED: Final = (
     "python.ops.linalg",
     "python.tpu.device_assignment",
     "python.tpu.ops.tpu_ops",
+    "python.tpu.topology",
     "python.tpu.tpu",
     "python.tpu.tpu_feed",
 )

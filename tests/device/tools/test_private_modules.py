@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect as pyinspect
+import json
 import sys
 import unittest
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from anabranch.compat.private import (
     graphs,
     in_place,
     inspection,
+    json_types,
     metrics,
     replicas_on_chips,
     resources,
@@ -431,3 +433,19 @@ def test_no_operation_is_in_a_context() -> None:
     context = tf.get_default_graph()._get_control_flow_context()
     assert context is None
     assert switches.GetContainingXLAContext(context) is None
+
+
+def test_objects_become_what_json_can_say() -> None:
+    given = {
+        "numbers": np.arange(2),
+        "number": np.float32(2),
+        "function": _plain,
+        "shape": tf.TensorShape([2, None]),
+        "length": tf.Dimension(3),
+        "initializer": tf.ones_initializer(),
+    }
+    said = json.loads(json.dumps(given, default=json_types.get_json_type))
+    assert said.pop("initializer")["class_name"] == "Ones"
+    assert said == {"numbers": [0, 1], "number": 2.0, "function": "_plain", "shape": [2, None], "length": 3}
+    with pytest.raises(TypeError, match="Not JSON Serializable"):
+        json.dumps(object(), default=json_types.get_json_type)
