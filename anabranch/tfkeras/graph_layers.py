@@ -35,7 +35,7 @@ def join(cls: type, foundation: type) -> None:
         if next(base for base in cls.__mro__ if name in vars(base)) in replaced:
             setattr(cls, name, value)
     if "_check_inputs" not in vars(cls):
-        cls._check_inputs = _check_inputs  # type: ignore[attr-defined]
+        setattr(cls, "_check_inputs", _check_inputs)  # noqa: B010 (a class that checkers take for another)
 
 
 def _check_inputs(self: PassedOn, tensors: list[Any]) -> None:

@@ -93,7 +93,9 @@ class KerasNetwork(_Network, TrackedNetwork):
 
     def _init_subclassed_network(self, name: str | None = None, **kwargs: PassedOn) -> None:
         super()._init_subclassed_network(name=name, **kwargs)
-        self.inputs, self.outputs = [], []  # programs ask how many there are
+        # programs ask how many there are
+        self.inputs: Any = []
+        self.outputs: Any = []
 
     # ------------------------------------------------------------------ parts: as any layer of the room has them
     trainable = KerasLayer.trainable

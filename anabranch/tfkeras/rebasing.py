@@ -63,10 +63,9 @@ def rebased(cls: type) -> Any:
     bases = tuple(dict.fromkeys(served(base) for base in cls.__bases__ if base is not object))
     namespace: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": f"tensorflow.{cls.__module__}"}
     own = vars(cls)
-    if "__init__" in own and not any(
-        p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values()
-    ):
-        namespace["__init__"] = _by_names(cls)
+    init: Any = own.get("__init__")
+    if init is not None and not any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(init).parameters.values()):
+        namespace["__init__"] = _by_names(init)
     if "build" in own:
         namespace["build"] = _with_tuples(cls, "build")
     if "compute_output_shape" in own:
@@ -76,13 +75,12 @@ def rebased(cls: type) -> Any:
     return type(cls)(cls.__name__, (cls, *bases), namespace)
 
 
-def _by_names(cls: type) -> Callable[..., None]:
+def _by_names(init: Callable[..., None]) -> Callable[..., None]:
     """`__init__` of the package, which is given its arguments by their names.
 
     It takes some of them by position for those of its first version: a third argument of `Conv2D` was a length of the
     kernel, and is the stride in TensorFlow. None for an initializer means the default of the variable's dtype.
     """
-    init: Any = cls.__init__
     signature = inspect.signature(init)
     names = list(signature.parameters)[1:]
 

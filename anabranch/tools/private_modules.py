@@ -50,7 +50,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     ),
     "python.framework.common_shapes": "anabranch.core.shapes",
     "python.framework.composite_tensor": "anabranch.compat.private.graphs",
-    "python.framework.constant_op": "tf",
+    "python.framework.constant_op": "anabranch.compat.private.shape_conversions tf",
     "python.framework.device": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.device_spec": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.dtypes": "anabranch.core.dtypes tf",

@@ -35,6 +35,7 @@ from anabranch.compat.private import (
     resources,
     rnn_cells,
     scopes,
+    shape_conversions,
     summary_scopes,
     switches,
     test_modes,
@@ -449,3 +450,15 @@ def test_objects_become_what_json_can_say() -> None:
     assert said == {"numbers": [0, 1], "number": 2.0, "function": "_plain", "shape": [2, None], "length": 3}
     with pytest.raises(TypeError, match="Not JSON Serializable"):
         json.dumps(object(), default=json_types.get_json_type)
+
+
+def test_a_shape_becomes_a_vector() -> None:
+    convert = shape_conversions._tensor_shape_tensor_conversion_function
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert list(session.run(convert(tf.TensorShape([2, 3])))) == [2, 3]
+        assert [convert(tf.TensorShape(s)).dtype for s in ([], [2], [2**40])] == [tf.int32, tf.int32, tf.int64]
+        assert convert(tf.TensorShape([1]), tf.int64).dtype == tf.int64
+        with pytest.raises(ValueError, match="partially known"):
+            convert(tf.TensorShape([None]))
+        with pytest.raises(TypeError, match="float32"):
+            convert(tf.TensorShape([1]), tf.float32)
