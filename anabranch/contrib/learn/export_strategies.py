@@ -8,11 +8,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.serving_inputs import build_parsing_serving_input_fn
+
+#: what a program's own function says that it wrote, a path; None where it wrote nothing
+ExportedPath: TypeAlias = Any
 
 
 class ExportStrategy(NamedTuple):
@@ -35,7 +38,7 @@ class ExportStrategy(NamedTuple):
         export_path: str,
         checkpoint_path: str | None = None,
         eval_result: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> ExportedPath:
         """Exports a model, and returns the path.
 
         Args:
