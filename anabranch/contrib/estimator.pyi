@@ -1,3 +1,7 @@
+from anabranch.contrib.boosted_trees_training import (
+    boosted_trees_classifier_train_in_memory as boosted_trees_classifier_train_in_memory,
+    boosted_trees_regressor_train_in_memory as boosted_trees_regressor_train_in_memory,
+)
 from anabranch.contrib.clipped_gradients import clip_gradients_by_norm as clip_gradients_by_norm
 from anabranch.estimator.added_metrics import add_metrics as add_metrics
 from anabranch.estimator.baseline import BaselineEstimator as BaselineEstimator

@@ -31,7 +31,11 @@ from anabranch.contrib.seq2seq_helpers import (
     InferenceHelper as InferenceHelper,
     SampleEmbeddingHelper as SampleEmbeddingHelper,
 )
-from anabranch.contrib.seq2seq_loss import sequence_loss as sequence_loss, tile_batch as tile_batch
+from anabranch.contrib.seq2seq_loss import (
+    SequenceLoss as SequenceLoss,
+    sequence_loss as sequence_loss,
+    tile_batch as tile_batch,
+)
 from anabranch.contrib.seq2seq_monotonic import (
     BahdanauMonotonicAttention as BahdanauMonotonicAttention,
     LuongMonotonicAttention as LuongMonotonicAttention,

@@ -81,6 +81,36 @@ def _losses(logits: TensorLike, targets: TensorLike, function: Callable[..., Any
     return shaped
 
 
+class SequenceLoss:
+    """`sequence_loss` as an object, which by default sums over batch and time and divides by the weights that count.
+
+    Args:
+        average_across_timesteps, average_across_batch, sum_over_timesteps, sum_over_batch, softmax_loss_function: as
+            for `sequence_loss`.
+        name: of the operations.
+    """
+
+    def __init__(
+        self,
+        average_across_timesteps: bool = False,
+        average_across_batch: bool = False,
+        sum_over_timesteps: bool = True,
+        sum_over_batch: bool = True,
+        softmax_loss_function: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.average_across_timesteps, self.average_across_batch = average_across_timesteps, average_across_batch
+        self.sum_over_timesteps, self.sum_over_batch = sum_over_timesteps, sum_over_batch
+        self.softmax_loss_function, self.name = softmax_loss_function, name
+
+    def __call__(
+        self, targets: TensorLike, logits: TensorLike, weights: TensorLike, name: str | None = None
+    ) -> tf.Tensor:
+        """The loss; the targets come first here."""
+        how = (self.average_across_timesteps, self.average_across_batch, self.sum_over_timesteps, self.sum_over_batch)
+        return sequence_loss(logits, targets, weights, *how, self.softmax_loss_function, name or self.name)
+
+
 def tile_batch(t: tf.nest.Structure, multiplier: int, name: str | None = None) -> tf.nest.Structure:
     """Repeats each row of a batch `multiplier` times, one after the other.
 

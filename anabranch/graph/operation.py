@@ -136,6 +136,10 @@ class Tensor:
         """The static shape: what is known of it before a step runs."""
         return self._shape
 
+    def _shape_tuple(self) -> tuple[int | None, ...] | None:
+        """The static shape as Python's numbers, None where the rank is unknown; copies of TensorFlow's code ask."""
+        return None if self._shape.ndims is None else tuple(self._shape.as_list())
+
     def get_shape(self) -> TensorShape:
         """The same as `shape`.
 

@@ -165,7 +165,9 @@ class GraphScopes:
         """
         for function in reversed(self._scopes.devices):
             asked = function(op)
-            op.device = device_names.canonical_name(asked) if asked is not None else ""
+            name = device_names.canonical_name(asked) if asked is not None else ""
+            # a name that a program's own function gave stays as it wrote it ("cpu:1"); TensorFlow's graphs have it so
+            op.device = asked if isinstance(asked, str) else name
         for leader in self._scopes.colocation:
             op.device = leader.device or op.device
 

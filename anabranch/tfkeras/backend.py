@@ -63,9 +63,15 @@ def _along(vector: PassedOn, lengths: list[int]) -> Any:
     return tf.reshape(vector, lengths)
 
 
+def get_value(x: PassedOn) -> Any:
+    """The value of a tensor or a variable; what is neither is its own value."""
+    return _backend.get_value(x) if isinstance(x, tf.Tensor | tf.Variable) else x
+
+
 NAMES: dict[str, Any] = {
     "batch_normalization": batch_normalization,
     "conv1d": conv1d,
+    "get_value": get_value,
     "get_session": keras_backend.get_session,
     "learning_phase_scope": learning_phase_scope,
 }

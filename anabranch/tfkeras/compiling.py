@@ -170,6 +170,13 @@ def lengths_explained() -> Iterator[None]:
         ) from error
 
 
+def weights_of_examples(output: str, of_steps: bool) -> Any:
+    """The input for weights of an output's examples, or of their steps; 1 for all where none are fed."""
+    ones, shape = ([[1.0]], [None, None]) if of_steps else ([1.0], [None])
+    kind = package.module("backend").floatx()
+    return tf.placeholder_with_default(tf.constant(ones, dtype=kind), shape, name=f"{output}_sample_weights")
+
+
 def check_batch(batch: PassedOn) -> None:
     """Raises ValueError for what a generator gave, where that is no batch of inputs, targets and weights."""
     if isinstance(batch, tuple) and len(batch) not in (1, 2, 3):

@@ -95,6 +95,58 @@ def connect(layer: PassedOn, inputs: PassedOn, outputs: PassedOn, arguments: dic
     node.output_structure = outputs
 
 
+class NodeView:
+    """A node as TensorFlow has it: what a call took and gave has the call's structure, one tensor is no list.
+
+    Attributes:
+        node: the package's, whose other attributes are this one's.
+    """
+
+    def __init__(self, node: PassedOn) -> None:
+        self.node = node
+
+    @property
+    def input_tensors(self) -> Any:
+        return vars(self.node).get("structure", _alone(self.node.input_tensors))
+
+    @property
+    def output_tensors(self) -> Any:
+        return vars(self.node).get("output_structure", _alone(self.node.output_tensors))
+
+    @property
+    def input_shapes(self) -> Any:
+        return _alone(self.node.input_shapes)
+
+    @property
+    def output_shapes(self) -> Any:
+        return _alone(self.node.output_shapes)
+
+    @property
+    def inbound_layers(self) -> Any:
+        return _alone(self.node.inbound_layers)
+
+    @property
+    def node_indices(self) -> Any:
+        return _alone(self.node.node_indices)
+
+    @property
+    def tensor_indices(self) -> Any:
+        return _alone(self.node.tensor_indices)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.node, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeView) and other.node is self.node
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+
+def _alone(listed: PassedOn) -> Any:
+    return listed[0] if isinstance(listed, list) and len(listed) == 1 else listed
+
+
 def _lengths(tensor: PassedOn) -> tuple[Any, ...] | None:
     shape = tensor.get_shape()
     return None if shape.ndims is None else tuple(shape.as_list())

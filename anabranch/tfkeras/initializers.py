@@ -9,7 +9,7 @@ from typing import Any
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import package, scopes
+from anabranch.tfkeras import package, scopes, unsaid
 
 _module = package.module("initializers")
 _PackageInitializer: Any = _module.Initializer
@@ -79,6 +79,8 @@ NAMES: dict[str, Any] = {
 
 def of_package(initializer: PassedOn) -> Any:
     """The same as an initializer of the package, whose numbers follow the graph's seed; others are themselves."""
+    if initializer is unsaid.UNSAID:
+        return None
     cls = type(initializer)
     if not isinstance(initializer, _PackageInitializer) or getattr(_module, cls.__name__, None) is not cls:
         return initializer
@@ -100,7 +102,9 @@ def deserialize(config: PassedOn, custom_objects: PassedOn = None) -> Any:
 
 
 def get(identifier: PassedOn) -> Any:
-    """The initializer of a name, a configuration or a class; what is callable is itself."""
+    """The initializer of a name, a configuration or a class; what is callable, and None, is itself."""
+    if identifier is None:
+        return None
     if inspect.isclass(identifier):
         return identifier()
     with scopes.served_classes():

@@ -17,7 +17,18 @@ from anabranch.compat.private import keras_backend
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.shapes import ShapeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, compatibility, history, initializers, package, rebasing, scopes, shapes
+from anabranch.tfkeras import (
+    calls,
+    compatibility,
+    graph_layers,
+    history,
+    initializers,
+    naming,
+    package,
+    rebasing,
+    scopes,
+    shapes,
+)
 from anabranch.tfkeras.tracking import TrackedByAttributes
 from anabranch.train.tracked_containers import TrackedContainer
 
@@ -32,13 +43,6 @@ _NOT_PARTS = frozenset({"_normalizer", "_inbound_nodes", "_outbound_nodes", "_la
 _UNCONVERTED = ("has no truth value", "cannot be iterated over")
 #: how deep lists and dictionaries of layers are looked through
 _DEPTH = 8
-
-
-def unique_name(cls: type) -> str:
-    """A name for an object of a class: "dense", "dense_1", ..."""
-    prefix = _base._to_snake_case(cls.__name__)
-    count = _backend.get_uid(prefix) - 1
-    return f"{prefix}_{count}" if count else str(prefix)
 
 
 @rebasing.serves(_PackageLayer)
@@ -58,6 +62,10 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
 
     _initial_weights: Any
 
+    def __init_subclass__(cls, **kwargs: PassedOn) -> None:
+        super().__init_subclass__(**kwargs)
+        graph_layers.join(cls, KerasLayer)
+
     def __init__(
         self,
         trainable: bool = True,
@@ -68,6 +76,8 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
     ) -> None:
         regularizer = kwargs.pop("activity_regularizer", None)
         kwargs.pop("experimental_autocast", None)
+        of_graphs = isinstance(self, tf.layers.Layer)
+        scope = {word: kwargs.pop(word) for word in graph_layers.ARGUMENTS if of_graphs and word in kwargs}
         for keyword in kwargs:
             if keyword not in _ALLOWED:
                 raise TypeError("Keyword argument not understood:", keyword)
@@ -79,12 +89,16 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         if "batch_input_shape" in kwargs:
             kwargs["batch_input_shape"] = _lengths(kwargs["batch_input_shape"])
         self.__dict__["_is_half_made"] = True
-        super().__init__(name=name or unique_name(type(self)), trainable=trainable, **kwargs)
+        super().__init__(name=name or naming.unique_name(type(self)), trainable=trainable, **kwargs)
         del self.__dict__["_is_half_made"]
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         self._dynamic = dynamic
         if regularizer is not None:
             self.activity_regularizer = package.module("regularizers").get(regularizer)
+        if of_graphs:
+            regularizes = getattr(self, "activity_regularizer", None)
+            said = {"trainable": trainable, "name": name, "dtype": dtype, "activity_regularizer": regularizes}
+            graph_layers.initialize(self, said | scope)
 
     # ------------------------------------------------------------------ what it is
     @property
@@ -129,11 +143,11 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
 
     @property
     def inbound_nodes(self) -> list[Any]:
-        return list(self._inbound_nodes)
+        return [history.NodeView(node) for node in self._inbound_nodes]
 
     @property
     def outbound_nodes(self) -> list[Any]:
-        return list(self._outbound_nodes)
+        return [history.NodeView(node) for node in self._outbound_nodes]
 
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()

@@ -102,6 +102,19 @@ class KerasModel(_Model):
         with self.as_trained():
             return super()._prepare_total_loss(masks)
 
+    def _set_sample_weight_attributes(self, sample_weight_mode: PassedOn, skipped: PassedOn) -> None:
+        """Makes the inputs for weights of examples: all count the same where no weights are fed."""
+        prepare = package.module("engine.training_utils").prepare_sample_weights
+        with tf.Graph().as_default():  # the package's own placeholders have no default
+            made, self.sample_weight_modes = prepare(self.output_names, sample_weight_mode, skipped)
+        self.sample_weights = [
+            None if one is None else compiling.weights_of_examples(name, mode == "temporal")
+            for one, name, mode in zip(made, self.output_names, self.sample_weight_modes, strict=True)
+        ]
+        kept = [i for i in range(len(made)) if i not in skipped]
+        self._feed_sample_weight_modes = [self.sample_weight_modes[i] for i in kept]
+        self._feed_sample_weights = [self.sample_weights[i] for i in kept]
+
     @property
     def _loss_weights_list(self) -> Any:
         """How much each output's loss counts, by the name that TensorFlow has for it."""

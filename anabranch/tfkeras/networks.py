@@ -13,8 +13,8 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import calls, configurations, history, op_layers, package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import KerasLayer, depending, once, unique_name
+from anabranch.tfkeras import calls, configurations, history, naming, op_layers, package, rebasing, scopes, shapes
+from anabranch.tfkeras.layer import KerasLayer, depending, once
 from anabranch.tfkeras.tracking import TrackedNetwork
 
 _module = package.module("engine.network")
@@ -53,7 +53,7 @@ class KerasNetwork(_Network, TrackedNetwork):
         self.__dict__["_trainable"], self.__dict__["_dynamic"] = before, False
         kept = {key: self.__dict__.get(key, []) for key in ("_losses", "_updates", "_metrics")}
         self._setting_up = True
-        super()._base_init(name=name or self.__dict__.get("_name") or unique_name(type(self)), dtype=dtype)
+        super()._base_init(name=name or self.__dict__.get("_name") or naming.unique_name(type(self)), dtype=dtype)
         self.__dict__.update(kept)
         self._setting_up = False
         self.__dict__["_trainable"] = before
@@ -93,6 +93,9 @@ class KerasNetwork(_Network, TrackedNetwork):
 
     def _init_subclassed_network(self, name: str | None = None, **kwargs: PassedOn) -> None:
         super()._init_subclassed_network(name=name, **kwargs)
+        # programs ask how many there are
+        self.inputs: Any = []
+        self.outputs: Any = []
 
     # ------------------------------------------------------------------ parts: as any layer of the room has them
     trainable = KerasLayer.trainable

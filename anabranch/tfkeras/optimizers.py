@@ -10,7 +10,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
-from anabranch.tfkeras import package, schedules
+from anabranch.tfkeras import naming, package, schedules
 from anabranch.tfkeras.schedules import LearningRateSchedule
 from anabranch.tfkeras.tracking import TrackedOptimizer
 
@@ -30,7 +30,7 @@ class KerasOptimizer(_PackageOptimizer, TrackedOptimizer):
     that they can be changed while training.
 
     Args:
-        name: begins its variables' names.
+        name: begins its variables' names; None: the class's, in small letters, with a number from the second one on.
         kwargs: `clipnorm` (of each gradient), `clipvalue`, `lr` (for `learning_rate`) and `decay` (of the learning rate
             over steps, lr / (1 + decay · steps)).
 
@@ -41,7 +41,8 @@ class KerasOptimizer(_PackageOptimizer, TrackedOptimizer):
 
     _iterations: Any
 
-    def __init__(self, name: str, **kwargs: PassedOn) -> None:
+    def __init__(self, name: str | None, **kwargs: PassedOn) -> None:
+        name = name or naming.unique_name(type(self))
         for keyword, value in kwargs.items():
             if keyword not in ("clipnorm", "clipvalue", "lr", "decay"):
                 raise TypeError(f"Unexpected keyword argument passed to optimizer: {keyword}")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from anabranch.core.values import PassedOn
-from anabranch.tfkeras import package, scopes, shapes
+from anabranch.tfkeras import package, scopes, shapes, unsaid
 
 T = TypeVar("T", bound=type)
 
@@ -63,6 +63,9 @@ def rebased(cls: type) -> Any:
     bases = tuple(dict.fromkeys(served(base) for base in cls.__bases__ if base is not object))
     namespace: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": f"tensorflow.{cls.__module__}"}
     own = vars(cls)
+    init: Any = own.get("__init__")
+    if init is not None and not any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(init).parameters.values()):
+        namespace["__init__"] = _by_names(init)
     if "build" in own:
         namespace["build"] = _with_tuples(cls, "build")
     if "compute_output_shape" in own:
@@ -70,6 +73,30 @@ def rebased(cls: type) -> Any:
     if "from_config" in own:
         namespace["from_config"] = _in_scope(cls)
     return type(cls)(cls.__name__, (cls, *bases), namespace)
+
+
+def _by_names(init: Callable[..., None]) -> Callable[..., None]:
+    """`__init__` of the package, which is given its arguments by their names.
+
+    It takes some of them by position for those of its first version: a third argument of `Conv2D` was a length of the
+    kernel, and is the stride in TensorFlow. None for an initializer means the default of the variable's dtype.
+    """
+    signature = inspect.signature(init)
+    names = list(signature.parameters)[1:]
+
+    @functools.wraps(init)
+    def call(self: PassedOn, *args: PassedOn, **kwargs: PassedOn) -> None:
+        listed = dict(zip(names, args, strict=False))
+        if len(args) > len(names) or listed.keys() & kwargs.keys():
+            signature.bind(self, *args, **kwargs)  # says what is wrong
+        init(self, **{name: _said(name, value) for name, value in (listed | kwargs).items()})
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _said(name: str, value: PassedOn) -> Any:
+    return unsaid.UNSAID if value is None and name.endswith("_initializer") else value
 
 
 def _with_tuples(cls: type, name: str) -> Callable[..., Any]:

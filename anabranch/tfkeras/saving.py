@@ -11,6 +11,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.core.values import PassedOn
+from anabranch.io import checkpoint_state
 from anabranch.tfkeras import package, scopes
 from anabranch.train import load_status, object_checkpoints, object_graph
 
@@ -105,7 +106,8 @@ def save_weights(self: PassedOn, filepath: PassedOn, overwrite: bool = True, sav
             file.flush()
         return
     _saver(self).save(str(filepath), session=_backend.get_session())
-    tf.train.update_checkpoint_state(os.path.dirname(str(filepath)) or ".", str(filepath))
+    folder = os.path.dirname(str(filepath)) or "."
+    checkpoint_state.write_checkpoint_state(folder, str(filepath), save_relative_paths=True)
 
 
 def load_weights(

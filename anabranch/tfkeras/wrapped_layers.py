@@ -163,6 +163,10 @@ class Bidirectional(_Bidirectional):
             self.backward_layer = backward_layer
             backward_layer.name = f"backward_{backward_layer.name}"
 
+    def _parts(self) -> list[Any]:
+        """The two directions; the layer that was given is what they were made of, and shares lists with one of them."""
+        return [part for part in super()._parts() if part is not self.layer]
+
     def build(self, input_shape: PassedOn) -> None:
         with tf.name_scope(self.forward_layer.name):
             self.forward_layer.build(input_shape)
@@ -239,6 +243,22 @@ class Bidirectional(_Bidirectional):
             made = cls(layer, **config)
             made._num_constants = count
             return made
+
+
+_Conv: Any = rebasing.rebased(_convolutional._Conv)
+
+
+@rebasing.serves(_convolutional._Conv)
+class KerasConv(_Conv):
+    """A convolution, which programs' own layers compute with other weights than the variable."""
+
+    def _convolution_op(self, inputs: PassedOn, kernel: PassedOn) -> Any:
+        """The convolution by the layer's strides, dilations and padding, by the name that TensorFlow's layers have."""
+        rank = len(self.kernel_size)
+        layout = {"channels_first": ("NCW", "NCHW", "NCDHW")}.get(self.data_format, ("NWC", "NHWC", "NDHWC"))[rank - 1]
+        padding = "VALID" if self.padding == "causal" else self.padding.upper()
+        rates = {"strides": self.strides, "dilation_rate": self.dilation_rate}
+        return tf.nn.convolution(inputs, tf.convert_to_tensor(kernel), padding, data_format=layout, **rates)
 
 
 _SeparableConv1D: Any = rebasing.rebased(_convolutional.SeparableConv1D)

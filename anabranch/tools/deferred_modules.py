@@ -20,7 +20,9 @@ from anabranch.tools.private_modules import PRIVATE_MODULES
 DEFERRED: Final = (
     "compiler.tf2xla.python.xla",
     "contrib.cloud",
+    "contrib.tpu.python.ops",
     "contrib.tpu.python.tpu.device_assignment",
+    "contrib.tpu.python.tpu.tpu",
     "python.autograph",
     "python.data.ops.multi_device_iterator_ops",
     "python.debug",
@@ -31,6 +33,7 @@ DEFERRED: Final = (
     "python.ops.linalg",
     "python.tpu.device_assignment",
     "python.tpu.ops.tpu_ops",
+    "python.tpu.topology",
     "python.tpu.tpu",
     "python.tpu.tpu_feed",
 )

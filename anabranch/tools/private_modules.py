@@ -50,7 +50,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     ),
     "python.framework.common_shapes": "anabranch.core.shapes",
     "python.framework.composite_tensor": "anabranch.compat.private.graphs",
-    "python.framework.constant_op": "tf",
+    "python.framework.constant_op": "anabranch.compat.private.shape_conversions tf",
     "python.framework.device": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.device_spec": "anabranch.core.device DeviceSpecV1=DeviceSpec",
     "python.framework.dtypes": "anabranch.core.dtypes tf",
@@ -191,6 +191,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
         "anabranch.compat.private.event_writer anabranch.compat.private.branches tf.train "
         "EventsWriter=PrefixedEventsWriter"
     ),
+    "python.pywrap_tensorflow_internal": (
+        "anabranch.compat.private.event_writer anabranch.compat.private.branches tf.train "
+        "EventsWriter=PrefixedEventsWriter"
+    ),
     "python.saved_model.builder": "tf.saved_model.builder tf.saved_model",
     "python.saved_model.builder_impl": "tf.saved_model.builder",
     "python.saved_model.constants": "anabranch.serving.constants",
@@ -268,12 +272,14 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.util.function_utils": "anabranch.compat.private.function_arguments",
     "python.util.lazy_loader": "anabranch.compat.private.lazy_loader",
     "python.util.nest": "anabranch.core.nest anabranch.compat.private.nests",
+    "python.util.serialization": "anabranch.compat.private.json_types",
     "python.util.tf_contextlib": "anabranch.compat.private.decorators",
     "python.util.tf_decorator": "anabranch.compat.private.decorators",
     "python.util.tf_inspect": "anabranch.compat.private.inspection inspect",
     "core.example.example_pb2": "anabranch.proto.example_pb2",
     "core.example.feature_pb2": "anabranch.proto.example_pb2",
     "core.framework.attr_value_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.cost_graph_pb2": "anabranch.proto.step_stats_pb2",
     "core.framework.function_pb2": "anabranch.proto.graph_pb2",
     "core.framework.graph_pb2": "anabranch.proto.graph_pb2",
     "core.framework.node_def_pb2": "anabranch.proto.graph_pb2",

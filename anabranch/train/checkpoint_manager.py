@@ -8,7 +8,8 @@ from typing import SupportsIndex
 
 from anabranch.core.values import TensorLike
 from anabranch.graph.operation import StepRunner
-from anabranch.train.checkpoint_management import get_checkpoint_state, remove_checkpoint, update_checkpoint_state
+from anabranch.io.checkpoint_state import write_checkpoint_state
+from anabranch.train.checkpoint_management import get_checkpoint_state, remove_checkpoint
 from anabranch.train.load_status import session_or_default
 from anabranch.train.object_checkpoints import Checkpoint
 
@@ -97,12 +98,13 @@ class CheckpointManager:
         left = {name: written for name, written in self._written.items() if name not in removed}
         deleted = [name for name in removed if not self._is_preserved(self._written[name])]
         self._written = left
-        update_checkpoint_state(
+        write_checkpoint_state(
             self._directory,
             path,
             list(left),
             all_model_checkpoint_timestamps=list(left.values()),
             last_preserved_timestamp=self._preserved,
+            save_relative_paths=True,
         )
         for old in deleted:
             remove_checkpoint(old)

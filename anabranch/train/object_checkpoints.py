@@ -16,9 +16,9 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.io import checkpoint_store
+from anabranch.io.checkpoint_state import write_checkpoint_state
 from anabranch.ops import raw
 from anabranch.train import restoring
-from anabranch.train.checkpoint_management import update_checkpoint_state
 from anabranch.train.load_status import (
     CheckpointLoadStatus,
     InitializationOnlyStatus,
@@ -297,7 +297,7 @@ class Checkpoint(AutoTrackable):
         session = session_or_default(session)
         number = self._count(session)
         path = self.write(f"{os.fsdecode(file_prefix)}-{number}", session)
-        update_checkpoint_state(os.path.dirname(path) or ".", path)
+        write_checkpoint_state(os.path.dirname(path) or ".", path, save_relative_paths=True)
         return path
 
     def save_as(self, path: str, session: StepRunner | None = None) -> str:

@@ -36,6 +36,8 @@ class _Sessions(threading.local):
 
 
 _sessions = _Sessions()
+#: the collection of variables that Keras is told of
+_TRACKED: Any = ("variables that Keras tracks",)
 
 
 def get_graph() -> tf.Graph:
@@ -133,6 +135,13 @@ def clear_session() -> None:
     _phases.clear()
 
 
+def track_variable(v: tf.Variable) -> None:
+    """Counts a variable that is in no collection among those that `get_session` initializes."""
+    tracked: list[Any] = tf.get_default_graph().get_collection_ref(_TRACKED)
+    if not any(v is one for one in tracked):
+        tracked.append(v)
+
+
 def _initialize(session: tf.Session) -> None:
     """Initializes the tables and variables that Keras has not seen yet; variables only where they have no value."""
     tables = [op for op in tf.get_collection(tf.GraphKeys.TABLE_INITIALIZERS) if not hasattr(op, "_keras_initialized")]
@@ -140,7 +149,8 @@ def _initialize(session: tf.Session) -> None:
         session.run(tables)
     for op in tables:
         op._keras_initialized = True
-    unseen: list[Any] = [v for v in tf.global_variables() if not getattr(v, "_keras_initialized", False)]
+    known = {id(v): v for v in [*tf.global_variables(), *tf.get_collection(_TRACKED)]}
+    unseen: list[Any] = [v for v in known.values() if not getattr(v, "_keras_initialized", False)]
     if not unseen:
         return
     there = session.run([tf.is_variable_initialized(v) for v in unseen])

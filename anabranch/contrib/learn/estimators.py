@@ -12,9 +12,11 @@ import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.model_operations import MetricSpec, ModelFnOps, metric_operations
 from anabranch.contrib.learn.monitors import ValidationMonitor
+from anabranch.contrib.learn.serving_inputs import as_receiver
 
 #: what was said to examples: an iterator, an array, or arrays by name
 Predictions: TypeAlias = Any
+_DEFAULT = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
 class LearnsFromArrays:
@@ -25,6 +27,10 @@ class LearnsFromArrays:
 
     #: metrics of the evaluation that goes on
     _metrics: Mapping[str, MetricSpec] | None = None
+    #: which output is the default signature of the model that is being exported
+    _served: str | None = None
+    #: the names of outputs of which none is the default
+    _alternatives: Sequence[str] = ()
 
     def fit(
         self,
@@ -114,6 +120,43 @@ class LearnsFromArrays:
         said = super().predict(function, predict_keys=outputs)  # type: ignore[misc]
         return said if as_iterable else stacked(said)
 
+    def export_savedmodel(
+        self,
+        export_dir_base: str,
+        serving_input_fn: Callable[[], Any],
+        default_output_alternative_key: str | None = None,
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        graph_rewrite_specs: PassedOn = None,
+        strip_default_attrs: bool = False,
+    ) -> bytes:
+        """Writes the trained model as a SavedModel for serving.
+
+        Args:
+            export_dir_base: the model goes to a new folder in it, named after the time in seconds.
+            serving_input_fn: gives an `InputFnOps`, or a `tf.estimator.export.ServingInputReceiver`.
+            default_output_alternative_key: which of the outputs of a `ModelFnOps` is the default signature; None: the
+                only one, or the one of the name None.
+            assets_extra, as_text, checkpoint_path: as for `tf.estimator.Estimator.export_saved_model`.
+            graph_rewrite_specs, strip_default_attrs: not used: a graph for serving is not rewritten.
+
+        Returns:
+            The folder of the model, as bytes.
+
+        Raises:
+            ValueError: there is no checkpoint, no such function, or no output of that name.
+        """
+        if serving_input_fn is None:
+            raise ValueError("serving_input_fn must be defined.")
+        self._served = default_output_alternative_key
+        try:
+            return super().export_saved_model(  # type: ignore[misc, no-any-return]
+                export_dir_base, lambda: as_receiver(serving_input_fn()), assets_extra, as_text, checkpoint_path
+            )
+        finally:
+            self._served = None
+
     def _call_model_fn(
         self, features: PassedOn, labels: PassedOn, mode: str, config: PassedOn, exporting: bool = False
     ) -> tf.estimator.EstimatorSpec:
@@ -121,6 +164,13 @@ class LearnsFromArrays:
         if mode == tf.estimator.ModeKeys.EVAL and self._metrics:
             added = metric_operations(self._metrics, features, labels, spec.predictions)
             return spec._replace(eval_metric_ops={**spec.eval_metric_ops, **added})  # type: ignore[no-any-return]
+        if exporting and self._served is None and self._alternatives:
+            raise ValueError(f"Say default_output_alternative_key: the model has the outputs {self._alternatives}")
+        if exporting and self._served is not None:
+            outputs = spec.export_outputs or {}
+            if self._served not in outputs:
+                raise ValueError(f"The model has no output {self._served!r}; there are {sorted(outputs)}")
+            return spec._replace(export_outputs={**outputs, _DEFAULT: outputs[self._served]})  # type: ignore[no-any-return]
         return spec  # type: ignore[no-any-return]
 
 
@@ -165,6 +215,8 @@ class LearnEstimator(LearnsFromArrays, tf.estimator.Estimator):  # type: ignore[
                 )
             spec = ModelFnOps(self._mode or "", *spec)
         if isinstance(spec, ModelFnOps):
+            names = sorted(name for name in spec.output_alternatives or {} if name)
+            self._alternatives = names if len(names) > 1 and len(names) == len(spec.output_alternatives or {}) else ()
             return _as_estimator_spec(spec, self._mode or spec.mode)
         return super()._checked_spec(spec)
 
@@ -182,11 +234,13 @@ def _by_position(model_fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _as_estimator_spec(parts: ModelFnOps, mode: str) -> tf.estimator.EstimatorSpec:
     outputs = {
-        name or tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(
-            dict(alternative)
-        )
+        name or _DEFAULT: tf.estimator.export.PredictOutput(dict(alternative))
         for name, (_, alternative) in (parts.output_alternatives or {}).items()
     }
+    if len(outputs) > 1 and _DEFAULT not in outputs:
+        outputs[_DEFAULT] = next(iter(outputs.values()))  # which one it is, is said when the model is exported
+    if not outputs and parts.predictions is not None and mode == tf.estimator.ModeKeys.PREDICT:
+        outputs[_DEFAULT] = tf.estimator.export.PredictOutput(parts.predictions)
     return tf.estimator.EstimatorSpec(
         mode,
         parts.predictions,

@@ -68,7 +68,7 @@ class Experiment:
         self._train_monitors, self._eval_hooks = list(train_monitors or ()), list(eval_hooks or ())
         self._min_eval_frequency = min_eval_frequency if local_eval_frequency is None else local_eval_frequency
         strategies = export_strategies or ()
-        self._strategies = list(strategies) if isinstance(strategies, Sequence) else [strategies]
+        self._strategies: list[Any] = [strategies] if hasattr(strategies, "export") else list(strategies)
 
     @property
     def estimator(self) -> tf.estimator.Estimator:

@@ -256,6 +256,40 @@ class LearnDNNLinearCombinedClassifier(_Classifier, tf.estimator.DNNLinearCombin
         )
 
 
+class LearnDNNLinearCombinedRegressor(_Regressor, tf.estimator.DNNLinearCombinedRegressor):  # type: ignore[misc]
+    """A linear model and a network of dense layers together; see `tf.estimator.DNNLinearCombinedRegressor`."""
+
+    def __init__(
+        self,
+        model_dir: str | None = None,
+        weight_column_name: str | None = None,
+        linear_feature_columns: Iterable[Any] | None = None,
+        linear_optimizer: PassedOn = None,
+        dnn_feature_columns: Iterable[Any] | None = None,
+        dnn_optimizer: PassedOn = None,
+        dnn_hidden_units: Iterable[int] | None = None,
+        dnn_activation_fn: PassedOn = tf.nn.relu,
+        dnn_dropout: float | None = None,
+        config: tf.estimator.RunConfig | None = None,
+        label_dimension: int = 1,
+        fix_global_step_increment_bug: bool = True,
+    ) -> None:
+        super().__init__(
+            model_dir,
+            linear_feature_columns,
+            linear_optimizer or "Ftrl",
+            dnn_feature_columns,
+            dnn_optimizer or "Adagrad",
+            dnn_hidden_units,
+            dnn_activation_fn,
+            dnn_dropout,
+            label_dimension,
+            weight_column_name,
+            config=config,
+            loss_reduction=_MEAN,
+        )
+
+
 def infer_real_valued_columns_from_input(x: PassedOn) -> list[Any]:
     """The columns of features that are numbers: an array [examples, n], or such by name."""
     arrays = x if isinstance(x, Mapping) else {THE_FEATURE: x}

@@ -47,3 +47,12 @@ def test_cross_entropies_of_tensors_of_unknown_rank() -> None:
         np.testing.assert_allclose(session.run(loss, {unknown: logits}), expected, rtol=1e-5)
         with pytest.raises(ValueError, match="unknown rank"):
             keras_backend.sparse_categorical_crossentropy(unknown, unknown, axis=0)
+
+
+def test_a_variable_of_no_collection_is_initialized_where_it_is_tracked() -> None:
+    with tf.Graph().as_default():
+        v = tf.Variable(3.0, collections=[])
+        keras_backend.track_variable(v)
+        keras_backend.track_variable(v)
+        assert keras_backend.get_session().run(v) == 3.0
+        assert tf.global_variables() == []

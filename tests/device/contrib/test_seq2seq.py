@@ -357,6 +357,15 @@ def test_a_loss_of_ones_own() -> None:
         seq2seq.sequence_loss(tf.ones([2, 3, 4]), tf.ones([2], tf.int32), tf.ones([2, 3]))
 
 
+def test_a_loss_as_an_object_sums_unless_told_otherwise() -> None:
+    logits, targets = RNG.normal(size=(3, 5, 4)), RNG.integers(0, 4, (3, 5))
+    weights = RNG.random((3, 5))
+    for how in ((False, False, True, True), (True, True, False, False)):
+        loss = seq2seq.SequenceLoss(*how) if how[0] else seq2seq.SequenceLoss()
+        got = loss(targets, tf.constant(logits), tf.constant(weights))
+        np.testing.assert_allclose(run(got), reference_loss(logits, targets, weights, *how), rtol=1e-12)
+
+
 def test_batches_are_tiled() -> None:
     rows = np.arange(6).reshape(2, 3)
     x = tf.placeholder(tf.int64, [None, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect as pyinspect
+import json
 import sys
 import unittest
 from collections.abc import Iterator
@@ -28,11 +29,13 @@ from anabranch.compat.private import (
     graphs,
     in_place,
     inspection,
+    json_types,
     metrics,
     replicas_on_chips,
     resources,
     rnn_cells,
     scopes,
+    shape_conversions,
     summary_scopes,
     switches,
     test_modes,
@@ -431,3 +434,31 @@ def test_no_operation_is_in_a_context() -> None:
     context = tf.get_default_graph()._get_control_flow_context()
     assert context is None
     assert switches.GetContainingXLAContext(context) is None
+
+
+def test_objects_become_what_json_can_say() -> None:
+    given = {
+        "numbers": np.arange(2),
+        "number": np.float32(2),
+        "function": _plain,
+        "shape": tf.TensorShape([2, None]),
+        "length": tf.Dimension(3),
+        "initializer": tf.ones_initializer(),
+    }
+    said = json.loads(json.dumps(given, default=json_types.get_json_type))
+    assert said.pop("initializer")["class_name"] == "Ones"
+    assert said == {"numbers": [0, 1], "number": 2.0, "function": "_plain", "shape": [2, None], "length": 3}
+    with pytest.raises(TypeError, match="Not JSON Serializable"):
+        json.dumps(object(), default=json_types.get_json_type)
+
+
+def test_a_shape_becomes_a_vector() -> None:
+    convert = shape_conversions._tensor_shape_tensor_conversion_function
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert list(session.run(convert(tf.TensorShape([2, 3])))) == [2, 3]
+        assert [convert(tf.TensorShape(s)).dtype for s in ([], [2], [2**40])] == [tf.int32, tf.int32, tf.int64]
+        assert convert(tf.TensorShape([1]), tf.int64).dtype == tf.int64
+        with pytest.raises(ValueError, match="partially known"):
+            convert(tf.TensorShape([None]))
+        with pytest.raises(TypeError, match="float32"):
+            convert(tf.TensorShape([1]), tf.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,22 @@ def test_a_manager_keeps_the_newest(tmp_path: Path) -> None:
         assert again.latest_checkpoint == str(tmp_path / "kept" / "ckpt-17")
         with pytest.raises(ValueError, match="positive integer"):
             tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=0)
+
+
+def test_a_managed_folder_may_be_moved(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        v = tf.Variable(5.0)
+        session.run(v.initializer)
+        checkpoint = tf.train.Checkpoint(v=v)
+        for save in (checkpoint.save, tf.train.CheckpointManager(checkpoint, str(tmp_path / "here"), 2).save):
+            save(str(tmp_path / "here" / "ckpt")) if save == checkpoint.save else save()
+            shutil.move(tmp_path / "here", tmp_path / "there")
+            session.run(v.assign(0.0))
+            latest = tf.train.latest_checkpoint(str(tmp_path / "there"))
+            assert latest is not None
+            checkpoint.restore(latest).run_restore_ops()
+            assert session.run(v) == 5.0
+            shutil.move(tmp_path / "there", tmp_path / "here")
 
 
 def test_a_manager_leaves_alone_what_others_wrote(tmp_path: Path) -> None:

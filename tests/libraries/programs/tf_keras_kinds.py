@@ -118,3 +118,90 @@ assert np.allclose(early[:, :3], late[:, :3]), "what comes later is not seen"
 assert not np.allclose(early[:, 3:], late[:, 3:])
 assert keras.layers.BatchNormalization().fused is True
 print("layers:", found.shape)
+
+# --------------------------------------------------------------------------- what layers are told
+pictures = rng.normal(size=(2, 6, 6, 3)).astype("float32")
+by_position = keras.layers.Conv2D(4, 3, 2, "same", kernel_initializer=None, bias_initializer=None)
+assert by_position.strides == (2, 2), "a third argument is the stride, not a length of the kernel"
+outputs = by_position(tf.constant(pictures))
+assert outputs.shape.as_list() == [2, 3, 3, 4]
+assert by_position.get_config()["kernel_initializer"] is None
+assert 0 < np.abs(value(by_position.kernel)).max() < 1
+assert np.abs(value(by_position.bias)).max() > 0, "no initializer means that of the dtype"
+assert keras.initializers.get(None) is None
+recurrent = keras.layers.LSTM(3, kernel_initializer=None)
+assert np.abs(value(recurrent(tf.constant(series)))).max() > 0
+node = by_position.inbound_nodes[-1] if by_position.inbound_nodes else None
+assert node is None, "what comes from no input is in no network"
+source = keras.Input((3,))
+dense = keras.layers.Dense(2)
+joined = keras.layers.Add()
+given = [dense(source), dense(source)]
+joined(given)
+assert dense.inbound_nodes[0].input_tensors is source
+assert dense.inbound_nodes[0].output_tensors is given[0]
+assert joined.inbound_nodes[0].input_tensors == given
+assert joined.inbound_nodes[0].inbound_layers == [dense, dense]
+assert backend.get_value(1) == 1
+assert keras.Sequential([keras.layers.Dense(1)]).inputs == [], "of a model that has seen no data"
+
+
+class Halving(keras.optimizers.Optimizer):
+    """An optimizer of a program's own, which is given no name."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+assert Halving()._name == "halving"
+assert Halving()._name == "halving_1"
+
+model = keras.Sequential([keras.layers.Dense(2, input_shape=(3,))])
+model.compile("sgd", "mse")
+rows, targets = rng.normal(size=(5, 3)), rng.normal(size=(5, 2))
+fed = {model.inputs[0]: rows, model.targets[0]: targets}
+plain = backend.get_session().run(model.total_loss, fed)  # no weights of examples are fed
+np.testing.assert_allclose(plain, np.mean((model.predict(rows) - targets) ** 2), rtol=1e-5)
+np.testing.assert_allclose(model.evaluate(rows, targets, verbose=0), plain, rtol=1e-5)
+weighed = model.evaluate(rows, targets, verbose=0, sample_weight=np.array([0.0, 0, 0, 0, 5]))
+np.testing.assert_allclose(weighed, np.mean((model.predict(rows) - targets)[4] ** 2), rtol=1e-5)
+
+
+# --------------------------------------------------------------------------- layers of both kinds
+class Standardized(keras.layers.Conv2D, tf.layers.Layer):
+    """A convolution whose weights have no mean, in variable scopes."""
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The convolution."""
+        return self._convolution_op(inputs, self.kernel - tf.reduce_mean(self.kernel, [0, 1, 2]))
+
+
+with tf.Graph().as_default():
+    x = tf.constant(pictures)
+    with tf.variable_scope("net") as scope:
+        layer = Standardized(
+            *(4, 2),
+            kernel_regularizer=lambda w: tf.reduce_sum(w * w),
+            name="conv",
+            dtype=tf.float32,
+            _scope=scope,
+            _reuse=None,
+        )
+        once = layer.apply(x)
+        twice = Standardized(4, 2, name="conv", _scope=scope, _reuse=True)(x)
+    assert [v.op.name for v in layer.variables] == ["net/kernel", "net/bias"]
+    assert tf.trainable_variables() == layer.trainable_variables
+    assert len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) == len(layer.losses) == 1
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first, second, weights = session.run([once, twice, layer.kernel])
+    np.testing.assert_array_equal(first, second)
+    weights = weights - weights.mean((0, 1, 2))
+    by_hand = sum(pictures[:, i : i + 5, j : j + 5] @ weights[i, j] for i in (0, 1) for j in (0, 1))
+    np.testing.assert_allclose(first, by_hand, atol=1e-5)
+    message = ""
+    try:
+        layer(x[0])
+    except ValueError as error:
+        message = str(error)
+    assert "ndim" in message, "a picture is no batch of pictures"

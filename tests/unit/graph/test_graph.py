@@ -260,3 +260,9 @@ def test_texts_of_tensors_and_operations_are_tensorflows() -> None:
         assert repr(x) == "<tf.Tensor 'x:0' shape=<unknown> dtype=int32>"
         assert str(x.op) == str(x.op.node_def)
         assert str(x.op).startswith('name: "x"\nop: "Placeholder"\nattr {')
+
+
+def test_a_static_shape_as_a_tuple() -> None:
+    with Graph().as_default():
+        shapes: list[Any] = [[2, None], [], None]
+        assert [tf.placeholder(tf.float32, shape)._shape_tuple() for shape in shapes] == [(2, None), (), None]

@@ -108,6 +108,19 @@ def test_inner_devices_go_before_outer_ones(graph: Graph) -> None:
     assert op().device == ""
 
 
+def test_what_a_function_says_of_a_device_stays_as_it_was_written(graph: Graph) -> None:
+    with graph.device(lambda o: "cpu:1"):
+        assert op().device == "cpu:1"
+        with graph.device("/job:ps"):
+            assert op().device == "cpu:1"
+    with graph.device("/job:ps"), graph.device(lambda o: "cpu:1"):
+        assert op().device == "/job:ps/device:CPU:1"
+    with graph.device(lambda o: tf.DeviceSpec(device_type="cpu", device_index=1)):
+        assert op().device == "/device:CPU:1"
+    with graph.device(lambda o: "/nowhere:x:y"), pytest.raises(ValueError, match="nowhere"):
+        op()
+
+
 def test_an_operation_is_where_its_leader_is(graph: Graph) -> None:
     with graph.device("/cpu:3"):
         leader, other = op("leader"), op("other")
