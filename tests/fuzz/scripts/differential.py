@@ -16,6 +16,7 @@ import argparse
 import random
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.scripts.observed import differs
+from tests.fuzz.scripts.savers import OTHERS_FOLDER
 from tests.fuzz.scripts.subjects import SUBJECTS
 from tests.fuzz.sides import ROOT, Side, SideDiedError
 
@@ -71,12 +73,20 @@ class Fuzzer:
         return self._examined(script) if found is not None and found.name == "script" else found
 
     def _examined(self, script: str) -> Difference | None:
+        first, mark, second = script.partition(OTHERS_FOLDER)
+        if not mark:
+            return self._run(script, (None, None))
+        with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
+            found = self._run(first, (ours, theirs))
+            return found or self._run(second, (theirs, ours))
+
+    def _run(self, script: str, folders: tuple[str | None, str | None]) -> Difference | None:
         for side in (self.ours, self.genuine):
             side.be_patient()
         answers: list[dict[str, Any]] = []
-        for side in (self.ours, self.genuine):
+        for side, folder in zip((self.ours, self.genuine), folders, strict=True):
             try:
-                side.tell("run", script=script)
+                side.tell("run", script=script, folder=folder)
             except SideDiedError as error:
                 return Difference("script", f"{side.name} died", (str(error), ""))
         for side in (self.ours, self.genuine):
