@@ -14,6 +14,7 @@ FOLDER of `--programs` holds `cases.py` and `shim/tf1run.py`; that of `--home` t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ class Case:
     path: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     after: str | None = None
+    #: how many processes of each job, where there are several
+    tasks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -106,15 +109,14 @@ class Runner:
         ours = self._run(case, "anabranch", row)
         for number, moment in ours.items():
             self._compare(row, number, moment, theirs)
-        matched = {int(moment.variables[""]) if "" in moment.variables else -1 for moment in ours.values()}
+        matched = {moment.made_from for moment in ours.values()}
         row.notes += [f"only in TensorFlow: {moment.label[:100]}" for i, moment in theirs.items() if i not in matched]
         return row
 
     def _compare(self, row: Row, number: int, ours: Moment, kept: dict[int, Moment]) -> None:
         row.notes += [f"step {number}: {words}" for words in ours.unknown]
         row.notes += [f"step {number}: {kind} in a loop or conditional" for kind in ours.within]
-        same = [m for m in kept.values() if m.kind == ours.kind and m.names == ours.names and m.gradients]
-        theirs = kept[number] if number in kept and kept[number] in same else same[0] if same else None
+        theirs = kept.get(ours.made_from)
         if theirs is None or not ours.gradients:
             return
         row.notes += [f"step {number}: {kind} in a loop or conditional there" for kind in theirs.within]
@@ -133,12 +135,15 @@ class Runner:
         command += ["--write", str(written), "--patience", str(self.patience)]
         if side == "anabranch":
             command += ["--from", str(self.kept / f"{case.name}-genuine.npz")]
-        command += ["--", "--backend", side, "--max-sec", str(self.seconds), "--cwd", str(folder)]
-        command += ["--path", str(root / case.path)] if case.path else []
-        command += [str(root / case.script), *case.arguments]
-        environment = self.environment | case.environment
+        command += ["--"]
+        program = ["--backend", side, "--max-sec", str(self.seconds), "--cwd", str(folder)]
+        program += ["--path", str(root / case.path)] if case.path else []
+        program += [str(root / case.script), *case.arguments]
         log = self.kept / f"{case.name}-{side}.log"
-        with log.open("wb") as out:
+        environment = self.environment | case.environment
+        with log.open("wb") as out, self._others(case, side, program, environment):
+            program += ["--job_name=worker", "--task_index=0"] if case.tasks else []
+            command += program
             try:
                 ended = subprocess.run(
                     command,
@@ -156,6 +161,31 @@ class Runner:
         if status:
             row.notes.append(f"{side}: exit {status}, {_last_line(log)}")
         return read(written)
+
+    @contextlib.contextmanager
+    def _others(self, case: Case, side: str, program: list[str], environment: dict[str, str]) -> Iterator[None]:
+        """The other tasks of a program's cluster run meanwhile; the first worker is the one that is watched."""
+        plain = [str(_SIDES[side]), str(self.home / "shim/tf1run.py"), *program]
+        started = []
+        try:
+            for job, count in case.tasks.items():
+                for index in range(job == "worker", count):
+                    task = [*plain, f"--job_name={job}", f"--task_index={index}"]
+                    started.append(
+                        subprocess.Popen(
+                            task,
+                            env=environment,
+                            cwd=ROOT,
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL,
+                        )
+                    )
+            yield
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
 
     def _laid_out(self, case: Case, side: str) -> tuple[Path, Path]:
         """A fresh copy of the repository, and the folder that the program runs in."""
@@ -176,7 +206,7 @@ def _last_line(log: Path) -> str:
 
 
 def listed_cases(programs: Path, home: Path) -> list[Case]:
-    """The cases of `cases.py`, but those of several processes."""
+    """The cases of `cases.py`."""
     spec = importlib.util.spec_from_file_location("cases", programs / "cases.py")
     assert spec is not None
     assert spec.loader is not None
@@ -190,6 +220,7 @@ def listed_cases(programs: Path, home: Path) -> list[Case]:
     for given in module.C:
         options: dict[str, Any] = given
         if options.get("dist"):
+            cases.append(_cluster_case(options, home))
             continue
         cases.append(
             Case(
@@ -205,6 +236,19 @@ def listed_cases(programs: Path, home: Path) -> list[Case]:
             )
         )
     return cases
+
+
+def _cluster_case(options: dict[str, Any], home: Path) -> Case:
+    """A program of several processes: `--workers N --ps N co/REPOSITORY/SCRIPT ...`."""
+    words = options["args"].split()
+    at = next(i for i, word in enumerate(words) if word.startswith("co/"))
+    counts = {words[i].strip("-"): int(words[i + 1]) for i in range(0, at, 2)}
+    inside = Path(words[at])
+    repository, script = home / Path(*inside.parts[:2]), str(Path(*inside.parts[2:]))
+    case = Case(options["id"], f"{options['cat']}: `{inside.name}`", script, words[at + 1 :], repository)
+    case.environment = {key: str(value) for key, value in options.get("env", {}).items()}
+    case.tasks = {"ps": counts["ps"], "worker": counts["workers"]}
+    return case
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -31,6 +31,7 @@ class Moment:
         within: types of those among them whose outputs nobody can fetch, in loops and conditionals.
         gradients: in the order of `names`; sparse ones are made dense.
         unknown: what the other side had no place for.
+        made_from: the number of the other side's moment whose state this one had; -1 where there was none.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Moment:
     within: list[str] = field(default_factory=list)
     gradients: list[Array] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    made_from: int = -1
 
     @property
     def label(self) -> str:

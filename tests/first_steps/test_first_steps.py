@@ -104,6 +104,7 @@ def test_a_step_is_made_again_from_what_was_kept(tmp_path: Path) -> None:
     for number in (0, 1):
         assert difference(two[number], one[number])[0] < 1e-6
         assert two[number].unknown == []
+        assert two[number].made_from == number
     assert after < 0.5  # it went on from the variables that were loaded
 
 

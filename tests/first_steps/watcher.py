@@ -271,17 +271,18 @@ class Watcher:
             group = self.groups[i]
             changing = self._changing(group, moment)
             if self.kept is None:
-                moment.variables = self._values(session)
                 moment.fed = dict(_fed(feeds))
                 drawn |= changing
             else:
                 feeds = self._given(session, i, moment, feeds, changing)
             more.append(group.fetches())
         outputs = {name: list(operation.outputs) for name, operation in drawn.items()}
+        # in the same run: other processes may train the same variables
+        state = {} if self.kept is not None else self._initialized(session)
         # apart from the program's own fetches: of reference variables TensorFlow's updates may come before other
         # gradients have read them
         try:
-            fetched, values = run((more, outputs), feeds)
+            fetched, values, variables = run((more, outputs, state), feeds)
         except Exception as error:
             if type(error).__name__ in {"OutOfRangeError", "AbortedError"}:
                 raise
@@ -291,6 +292,7 @@ class Watcher:
             return run(fetches, given)
         for (i, moment), parts in zip(made.items(), fetched, strict=True):
             moment.gradients = self.groups[i].as_arrays(parts)
+            moment.variables = {name: _storable(np.asarray(value)) for name, value in variables.items()}
             moment.drawn = {
                 name: [_storable(np.asarray(value)) for value in values[name]]
                 for name in moment.kinds
@@ -319,15 +321,16 @@ class Watcher:
             moment.kinds[name] = operation.type
         return found
 
-    def _values(self, session: Any) -> dict[str, Array]:
-        values = {}
+    def _initialized(self, session: Any) -> dict[str, Any]:
+        """Variables that have values; the step reads no others."""
+        found = {}
         for variable in self._variables(session.graph):
             try:
-                value = session.run(variable)
-            except Exception:  # not initialized yet: the step does not read it either
+                session.run(variable)
+            except Exception:
                 continue
-            values[variable.op.name] = _storable(np.asarray(value))
-        return values
+            found[variable.op.name] = variable
+        return found
 
     def _variables(self, graph: Any) -> list[Any]:
         keys = self.tf.GraphKeys
@@ -343,11 +346,13 @@ class Watcher:
         self, session: Any, number: int, moment: Moment, feeds: dict[Any, Any], changing: dict[str, Any]
     ) -> dict[Any, Any]:
         """Loads the other side's state; gives the feeds, its feeds and what its changing operations gave among them."""
-        kept = self._counterpart(number)
-        if kept is None:
+        assert self.kept is not None
+        chosen = self._counterpart(number)
+        if chosen is None:
             moment.unknown.append("the other side has no such step")
             return feeds
-        moment.variables = {"": np.array(number)}
+        kept = self.kept[chosen]
+        moment.made_from = chosen
         for variable in self._variables(session.graph):
             value = kept.variables.get(variable.op.name)
             if value is not None:
@@ -361,14 +366,13 @@ class Watcher:
         result = {key: self._replaced(key, value, fed, moment) for key, value in feeds.items()}
         return result | self._drawn_there(kept, changing, moment)
 
-    def _counterpart(self, number: int) -> Moment | None:
-        """The other side's moment of this group: the one of the same number, kind and names, or of the same names."""
+    def _counterpart(self, number: int) -> int | None:
+        """The other side's number of this group: the same, if kind and names are, or that of the same names."""
         assert self.kept is not None
         group = self.groups[number]
         same = [i for i, m in self.kept.items() if m.kind == group.kind and m.names == group.names and m.gradients]
         before = [i for i in range(number) if self.groups[i].kind == group.kind and self.groups[i].names == group.names]
-        chosen = number if number in same else same[min(len(before), len(same) - 1)] if same else None
-        return None if chosen is None else self.kept[chosen]
+        return number if number in same else same[min(len(before), len(same) - 1)] if same else None
 
     def _replaced(self, key: Any, value: Any, fed: dict[str, Array], moment: Moment) -> Any:
         names = [name for name, _ in _fed({key: value})]
