@@ -126,7 +126,8 @@ class Nested:
             self._write(indent, f"def {function}():")
             self._write(indent + 1, f"return {self._block(indent + 1, depth, vectors, counts)}")
         name, count = self._fresh("t"), self.random.choice(counts)
-        if self.random.random() < 0.5:
+        # TensorFlow cannot differentiate one in a loop of its first control flow
+        if depth == 0 and self.random.random() < 0.5:
             self._write(indent, f"{name} = tf.switch_case({count} % 3, [{', '.join(functions)}])")
         else:
             first, second = self._predicate(vectors, counts), self._predicate(vectors, counts)

@@ -21,7 +21,7 @@ training = tf.placeholder_with_default(False, [])
 
 def given(variable):
     numbers = np.random.RandomState(crc32(variable.op.name.encode()) % 1000)
-    return (numbers.uniform(0.1, 0.6, variable.shape.as_list()) * 0.9).astype(np.float32)
+    return (numbers.uniform(-0.2, 0.4, variable.shape.as_list())).astype(np.float32)
 
 
 def initialize(session):
@@ -41,7 +41,7 @@ _CELLS = templates("cells")
 _WRAPPERS = templates("wrappers")
 _LAYERS = templates("layers")
 _FLAT_LAYERS = templates("flat layers")
-_OPTIMIZERS = ("GradientDescentOptimizer(0.02)", "AdamOptimizer(0.01)", "MomentumOptimizer(0.01, 0.5)")
+_OPTIMIZERS = ("GradientDescentOptimizer(0.002)", "AdamOptimizer(0.002)", "MomentumOptimizer(0.002, 0.5)")
 
 
 class Recurrent:

@@ -179,7 +179,7 @@ class Savers:
         self.lines += [
             *self._once("", "begun", f"tf.train.init_from_checkpoint('model', {{{which}}})"),
             "with tf.Session() as session:",
-            "    attempt('initialized', lambda: session.run(tf.global_variables_initializer()))",
+            *self._once("    ", "initialized", "session.run(tf.global_variables_initializer())"),
             "    for v in sorted(tf.global_variables(), key=lambda v: v.op.name):",
             "        attempt(v.op.name, lambda: session.run(v))",
         ]
