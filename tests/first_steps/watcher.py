@@ -21,6 +21,8 @@ _CHANGING = re.compile(
     r"Random(?!Dataset)|Multinomial|TruncatedNormal|CandidateSampler|SampleDistorted|Dequeue|GetNext|ReaderRead|PyFunc|"
     r"Unstage|TakeGradient|Dropout|ParameterizedTruncated"
 )
+#: how often a step is made anew because another process has trained its variables meanwhile
+_TRIES = 10
 #: handles and others that no array stands for
 _NO_ARRAYS = {"resource", "variant"}
 
@@ -267,6 +269,7 @@ class Watcher:
         made = {i: Moment(self.groups[i].kind, self.groups[i].names) for i in due}
         more: list[Any] = []
         drawn: dict[str, Any] = {}
+        loaded: dict[str, Array] = {}
         for i, moment in made.items():
             group = self.groups[i]
             changing = self._changing(group, moment)
@@ -274,15 +277,22 @@ class Watcher:
                 moment.fed = dict(_fed(feeds))
                 drawn |= changing
             else:
-                feeds = self._given(session, i, moment, feeds, changing)
+                feeds = self._given(session, i, moment, feeds, changing, loaded)
             more.append(group.fetches())
         outputs = {name: list(operation.outputs) for name, operation in drawn.items()}
-        # in the same run: other processes may train the same variables
-        state = {} if self.kept is not None else self._initialized(session)
+        state = {v.op.name: v for v in self._variables(session.graph) if self.kept is None or v.op.name in loaded}
+        if self.kept is None:
+            state = self._initialized(session, state)
         # apart from the program's own fetches: of reference variables TensorFlow's updates may come before other
         # gradients have read them
         try:
-            fetched, values, variables = run((more, outputs, state), feeds)
+            for _ in range(_TRIES):
+                for name, variable in state.items() if loaded else ():
+                    variable.load(loaded[name].astype(variable.dtype.as_numpy_dtype), session)
+                # in the same run: other processes may train the same variables meanwhile
+                fetched, values, variables = run((more, outputs, state), feeds)
+                if all(_is_same(variables[name], loaded[name]) for name in state if loaded):
+                    break
         except Exception as error:
             if type(error).__name__ in {"OutOfRangeError", "AbortedError"}:
                 raise
@@ -321,15 +331,15 @@ class Watcher:
             moment.kinds[name] = operation.type
         return found
 
-    def _initialized(self, session: Any) -> dict[str, Any]:
+    def _initialized(self, session: Any, variables: dict[str, Any]) -> dict[str, Any]:
         """Variables that have values; the step reads no others."""
         found = {}
-        for variable in self._variables(session.graph):
+        for name, variable in variables.items():
             try:
                 session.run(variable)
             except Exception:
                 continue
-            found[variable.op.name] = variable
+            found[name] = variable
         return found
 
     def _variables(self, graph: Any) -> list[Any]:
@@ -343,9 +353,19 @@ class Watcher:
         return list(found.values())
 
     def _given(
-        self, session: Any, number: int, moment: Moment, feeds: dict[Any, Any], changing: dict[str, Any]
+        self,
+        session: Any,
+        number: int,
+        moment: Moment,
+        feeds: dict[Any, Any],
+        changing: dict[str, Any],
+        loaded: dict[str, Array],
     ) -> dict[Any, Any]:
-        """Loads the other side's state; gives the feeds, its feeds and what its changing operations gave among them."""
+        """The feeds, the other side's feeds and what its changing operations gave among them.
+
+        Args:
+            loaded: is given the variables that the step is to begin with.
+        """
         assert self.kept is not None
         chosen = self._counterpart(number)
         if chosen is None:
@@ -353,12 +373,9 @@ class Watcher:
             return feeds
         kept = self.kept[chosen]
         moment.made_from = chosen
-        for variable in self._variables(session.graph):
-            value = kept.variables.get(variable.op.name)
-            if value is not None:
-                variable.load(value.astype(variable.dtype.as_numpy_dtype), session)
-            elif variable.op.name in self.groups[number].names:
-                moment.unknown.append(variable.op.name)
+        there = {variable.op.name for variable in self._variables(session.graph)}
+        moment.unknown += [name for name in self.groups[number].names if name in kept.variables and name not in there]
+        loaded |= kept.variables
         fed = kept.fed
         names = [name for name, _ in _fed(feeds)]
         if set(names) != set(fed) and len(names) == len(fed):
@@ -405,6 +422,11 @@ def _alike(operation: Any, outputs: list[Array]) -> bool:
     return len(operation.outputs) == len(outputs) and all(
         tensor.shape.is_compatible_with(value.shape) for tensor, value in zip(operation.outputs, outputs, strict=True)
     )
+
+
+def _is_same(value: Any, kept: Array) -> bool:
+    array = _storable(np.asarray(value))
+    return np.array_equal(array, kept, equal_nan=array.dtype.kind in "fc")
 
 
 def _fed(feeds: dict[Any, Any]) -> Iterator[tuple[str, Array]]:
