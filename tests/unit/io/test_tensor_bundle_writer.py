@@ -29,7 +29,7 @@ import numpy as np, tensorflow as tf
 reader = tf.train.load_checkpoint(sys.argv[1])
 found = {}
 for name in reader.get_variable_to_shape_map():
-    value = reader.read_tensor(name)
+    value = reader.get_tensor(name)
     value = np.asarray(value, object if isinstance(value, bytes) else None)
     text = value.tolist() if value.dtype == object else value.tobytes().hex()
     found[name] = [value.dtype.name, list(value.shape), repr(text)]
