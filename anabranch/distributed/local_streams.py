@@ -153,6 +153,8 @@ class LocalReader:
         while end - start >= wire.HEADER_BYTES:
             size = wire.joined_bytes(data, start, self._limits)
             if size > end - start:
+                # a damaged size must not make one message of all that come; who has the rest looks at the header then
+                wire.decode_header(data[start : start + wire.HEADER_BYTES], self._limits)
                 self._wanted = size
                 break
             # most reads are one message

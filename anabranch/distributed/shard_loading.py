@@ -84,7 +84,7 @@ def _values(reader: TensorReader, shard: TaskShard) -> list[tuple[ResourceHandle
     return [
         (
             ResourceHandle(v.container, v.resource, "variable"),
-            reader.get_slice(v.name, v.slice_spec) if v.slice_spec else reader.get_tensor(v.name),
+            reader.get_slice(v.name, v.slice_spec) if v.slice_spec else reader.read_tensor(v.name),
         )
         for v in shard.variables
     ]

@@ -87,7 +87,7 @@ class OlderCheckpointReader(tensor_reader.TensorReader):
     def step(self) -> int | None:
         """The tensor `global_step`, if there is a scalar of that name."""
         entry = self._entries.get("global_step")
-        return int(self.get_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
+        return int(self.read_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
 
     def close(self) -> None:
         """Gives the file's contents up."""

@@ -59,7 +59,7 @@ def write_plain_file(
         with durable.replacing(name) as descriptor:
             durable.write_all(descriptor, header)
             for key, _, _ in table:
-                durable.write_all(descriptor, checkpoint_encoding.encode(reader.get_tensor(key, copy=False)))
+                durable.write_all(descriptor, checkpoint_encoding.encode(reader.read_tensor(key, copy=False)))
         durable.fsync_directory(os.path.dirname(name))
 
 

@@ -109,7 +109,7 @@ class TensorBundleReader(tensor_reader.TensorReader):
     def step(self) -> int | None:
         """The tensor `global_step`, if there is a scalar of that name."""
         entry = self._entries.get("global_step")
-        return int(self.get_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
+        return int(self.read_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
 
     def close(self) -> None:
         """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""

@@ -86,8 +86,19 @@ class TensorReader(abc.ABC):
         lines = (f"{name} ({entry.dtype.name}) {list(entry.shape)}" for name, entry in sorted(self._tensors.items()))
         return "\n".join(lines).encode()
 
-    def get_tensor(self, tensor_str: str, *, copy: bool = True) -> Array:
-        """A tensor, whole.
+    def get_tensor(self, tensor_str: str) -> Any:
+        """A tensor, whole: an array, or for a scalar what a session gives: NumPy's scalar, or bytes.
+
+        Args:
+          tensor_str: its name.
+
+        Raises:
+          OpError: as `read_tensor`.
+        """
+        return self.read_tensor(tensor_str)[()]
+
+    def read_tensor(self, tensor_str: str, *, copy: bool = True) -> Array:
+        """A tensor, whole, as an array also where it is a scalar.
 
         Args:
           tensor_str: its name.
@@ -109,11 +120,11 @@ class TensorReader(abc.ABC):
           name: of the whole tensor.
           part: the box: as Restore ops write it (`"10 4 0,5:-"`, or `""` for the whole), as a `SliceInfo`, or as
             Python slices.
-          copy: as for `get_tensor`.
+          copy: as for `read_tensor`.
 
         Raises:
           InvalidArgumentError: the box is not one of this tensor.
-          OpError: as `get_tensor`.
+          OpError: as `read_tensor`.
         """
         entry = self._entry(name)
         if isinstance(part, str) and part:

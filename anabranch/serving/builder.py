@@ -181,7 +181,7 @@ class SavedModelBuilder:
             with checkpoint_store.open_checkpoint(saved) as reader:
                 tensor_bundle_writer.write_bundle(
                     os.path.join(folder, constants.VARIABLES_FILENAME),
-                    ((name, reader.get_tensor(name, copy=False)) for name in reader.names()),
+                    ((name, reader.read_tensor(name, copy=False)) for name in reader.names()),
                 )
         finally:
             shutil.rmtree(aside, ignore_errors=True)

@@ -64,9 +64,9 @@ def convert(source: str, target: str, wanted: str) -> int:
             names = [name for name in names if name != OBJECT_GRAPH_PROTO_KEY]
             plain_safetensors.write_plain_file(target, reader, names)
         elif wanted == _BUNDLE:
-            tensor_bundle_writer.write_bundle(target, ((name, reader.get_tensor(name, copy=False)) for name in names))
+            tensor_bundle_writer.write_bundle(target, ((name, reader.read_tensor(name, copy=False)) for name in names))
         else:
-            tensors = {name: reader.get_tensor(name, copy=False) for name in names}
+            tensors = {name: reader.read_tensor(name, copy=False) for name in names}
             checkpoint_writer.write_checkpoint(target, tensors, step=reader.step)
     return len(names)
 

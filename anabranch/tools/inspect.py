@@ -175,7 +175,7 @@ class Inspector:
             task = progress.add_task("checking", total=sum(sizes.values()) or 1)
             for name, size in sizes.items():
                 try:
-                    reader.get_tensor(name, copy=False)
+                    reader.read_tensor(name, copy=False)
                 except DataLossError as error:
                     damaged.append([name, error.message])
                 progress.advance(task, size)

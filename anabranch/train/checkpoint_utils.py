@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from anabranch.core.compat import as_text
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.partitioned import PartitionedVariable
@@ -56,8 +54,8 @@ def load_checkpoint(ckpt_dir_or_file: str) -> TensorReader:
     return NewCheckpointReader(prefix_of(ckpt_dir_or_file))
 
 
-def load_variable(ckpt_dir_or_file: str, name: str) -> np.ndarray[Any, Any]:
-    """The value of a variable in a checkpoint; ":0" at the end of the name is ignored.
+def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
+    """The value of a variable in a checkpoint, an array or a scalar; ":0" at the end of the name is ignored.
 
     Raises:
         NotFoundError: the checkpoint has no such variable.

@@ -165,7 +165,7 @@ class TrackableSaver:
         if states:
             with checkpoint_store.open_checkpoint(prefix) as reader:
                 for state in states:
-                    state.python_restore([_item(reader.get_tensor(spec.name)) for spec in state.specs])
+                    state.python_restore([_item(reader.read_tensor(spec.name)) for spec in state.specs])
         return bool(states)
 
     def _operation(self, kind: str, graph: Graph, values: Sequence[StoredValue]) -> Operation:

@@ -307,7 +307,7 @@ def load(sess: StepRunner, values: Mapping[Any, Any]) -> None:
 
 def _stored_value(reader: TensorReader, saveable: VariableSaveable) -> np.ndarray[Any, Any]:
     spec = saveable.specs[0]
-    return reader.get_slice(spec.name, spec.slice_spec) if spec.slice_spec else reader.get_tensor(spec.name)
+    return reader.get_slice(spec.name, spec.slice_spec) if spec.slice_spec else reader.read_tensor(spec.name)
 
 
 def _graph_of(sess_or_graph: StepRunner | Graph) -> Graph:

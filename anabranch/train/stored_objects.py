@@ -109,7 +109,7 @@ def _read_message(reader: TensorReader) -> TrackableObjectGraph:
     dtype = reader.get_variable_to_dtype_map()[OBJECT_GRAPH_PROTO_KEY]
     if dtype != dtypes.string or shape:
         raise _damaged(reader.prefix, f"it is {dtype.name} of shape {shape}, and no string")
-    content: Any = np.asarray(reader.get_tensor(OBJECT_GRAPH_PROTO_KEY), object).reshape(())[()]
+    content: Any = np.asarray(reader.read_tensor(OBJECT_GRAPH_PROTO_KEY), object).reshape(())[()]
     try:
         return TrackableObjectGraph.FromString(content)
     except DecodeError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import anabranch as tf
 from tests.fuzz.scripts.differential import make_script
 from tests.fuzz.scripts.observed import differs
+from tests.fuzz.scripts.savers import OTHERS_FOLDER
 from tests.fuzz.scripts.subjects import SUBJECTS
 from tests.fuzz.scripts.worker import run
 
@@ -27,7 +30,18 @@ def test_what_a_script_shows() -> None:
     assert "KeyError" in found["messages"][2]
 
 
+def test_halves_of_a_script_share_a_folder(tmp_path: Path) -> None:
+    first, _, second = make_script("savers", 1, 3).partition(OTHERS_FOLDER)
+    assert run(tf, first, str(tmp_path))["seen"] == [["saved", None]]
+    assert (tmp_path / "model.index").exists()
+    found = dict(run(tf, second, str(tmp_path))["seen"])
+    assert "listed" in found
+    assert "script ends" not in found
+
+
 def test_differences() -> None:
+    assert differs({"error": "InvalidArgumentError"}, {"error": "UnicodeDecodeError"}) is None
+    assert differs({"bytes": "x"}, {"error": "UnicodeDecodeError"}) is not None
     one = {"array": "float32", "shape": [2], "values": [1.0, "nan"]}
     assert differs(one, {**one, "values": [1.00001, "nan"]}) is None
     assert differs(one, {**one, "values": [1.1, "nan"]}) == "1.0, expected 1.1"

@@ -273,7 +273,7 @@ def switch_case(
         index = convert_to_tensor(branch_index, dtypes.int32, name="branch_index")
         if index.shape.ndims not in (None, 0):
             raise ValueError(f"branch_index must be a scalar, got shape {index.shape} ({index.name})")
-        return functions[0]() if len(functions) == 1 else _chosen(index, functions, scope)
+        return _chosen(index, functions, scope)
 
 
 def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, strict: bool = True) -> Any:

@@ -26,7 +26,7 @@ _NO_LABEL = -(2**63)
 
 
 # ---------------------------------------------------------------------- labels and predictions as sets
-def _dense_labels(labels: TensorLike | SparseTensor, rank: int | None) -> Any:
+def _dense_labels(labels: TensorLike | SparseTensor, top: Tensor) -> Any:
     """Class numbers [d1, ..., dn, labels]; `_NO_LABEL` where there is none, and where a class stands again."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         sparse = SparseTensor.from_value(labels)
@@ -36,9 +36,27 @@ def _dense_labels(labels: TensorLike | SparseTensor, rank: int | None) -> Any:
         dense.set_shape(sparse.shape)
     else:
         dense = cast(labels, dtypes.int64)
-    if rank is not None and dense.shape.ndims == rank - 1:
-        dense = raw.ExpandDims(dense, -1)
-    return _without_repetitions(dense)
+    return _without_repetitions(_with_axis(dense, top))
+
+
+def _with_axis(labels: Tensor, like: Tensor) -> Tensor:
+    """Labels [d1, ..., dn] as [d1, ..., dn, 1], others as they are: `like` has n + 1 dimensions.
+
+    Raises:
+        ValueError: the labels have another number of dimensions than these.
+    """
+    rank, wanted = labels.shape.ndims, like.shape.ndims
+    if rank is None or wanted is None:
+        missing = raw.Sub(raw.Rank(like), raw.Rank(labels))
+        ones = raw.Fill(raw.ExpandDims(missing, 0), convert_to_tensor(1, dtypes.int32))
+        reshaped: Tensor = raw.Reshape(labels, raw.ConcatV2([raw.Shape(labels), ones], 0))
+        if wanted is not None:
+            reshaped.set_shape([None] * wanted)
+        return reshaped
+    if rank not in (wanted, wanted - 1):
+        raise ValueError(f"Unexpected labels shape {labels.shape} for predictions shape {like.shape}.")
+    expanded: Tensor = labels if rank == wanted else raw.ExpandDims(labels, -1)
+    return expanded
 
 
 def _without_repetitions(classes: TensorLike) -> Any:
@@ -86,10 +104,16 @@ def _running(amount: TensorLike, name: str) -> tuple[Any, Any]:
 
 
 def _share(
-    kind: str, labels: TensorLike | SparseTensor, top: TensorLike, class_id: int | None, weights: TensorLike, scope: str
+    kind: str,
+    labels: TensorLike | SparseTensor,
+    top: TensorLike,
+    k: int | None,
+    class_id: int | None,
+    weights: TensorLike,
+    scope: str,
 ) -> Metric:
-    """Hits over hits and the other predictions ("precision") or the other labels ("recall")."""
-    labels = _dense_labels(labels, top.shape.ndims)
+    """Hits over hits and the other predictions ("precision") or the other labels ("recall"); `k` is for names only."""
+    labels = _dense_labels(labels, top)
     top = _without_repetitions(top)
     hits = raw.LogicalAnd(_membership(top, labels), _selected(top, class_id))
     if kind == "precision":
@@ -99,8 +123,8 @@ def _share(
         selected = raw.LogicalAnd(_membership(labels, top), _selected(labels, class_id))
         misses = raw.LogicalAnd(_selected(labels, class_id), raw.LogicalNot(selected))
         other = "false_negative"
-    hit, new_hit = _running(_counted(hits, weights), "true_positive")
-    miss, new_miss = _running(_counted(misses, weights), other)
+    hit, new_hit = _running(_counted(hits, weights), _name_at_k("true_positive", k, class_id))
+    miss, new_miss = _running(_counted(misses, weights), _name_at_k(other, k, class_id))
     value = raw.RealDiv(hit, raw.AddV2(hit, miss), name=scope)
     return value, raw.RealDiv(new_hit, raw.AddV2(new_hit, new_miss), name="update")
 
@@ -128,7 +152,7 @@ def precision_at_top_k(
         Value and update, float64; NaN where nothing was predicted.
     """
     with name_scope(name, _name_at_k("precision", k, class_id), None) as scope:
-        parts = _share("precision", labels, cast(predictions_idx, dtypes.int64), class_id, weights, scope)
+        parts = _share("precision", labels, cast(predictions_idx, dtypes.int64), k, class_id, weights, scope)
         return finish(*parts, metrics_collections, updates_collections)
 
 
@@ -144,7 +168,7 @@ def precision_at_k(
 ) -> Metric:
     """The share of the `k` classes with the highest scores that are labels; see `precision_at_top_k`."""
     with name_scope(name, _name_at_k("precision", k, class_id), None) as scope:
-        parts = _share("precision", labels, _top(predictions, k), class_id, weights, scope)
+        parts = _share("precision", labels, _top(predictions, k), k, class_id, weights, scope)
         return finish(*parts, metrics_collections, updates_collections)
 
 
@@ -174,7 +198,7 @@ def recall_at_top_k(
 ) -> Metric:
     """The share of the labels that are among the predicted classes; arguments as in `precision_at_top_k`."""
     with name_scope(name, _name_at_k("recall", k, class_id), None) as scope:
-        parts = _share("recall", labels, cast(predictions_idx, dtypes.int64), class_id, weights, scope)
+        parts = _share("recall", labels, cast(predictions_idx, dtypes.int64), k, class_id, weights, scope)
         return finish(*parts, metrics_collections, updates_collections)
 
 
@@ -190,7 +214,7 @@ def recall_at_k(
 ) -> Metric:
     """The share of the labels that are among the `k` classes with the highest scores."""
     with name_scope(name, _name_at_k("recall", k, class_id), None) as scope:
-        parts = _share("recall", labels, _top(predictions, k), class_id, weights, scope)
+        parts = _share("recall", labels, _top(predictions, k), k, class_id, weights, scope)
         return finish(*parts, metrics_collections, updates_collections)
 
 
@@ -227,7 +251,7 @@ def average_precision_of(
     Args:
         scope: the name of the update.
     """
-    classes = _dense_labels(labels, top.shape.ndims)
+    classes = _dense_labels(labels, top)
     average = _average_precision(classes, top, k, _number_of_labels(labels, classes))
     if weights is None:
         amount = cast(raw.Size(average), dtypes.float64)
@@ -244,9 +268,7 @@ def _number_of_labels(labels: TensorLike | SparseTensor, classes: TensorLike) ->
     if isinstance(labels, SparseTensor | SparseTensorValue):
         present = raw.NotEqual(classes, convert_to_tensor(_NO_LABEL, dtypes.int64))
     else:
-        given = cast(labels, dtypes.int64)
-        if given.shape.ndims is not None and given.shape.ndims == classes.shape.ndims - 1:
-            given = raw.ExpandDims(given, -1)
+        given = _with_axis(cast(labels, dtypes.int64), classes)
         present = raw.GreaterEqual(given, convert_to_tensor(0, dtypes.int64))
     return raw.Sum(cast(present, dtypes.float64), [-1])
 

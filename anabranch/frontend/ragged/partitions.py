@@ -37,7 +37,7 @@ def require_same_splits(
     """Checks that several lists of nested splits are one.
 
     Raises:
-        ValueError: they have different lengths.
+        ValueError: they have different lengths, or splits have, as far as these are known.
         InvalidArgumentError: constants among them differ.
     """
     first = nested[0]
@@ -45,6 +45,8 @@ def require_same_splits(
         raise ValueError(message)
     pairs = [(a, b) for other in nested[1:] for a, b in zip(first, other, strict=True) if a is not b]
     for a, b in pairs:
+        if not a.shape.is_compatible_with(b.shape):
+            raise ValueError(f"{message}: of shapes {a.shape} and {b.shape}")
         known, other = constant_value(a), constant_value(b)
         if known is not None and other is not None and not np.array_equal(known, other):
             raise InvalidArgumentError(None, None, f"{message}: {known} and {other}")

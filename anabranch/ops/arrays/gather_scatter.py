@@ -48,6 +48,8 @@ def _gather_shape(
     params: TensorShape, indices: TensorShape, axis: HostArray | int | None, batch_dims: int
 ) -> TensorShape:
     if params.dims_tuple is None or indices.dims_tuple is None:
+        if params.dims_tuple is not None and axis is not None:
+            normal_axis(scalar_int(axis), len(params.dims_tuple))
         return TensorShape(None)
     if axis is None:
         return TensorShape([None] * (len(params.dims_tuple) - 1 + len(indices.dims_tuple) - max(batch_dims, 0)))
@@ -282,7 +284,16 @@ def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShap
         raise ValueError(f"Indices and updates specified for empty output shape {target}: indices of shape {indices}")
     if updates.ndims == 0:
         raise LateShapeError("updates must have at least one dimension, got shape ()")
-    if picked is None or rows is None or picked[-1] is None:
+    if picked is None or picked[-1] is None:
+        return
+    if rows is None:
+        # where they fit says nothing of the rest
+        outer = len(picked) - 1
+        if not updates[:outer].is_compatible_with(indices[:outer]):
+            raise ValueError(
+                f"The outer {outer} dimensions of indices.shape={indices} must match the outer {outer} dimensions of "
+                f"updates.shape={updates}"
+            )
         return
     if picked[-1] > len(rows):
         raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")

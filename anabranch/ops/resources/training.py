@@ -407,7 +407,11 @@ def _ftrl(
     else:
         linear = linear + (pull - (new_power - old_power) / lr * var)
         bound, curvature = l1, new_power / lr + 2 * l2
-    return {"var": -_shrunk(linear, bound) / curvature, "accum": new_accum, "linear": linear}
+    # not what a NaN shrinks to: with a rate of 0 a variable of 0 has no linear term, and stays
+    xp = library_of(linear, bound, curvature)
+    outside = xp.abs(linear) > bound
+    new = xp.where(outside, -_shrunk(linear, bound) / curvature, np.zeros((), var.dtype))
+    return {"var": new, "accum": new_accum, "linear": linear}
 
 
 _LINEAR = "multiply_linear_by_lr: bool = False"

@@ -165,7 +165,7 @@ def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, *, dtypes: li
         _check_names(reader, names, source)
         _check_dtypes(reader, names, dtypes, source)
         return [
-            reader.get_slice(name, spec) if spec else reader.get_tensor(name)
+            reader.get_slice(name, spec) if spec else reader.read_tensor(name)
             for name, spec in zip(names, _texts(shape_and_slices), strict=True)
         ]
 
@@ -358,4 +358,4 @@ def _restored(source: str, name: str, spec: str, dtype: DType) -> Any:
     with opened(source) as reader:
         _check_names(reader, [name], source)
         _check_dtypes(reader, [name], [dtype], source)
-        return reader.get_slice(name, spec) if spec else reader.get_tensor(name)
+        return reader.get_slice(name, spec) if spec else reader.read_tensor(name)

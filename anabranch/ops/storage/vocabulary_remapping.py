@@ -152,7 +152,7 @@ def _check_remapping(ctx: OperationContext, what: str, remapping: Array, size: i
 def _matrix_shape(ctx: OperationContext, reader: TensorReader, name: str, num_cols: int | None) -> Sequence[int]:
     value = reader.get_variable_to_shape_map().get(name)
     if value is None:
-        return reader.get_tensor(name).shape  # the reader's own error
+        return reader.read_tensor(name).shape  # the reader's own error
     dtype = reader.get_variable_to_dtype_map()[name]
     if dtype.name != "float32" or len(value) != 2:
         raise InvalidArgumentError(

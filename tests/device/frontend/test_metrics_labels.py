@@ -38,6 +38,42 @@ def test_an_uninitialized_metric_names_its_variable() -> None:
         session.run(update)
 
 
+@pytest.mark.parametrize("of_labels", [None, (None,), (None, None)])
+@pytest.mark.parametrize("of_scores", [None, (None, 4)])
+def test_labels_whose_rank_only_the_step_knows(of_labels: Any, of_scores: Any) -> None:
+    labels, scores = tf.placeholder(tf.int64, of_labels), tf.placeholder(tf.float32, of_scores)
+    metrics = [
+        tf.metrics.precision_at_k(labels, scores, 1, class_id=3),
+        tf.metrics.recall_at_k(labels, scores, 2),
+        tf.metrics.average_precision_at_k(labels, scores, 2),
+    ]
+    forms = [CLASSES, CLASSES[:, None]]
+    if of_labels is not None:
+        forms = [form for form in forms if form.ndim == len(of_labels)]
+    with tf.Session() as session:
+        for given in forms:
+            session.run(tf.local_variables_initializer())
+            assert session.run([update for _, update in metrics], {labels: given, scores: SCORES}) == [0.5, 1.0, 0.75]
+            nothing = {labels: given[:0], scores: SCORES[:0]}
+            assert session.run([update for _, update in metrics], nothing) == [0.5, 1.0, 0.75]
+
+
+def test_labels_of_another_rank_are_refused() -> None:
+    with pytest.raises(ValueError, match="Unexpected labels shape"):
+        tf.metrics.recall_at_k(np.zeros((2, 1, 1), np.int64), tf.constant(SCORES), 1)
+
+
+def test_running_counts_are_named_after_what_they_count() -> None:
+    tf.metrics.precision_at_k(CLASSES, tf.constant(SCORES), 1)
+    tf.metrics.recall_at_k(CLASSES, tf.constant(SCORES), 2, class_id=3)
+    assert sorted(v.op.name for v in tf.local_variables()) == [
+        "precision_at_1/false_positive_at_1",
+        "precision_at_1/true_positive_at_1",
+        "recall_at_2_class3/false_negative_at_2_class3",
+        "recall_at_2_class3/true_positive_at_2_class3",
+    ]
+
+
 def test_labels_outside_the_classes_are_never_found() -> None:
     labels = tf.SparseTensor([[0, 0], [0, 1], [1, 0], [1, 1]], np.array([3, -1, 2, 10], np.int64), [2, 2])
     _recall, all_found = tf.metrics.recall_at_k(labels, tf.constant(SCORES), 2)

@@ -195,6 +195,14 @@ def test_different_partitions_are_refused() -> None:
 
 
 # ---------------------------------------------------------------------- joined, taken, repeated
+def test_splits_whose_lengths_are_known_to_differ_are_refused() -> None:
+    one, other = tf.ragged.constant([[1], []]), tf.ragged.constant([[1], [], [2]])
+    with pytest.raises(ValueError, match=r"shapes \(4,\) and \(3,\)|shapes \(3,\) and \(4,\)"):
+        tf.ragged.boolean_mask(one, tf.greater(other, 0))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="identical"):
+        tf.ragged.boolean_mask(one, tf.ragged.constant([[], [True]]))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_joining_and_taking(seed: int) -> None:
     a, b = random_rows(seed), random_rows(seed + 50)

@@ -113,6 +113,18 @@ def test_one_function_is_called_at_once() -> None:
         assert session.run(tf.switch_case(tf.constant(4), [lambda: tf.constant(1.0)])) == 1
 
 
+def test_one_function_alone_waits_as_several_do() -> None:
+    x, number = tf.placeholder(tf.float32, []), tf.placeholder(tf.int32, [])
+    v = tf.get_variable("v", initializer=0.0)
+    with tf.control_dependencies([v.assign_add(1.0)]):
+        y = tf.switch_case(number, [lambda: x])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(y, {x: 2.0, number: 5}) == 2
+        assert session.run(v) == 1
+        assert session.run(tf.gradients(y, x), {x: 2.0, number: 0}) == [1]
+
+
 def test_case_is_one_conditional() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         x = tf.placeholder(tf.float32, [])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.autodiff.gradients import gradients
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, OutOfRangeError
 from anabranch.graph.composite import IndexedSlices
@@ -134,6 +135,17 @@ def test_static_shapes_of_gathers() -> None:
         assert raw.ResourceGatherNd(variable.handle, indices, dtype="float32").shape.as_list() == [None]
         with pytest.raises(ValueError, match="too long"):
             raw.ResourceGatherNd(variable.handle, [[1, 1, 1]], dtype="float32")
+
+
+def test_what_little_is_known_of_shapes_is_compared() -> None:
+    unknown = tf.placeholder(tf.int32, None)
+    with pytest.raises(ValueError, match="out of valid range"):
+        tf.gather(tf.zeros([4]), unknown, axis=1)
+    assert tf.gather(tf.zeros([4]), unknown, axis=-1).shape.ndims is None
+    shape = tf.placeholder(tf.int32, None)
+    with pytest.raises(ValueError, match="outer 1 dimensions"):
+        tf.scatter_nd([[0]], tf.zeros([3, 3]), shape)
+    assert tf.scatter_nd([[0]], tf.placeholder(tf.float32, [None, 3]), shape).shape.ndims is None
 
 
 def test_the_gradient_of_a_gather_is_sparse() -> None:

@@ -491,6 +491,18 @@ def test_hyperparameters_out_of_range_are_refused() -> None:
         FtrlOptimizer(0.1, l1_regularization_strength=-0.5)
 
 
+def test_ftrl_at_a_rate_of_zero() -> None:
+    """What has no linear term becomes zero, as in TensorFlow; a term that is not finite leaves no number."""
+    w = Variable(np.array([0.0, 1.0, 0.5], np.float32))
+    optimizer = FtrlOptimizer(0.0, l1_regularization_strength=0.01)
+    train = optimizer.apply_gradients([(convert_to_tensor(np.array([0.0, 0.0, 1.0], np.float32)), w)])
+    with Session() as session:
+        session.run(global_variables_initializer())
+        session.run(train)
+        np.testing.assert_array_equal(session.run(w), [0.0, 0.0, np.nan])
+        np.testing.assert_array_equal(session.run(optimizer.get_slot(w, "linear")), [np.nan, np.nan, -np.inf])
+
+
 def test_a_gradient_of_another_shape_is_refused() -> None:
     w = Variable(np.zeros((2, 2), np.float32))
     with pytest.raises(ValueError, match="ResourceApplyGradientDescent"):

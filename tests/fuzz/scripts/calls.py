@@ -89,9 +89,14 @@ _TABLES = [templates(section) for section in ("losses", "images", "matrices", "s
 _METRICS = templates("metrics")
 
 
+def beginning(random: Random) -> str:
+    """What the calls of a script are about, and the function that shows one."""
+    return _BEGINNING.format(seed=random.randrange(1000)).strip("\n")
+
+
 def write(random: Random) -> str:
     """A script with some calls, or with streaming metrics over some steps."""
-    lines = [_BEGINNING.format(seed=random.randrange(1000)).strip("\n"), ""]
+    lines = [beginning(random), ""]
     if random.random() < 0.25:
         return "\n".join([*lines, *_streams(random)]) + "\n"
     for i in range(8):

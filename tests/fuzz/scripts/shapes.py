@@ -1,4 +1,7 @@
-"""Static shapes of random calls whose inputs are partly known, and the classes of errors where they do not fit."""
+"""Static shapes of random calls whose inputs are partly known, and the classes of errors where they do not fit.
+
+Axes and places that no shape has are left out: TensorFlow refuses most of them in the step only, which no script runs.
+"""
 
 from __future__ import annotations
 

@@ -213,7 +213,10 @@ class Stateful:
         for place in r.sample(("0", "1", "2", "n"), r.randint(0, 2)):
             self.lines.append(f"{name} = {name}.write({place}, {self._scalar()})")
         if r.random() < 0.3:
+            dynamic = ""
             self.lines[-1] = f"{name} = tf.TensorArray(tf.float32, 3).unstack([{self._scalar()}, 1.0, 2.0])"
+        # a second read of what is cleared is refused by TensorFlow's first control flow only
+        again = f" + {name}.read(0)" if "clear" in dynamic else ""
         self._add(
             r.choice(
                 (
@@ -221,7 +224,7 @@ class Stateful:
                     f"{name}.read({r.choice(('0', '1', '2'))})",
                     f"tf.cast({name}.size(), tf.float32)",
                     f"tf.reduce_sum({name}.gather([0, 1]))",
-                    f"{name}.read(0) + {name}.read(0)",
+                    f"{name}.read(0){again}",
                 )
             ),
             scalar=True,

@@ -217,6 +217,22 @@ def test_a_size_that_is_too_large_is_not_believed(listener: LocalListener) -> No
     reader.close()
 
 
+def split(reader: LocalReader) -> None:
+    for data in reader.read() or ():
+        wire.split_joined(data, LIMITS)
+
+
+def test_a_damaged_size_is_found_before_what_it_claims_has_come(stream: Stream) -> None:
+    (data,) = message(0, b"abc")
+    for position in range(48, wire.HEADER_BYTES - 4):
+        damaged = bytearray(data)
+        damaged[position] |= 1 << 4
+        reader = LocalReader(stream.reader._socket, LIMITS)
+        stream.writer.send([bytes(damaged)])
+        with pytest.raises(MalformedMessageError):
+            split(reader)
+
+
 def test_a_stream_is_found_by_its_number(listener: LocalListener) -> None:
     writers = [LocalWriter(listener.address, lambda _: None, lambda: None) for _ in range(5)]
     silent = socket.socket(socket.AF_UNIX)

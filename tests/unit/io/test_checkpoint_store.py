@@ -71,8 +71,8 @@ def test_round_trip_of_any_dtype_and_shape(tmp_path_factory: pytest.TempPathFact
         reader.verify()
         assert reader.names() == sorted(tensors)
         for name, array in tensors.items():
-            assert_same(reader.get_tensor(name), array)
-            assert_same(reader.get_tensor(name, copy=False), array)
+            assert_same(reader.read_tensor(name), array)
+            assert_same(reader.read_tensor(name, copy=False), array)
             assert reader.get_variable_to_shape_map()[name] == list(array.shape)
             assert reader.get_variable_to_dtype_map()[name] == dtypes.as_dtype(array.dtype)
 
@@ -88,7 +88,7 @@ def test_round_trip_of_every_dtype(prefix: str, dtype: dtypes.DType, shape: tupl
     else:
         array = np.arange(count).astype(dtype.as_numpy_dtype).reshape(shape)
     write_checkpoint(prefix, {"t": array})
-    assert_same(CheckpointReader(prefix).get_tensor("t"), array)
+    assert_same(CheckpointReader(prefix).read_tensor("t"), array)
 
 
 def test_layouts_and_kinds_of_strings(prefix: str) -> None:
@@ -104,7 +104,7 @@ def test_layouts_and_kinds_of_strings(prefix: str) -> None:
     write_checkpoint(prefix, tensors)
     reader = CheckpointReader(prefix)
     for name in ("transposed", "strided", "big_endian"):
-        np.testing.assert_array_equal(reader.get_tensor(name), tensors[name])
+        np.testing.assert_array_equal(reader.read_tensor(name), tensors[name])
     assert reader.get_tensor("big_endian").dtype == np.dtype("<f4")
     assert reader.get_tensor("sized_bytes").tolist() == [b"ab", b"c"]
     assert reader.get_tensor("sized_text").tolist() == ["ä".encode(), b"b"]
@@ -133,17 +133,27 @@ def test_shards_are_safetensors_files_to_others(prefix: str) -> None:
 def test_elements_are_aligned(prefix: str) -> None:
     write_checkpoint(prefix, {"a": np.zeros(3, np.uint8), "b": np.zeros(3), "c": np.zeros(3, np.int16)})
     reader = CheckpointReader(prefix)
-    assert all(reader.get_tensor(name, copy=False).flags.aligned for name in "abc")
+    assert all(reader.read_tensor(name, copy=False).flags.aligned for name in "abc")
 
 
 def test_copies_can_be_written_to_and_views_cannot(prefix: str) -> None:
     write_checkpoint(prefix, {"w": np.zeros(3), "s": np.array([b"x"], object)})
     reader = CheckpointReader(prefix)
     for name, value in (("w", 1.0), ("s", b"y")):
-        reader.get_tensor(name)[0] = value
-        assert reader.get_tensor(name)[0] != value
+        reader.read_tensor(name)[0] = value
+        assert reader.read_tensor(name)[0] != value
         with pytest.raises(ValueError, match="read-only"):
-            reader.get_tensor(name, copy=False)[0] = value
+            reader.read_tensor(name, copy=False)[0] = value
+
+
+def test_scalars_are_given_as_a_session_gives_them(prefix: str) -> None:
+    write_checkpoint(prefix, {"text": np.array(b"x", object), "number": np.array(3, np.int64), "w": np.zeros(1)})
+    reader = CheckpointReader(prefix)
+    assert reader.get_tensor("text") == b"x"
+    assert isinstance(reader.get_tensor("text"), bytes)
+    assert isinstance(reader.get_tensor("number"), np.int64)
+    assert isinstance(reader.get_tensor("w"), np.ndarray)
+    assert isinstance(reader.read_tensor("number"), np.ndarray)
 
 
 # ----------------------------------------------------------------------------------------------------- files
@@ -431,7 +441,7 @@ def test_every_flipped_bit_of_a_shard_is_found_or_harmless(prefix: str) -> None:
         """Whether reading says so; otherwise everything is right."""
         try:
             for name, array in tensors.items():
-                assert_same(reader.get_tensor(name), array)
+                assert_same(reader.read_tensor(name), array)
         except errors.DataLossError:
             return True
         return False

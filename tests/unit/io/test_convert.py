@@ -32,7 +32,7 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
             assert reader.names() == expected.names() == ["rows", "scale"]
             reader.verify()
             for name in reader.names():
-                np.testing.assert_array_equal(reader.get_tensor(name), expected.get_tensor(name))
+                np.testing.assert_array_equal(reader.read_tensor(name), expected.get_tensor(name))
     theirs = (tmp_path / "theirs.index").read_bytes()
     assert sstable.read_table(theirs) == sstable.read_table(original.with_suffix(".index").read_bytes())
     data = ".data-00000-of-00001"
@@ -46,7 +46,7 @@ def test_all_dtypes_and_partitioned_variables(tmp_path: Path) -> None:
     with TensorBundleReader(source) as expected, TensorBundleReader(tmp_path / "theirs") as reader:
         assert reader.get_variable_to_dtype_map() == expected.get_variable_to_dtype_map()
         for name in expected.names():
-            np.testing.assert_array_equal(reader.get_tensor(name), expected.get_tensor(name))
+            np.testing.assert_array_equal(reader.read_tensor(name), expected.get_tensor(name))
         assert reader.step == 1234
     with pytest.raises(errors.InvalidArgumentError, match=r"no such dtypes as those of 'dtypes/complex128'"):
         convert.convert(str(source), str(tmp_path / "one.safetensors"), "safetensors")

@@ -50,7 +50,7 @@ def test_everything_tensorflow_saved_is_read() -> None:
     arrays = expected("variables")
     assert reader.names() == sorted(arrays)
     for name, array in arrays.items():
-        for actual in (reader.get_tensor(name), reader.get_tensor(name, copy=False)):
+        for actual in (reader.read_tensor(name), reader.read_tensor(name, copy=False)):
             assert actual.dtype == array.dtype
             np.testing.assert_array_equal(actual, array)
         assert reader.get_variable_to_shape_map()[name] == list(array.shape)

@@ -54,7 +54,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         reader.verify()
         assert reader.names() == sorted(made)
         for name, array in made.items():
-            read = reader.get_tensor(name)
+            read = reader.read_tensor(name)
             assert read.dtype == array.dtype
             np.testing.assert_array_equal(read, array)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.data-00000-of-00001", "b.index"]
@@ -63,7 +63,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_the_index_is_the_one_that_tensorflow_wrote(tmp_path: Path) -> None:
     with TensorBundleReader(FIXTURES / "variables") as reader:
         names = [name for name in reader.names() if name != "partitioned"]
-        write_bundle(tmp_path / "b", ((name, reader.get_tensor(name)) for name in names))
+        write_bundle(tmp_path / "b", ((name, reader.read_tensor(name)) for name in names))
     theirs = sstable.read_table((FIXTURES / "variables.index").read_bytes())
     ours = sstable.read_table((tmp_path / "b.index").read_bytes())
     assert ours[b""] == theirs[b""]
