@@ -13,7 +13,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.frontend.control_flow.conditionals import scalar_predicate
-from anabranch.frontend.control_flow.loop_invariants import read_before
+from anabranch.frontend.control_flow.loop_invariants import read_before, read_within
 from anabranch.frontend.control_flow.tensor_array import TensorArray
 from anabranch.frontend.ragged.tensor import RaggedTensor
 from anabranch.graph.building import apply_op
@@ -281,6 +281,7 @@ class _LoopBuilder:
         waits = [op for g in (condition, body) for op in g.outer_control_inputs]
         with outer.control_dependencies(waits):
             replaced = read_before((condition, body))
+        read_within((condition, body))
         captured = list(dict.fromkeys([*condition.captures, *body.captures]))
         count = len(self.inputs)
         for graph in (condition, body):

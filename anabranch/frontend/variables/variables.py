@@ -195,6 +195,8 @@ class Variable(VariableUpdates, Trackable, metaclass=_VariableType):
             self._build(initial_value, name, dtype, shape, expected_shape, validate_shape, caching_device)
             if not use_resource:
                 self._name_of_reads = f"{self._handle.op.name.rpartition('/')[2]}/read"
+                # see `control_flow.loop_invariants`
+                self._handle.set_attribute("is_reference", True)
             self.graph.add_to_collections(self._collections(collections), self)
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:

@@ -91,3 +91,117 @@ def test_nested_loops_and_the_condition() -> None:
         assert "ReadVariableOp" not in kinds(y)
         session.run(v.initializer)
         assert session.run([y, tf.gradients(y, v)[0]]) == [512, 3 * 3 * 2**8]
+
+
+# ------------------------------------------------------------------------------------------ what a loop changes
+def _counting(body: Any, goes_on: Any = lambda i, a: i < 3) -> Any:
+    return tf.while_loop(goes_on, body, (0, 0.0), parallel_iterations=1)
+
+
+def _used_after_an_update(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        with tf.control_dependencies([a]):
+            update = v.assign_add(1.0)
+        with tf.control_dependencies([update]):
+            return i + 1, a + read * 1.0
+
+    return _counting(body)
+
+
+def _used_for_the_update(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        update = v.assign(read * 2.0)
+        with tf.control_dependencies([update]):
+            return i + 1, a + update
+
+    return _counting(body)
+
+
+def _in_the_condition(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        with tf.control_dependencies([v.assign_sub(1.0)]):
+            return i + 1, a + 1.0
+
+    return _counting(body, lambda i, a: tf.logical_and(i < 10, read > 0.5))
+
+
+def _in_a_loop_inside(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        def inner(j: Any, b: Any) -> Any:
+            with tf.control_dependencies([v.assign_add(1.0)]):
+                return j + 1, b + read * 1.0
+
+        return i + 1, tf.while_loop(lambda j, b: j < 2, inner, (0, a), parallel_iterations=1)[1]
+
+    return _counting(body)
+
+
+def _updated_in_a_branch(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        update = tf.cond(i > 0, lambda: v.assign_add(1.0), lambda: tf.identity(v))
+        with tf.control_dependencies([update]):
+            return i + 1, a + read * 1.0
+
+    return _counting(body)
+
+
+def _given_back(v: tf.Variable, read: tf.Tensor) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        with tf.control_dependencies([a]):
+            update = v.assign_add(1.0)
+        with tf.control_dependencies([update]):
+            return i + 1, tf.identity(read)
+
+    return _counting(body)
+
+
+@pytest.mark.parametrize("shown", [tf.identity, lambda v: v.value(), lambda v: tf.identity(tf.identity(v))])
+@pytest.mark.parametrize(
+    ("build", "result", "left"),
+    [
+        (_used_after_an_update, 15.0, 6.0),
+        (_used_for_the_update, 42.0, 24.0),
+        (_in_the_condition, 3.0, 0.0),
+        (_in_a_loop_inside, 39.0, 9.0),
+        (_updated_in_a_branch, 12.0, 5.0),
+        (_given_back, 6.0, 6.0),
+    ],
+)
+def test_a_loop_sees_its_updates_in_what_was_read_of_a_reference(
+    build: Any, result: float, left: float, shown: Any
+) -> None:
+    """The numbers are those of genuine TensorFlow, whose references share their memory with such tensors."""
+    v = tf.Variable(3.0, use_resource=False)
+    loop = build(v, shown(v))
+    with tf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(loop)[1] == result
+        assert session.run(v) == left
+
+
+def test_a_loop_does_not_see_them_in_reads_of_resources_nor_in_what_was_computed() -> None:
+    for resource in (False, True):
+        v = tf.Variable(3.0, use_resource=resource)
+        loop = _used_after_an_update(v, tf.identity(v) if resource else v * 1.0)
+        with tf.Session() as session:
+            session.run(v.initializer)
+            assert session.run(loop)[1] == 9.0
+
+
+def test_gradients_of_what_a_loop_reads_are_of_the_values_that_it_read() -> None:
+    v = tf.Variable(3.0, use_resource=False)
+    read = tf.identity(v)
+
+    def body(i: Any, a: Any) -> Any:
+        with tf.control_dependencies([a]):
+            update = v.assign_add(1.0)
+        with tf.control_dependencies([update]):
+            return i + 1, a + read * read
+
+    loop = _counting(body)
+    (gradient,) = tf.gradients(loop[1], [v])
+    with tf.Session() as session:
+        session.run(v.initializer)
+        total, slope = session.run([loop[1], gradient])
+    assert total == 4 * 4 + 5 * 5 + 6 * 6
+    assert slope == 2 * (4 + 5 + 6)
