@@ -72,7 +72,7 @@ class _BoostedTrees(Estimator):
         Raises:
             ValueError: the model is not trained, or gains cannot be normalized: nothing was split, or one is negative.
         """
-        message = self.get_variable_value(f"{SCOPE}:0_serialized").item()
+        message: Any = self.get_variable_value(f"{SCOPE}:0_serialized")
         if not message:
             raise ValueError(
                 "Found empty serialized string for TreeEnsemble. You should only call this method after training."

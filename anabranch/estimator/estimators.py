@@ -149,15 +149,14 @@ class Estimator:
         """
         return [name for name, _ in tf.train.list_variables(self._trained())]
 
-    def get_variable_value(self, name: str) -> np.ndarray[Any, Any]:
-        """The value of a variable in the latest checkpoint.
+    def get_variable_value(self, name: str) -> np.ndarray[Any, Any] | np.generic | bytes:
+        """The value of a variable in the latest checkpoint: an array, or a scalar as a session gives it.
 
         Raises:
             ValueError: there is no checkpoint.
             NotFoundError: it has no such variable.
         """
-        value: np.ndarray[Any, Any] = tf.train.load_variable(self._trained(), name)
-        return value
+        return tf.train.load_variable(self._trained(), name)
 
     def _trained(self, checkpoint_path: str | None = None) -> str:
         path = checkpoint_path or self.latest_checkpoint()

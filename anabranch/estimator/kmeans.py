@@ -442,4 +442,4 @@ class KMeans(Estimator):
         Raises:
             ValueError: the estimator is not trained.
         """
-        return self.get_variable_value(self.CLUSTER_CENTERS_VAR_NAME)
+        return np.asarray(self.get_variable_value(self.CLUSTER_CENTERS_VAR_NAME))

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from anabranch.core.compat import as_text
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.partitioned import PartitionedVariable
@@ -54,7 +56,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> TensorReader:
     return NewCheckpointReader(prefix_of(ckpt_dir_or_file))
 
 
-def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
+def load_variable(ckpt_dir_or_file: str, name: str) -> np.ndarray[Any, Any] | np.generic | bytes:
     """The value of a variable in a checkpoint, an array or a scalar; ":0" at the end of the name is ignored.
 
     Raises:
@@ -62,7 +64,8 @@ def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
         ValueError, NotFoundError: as `load_checkpoint`.
     """
     with load_checkpoint(ckpt_dir_or_file) as reader:
-        return reader.get_tensor(name.removesuffix(":0"))
+        value: np.ndarray[Any, Any] | np.generic | bytes = reader.get_tensor(name.removesuffix(":0"))
+        return value
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
