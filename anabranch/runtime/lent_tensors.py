@@ -42,7 +42,10 @@ def lent_array(value: DlpackTensor) -> jax.Array | None:
     Raises:
         ValueError: JAX does not reach that memory, or cannot describe the tensor (its strides, or its gradient).
     """
-    kind = int(value.__dlpack_device__()[0])
+    try:
+        kind = int(value.__dlpack_device__()[0])
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return None  # it does not say where it is: whoever takes it otherwise may know more
     if kind in _OF_THE_HOST:
         return None
     if isinstance(value, jax.Array):
@@ -52,7 +55,7 @@ def lent_array(value: DlpackTensor) -> jax.Array | None:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"a tensor in the memory of an accelerator (DLPack's device type {kind}) cannot be taken as it lies there: "
-            f"{str(error).splitlines()[0].rstrip('.')}"
+            f"{(str(error) or type(error).__name__).splitlines()[0].rstrip('.')}"
         ) from error
     return array
 

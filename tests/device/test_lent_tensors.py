@@ -115,6 +115,22 @@ class _Elsewhere:
         raise BufferError("its strides are odd.")
 
 
+class _Silent:
+    """A tensor that says neither where it lies nor how, but gives its numbers to whoever asks as NumPy does."""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array([1.0, 2.0], dtype)
+
+
+def test_what_does_not_say_where_it_lies_is_taken_as_numpy_takes_it() -> None:
+    x = tf.placeholder(tf.float32, [2], name="x")
+    with tf.Session() as session:
+        assert session.run(x + 1.0, {x: _Silent()}).tolist() == [2.0, 3.0]
+
+
 def test_memory_that_nobody_reaches_is_an_error_that_says_so() -> None:
     x = tf.placeholder(tf.float32, [2], name="x")
     with tf.Session() as session, pytest.raises(ValueError, match=r"Cannot feed this value for Tensor 'x:0'.*type 7"):
