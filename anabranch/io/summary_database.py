@@ -87,12 +87,16 @@ class SummaryDatabase:
         try:
             # steps run in several threads, one after the other
             self._database = sqlite3.connect(path, check_same_thread=False, uri=path.startswith("file:"))
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        try:
             with self._database:
                 for table, columns in _TABLES.items():
                     self._database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
                 for index, (table, listed) in _INDEXES.items():
                     self._database.execute(_index(index, table, listed))
         except sqlite3.Error as error:
+            self._database.close()
             raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> UnknownError:
@@ -128,6 +132,11 @@ class SummaryDatabase:
         except sqlite3.Error as error:
             raise self._failed(error) from error
         finally:
+            self._database.close()
+
+    def __del__(self) -> None:
+        # nobody has closed it, and Python 3.13 warns of that; it says of no end of the run
+        if hasattr(self, "_database"):
             self._database.close()
 
     # ------------------------------------------------------------------ rows
