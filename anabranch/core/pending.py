@@ -85,6 +85,14 @@ class Pending:
         Raises:
             BaseException: what the result failed with. An interrupt of the waiting thread cancels the result.
         """
+        # most callers come when it is settled: an event is a dozen calls of Python functions
+        if not self._settled:
+            self._block()
+        if self.error is not None:
+            raise self.error
+        return self.values
+
+    def _block(self) -> None:
         done = threading.Event()
         self.when_settled(lambda _: done.set())
         try:
@@ -93,9 +101,6 @@ class Pending:
         except BaseException as interrupt:
             self.cancel(interrupt)
             raise
-        if self.error is not None:
-            raise self.error
-        return self.values
 
     def _settle(self, values: Sequence[Any], error: BaseException | None) -> bool:
         with self._lock:

@@ -69,11 +69,15 @@ class BoundPartition:
             self._calls = [self._bind(item, position) for position, item in enumerate(partition.items)]
         else:
             self._bind_nodes(self._graph)
-        #: positions of the calls that may wait, or hold their thread for long
-        self._slow = frozenset(position for position, item in enumerate(partition.items) if is_slow(item))
+        #: by position, the calls that may wait, or hold their thread for long
+        self._slow = {
+            position: call
+            for position, call in enumerate(self._calls)
+            if isinstance(call, HostKernelCall) and is_slow(partition.items[position])
+        }
         self._pace = Pace()
-        #: positions of the calls that may hold the thread that takes a turn
-        self._holding = [i for i, call in enumerate(self._calls) if not isinstance(call, TransferCall)]
+        #: positions of the calls that may hold the thread that takes a turn, now or ever
+        self._holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
         self._known = {i: t.known for i, t in enumerate(partition.fetches) if t.is_known}
         self._fetch_slots = [-1 if t.is_known else slots[t] for t in partition.fetches]
         #: whether an exception that comes from outside finds the step undone or done, wherever it enters
@@ -277,9 +281,10 @@ class BoundPartition:
         watch: Stopwatch | None = None,
     ) -> None:
         for position, call in enumerate(self._calls):
+            slow = self._slow.get(position)
             try:
-                if position in self._slow:
-                    self._run_slowly(number, call, frame, record, timeout, deadline, watch)
+                if slow is not None:
+                    self._run_slowly(number, slow, frame, record, timeout, deadline, watch)
                 elif record is None:
                     call(frame)
                 else:
@@ -295,7 +300,7 @@ class BoundPartition:
     def _run_slowly(
         self,
         number: int,
-        call: ItemCall,
+        call: HostKernelCall,
         frame: StepFrame,
         record: Recorder | None,
         timeout: float | None,
@@ -303,7 +308,6 @@ class BoundPartition:
         watch: Stopwatch | None,
     ) -> None:
         """Runs what may wait or hold its thread, while nothing else of the step could run."""
-        assert isinstance(call, HostKernelCall)
         if call.op.op_def.blocking:
             work = (lambda: call(frame)) if record is None else (lambda: call.run_recorded(frame, record))
             run_alone(call.op, work, timeout, deadline, self._active)
@@ -390,6 +394,11 @@ def _is_whole(partition: Partition, calls: Sequence[ItemCall]) -> bool:
     """Whether at most one item of a partition changes anything, and that one does so at once."""
     changing = [call for call, item in zip(calls, partition.items, strict=True) if changes_something(item)]
     return not changing or (len(changing) == 1 and changing[0].changes_at_once())
+
+
+def _never_holds(call: ItemCall) -> bool:
+    """Whether it is known once and for all that a call is quick. A transfer does not wait for what it asks for."""
+    return isinstance(call, TransferCall) or (isinstance(call, HostKernelCall) and call.is_quick())
 
 
 class _SplitIsland(ItemCall):

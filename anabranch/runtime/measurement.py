@@ -76,7 +76,7 @@ def _seconds(source: Device, target: Device, size: int) -> float:
             start = time.perf_counter()
             route = Route.between(source, target, str(number))
             _on_a_thread_of_its_own(functools.partial(exchange.send, *route[:3], value))
-            received = exchange.take(*route[:3])
+            received = exchange.ask(*route[:3])
             received = received if route.copied_to is None else moved_to(route.copied_to, received)
             jax.block_until_ready(received)  # type: ignore[no-untyped-call]
             taken.append(time.perf_counter() - start)

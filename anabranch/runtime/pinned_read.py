@@ -8,6 +8,7 @@ go of it when its bytes are out. A small value is copied, as its message would d
 
 from __future__ import annotations
 
+import math
 from ctypes import string_at
 from itertools import compress, repeat
 from typing import Any, Final, TypeGuard
@@ -62,6 +63,8 @@ class PinnedReadCall(ItemCall):
         self.kind, self.device = island.kind, island.device
         self._variables = variables
         self._slots = [slots[t] for t in island.island.outputs]
+        #: of a value that was found in the host's memory
+        self._on_host: jax.sharding.Sharding | None = None
         # in the order in which islands lock them
         ordered = {(s.handle.container, s.handle.name): s for s in variables}
         self._locks = [ordered[key].lock for key in sorted(ordered)]
@@ -96,9 +99,10 @@ class PinnedReadCall(ItemCall):
             held.extend(map(acquire, self._locks))
             for state in self._variables:
                 value = state.value
-                if not _is_in_host_memory(value):
+                if not self._is_in_host_memory(value):
                     break
-                taken.append(_copied(value) if _is_copied(value) else _Pin(state, value))
+                copied = _copied(value)
+                taken.append(_Pin(state, value) if copied is None else copied)
         finally:
             drain(undo)
         if len(taken) < len(self._variables):
@@ -109,21 +113,28 @@ class PinnedReadCall(ItemCall):
         for slot, one in zip(self._slots, taken, strict=True):
             frame.values[slot] = one.shown() if isinstance(one, _Pin) else one
 
+    def _is_in_host_memory(self, value: object) -> TypeGuard[jax.Array]:
+        if not isinstance(value, jax.Array):
+            return False
+        sharding = value.sharding
+        # a parameter has the same one in all steps, and to ask it takes several calls of Python functions
+        if sharding is not self._on_host:
+            # one of several devices' memories has no single address
+            if [one.platform for one in value.devices()] != ["cpu"]:
+                return False
+            self._on_host = sharding
+        return True
 
-def _is_in_host_memory(value: object) -> TypeGuard[jax.Array]:
-    # one of several devices' memories has no single address
-    return isinstance(value, jax.Array) and [one.platform for one in value.devices()] == ["cpu"]
 
-
-def _is_copied(value: jax.Array) -> bool:
+def _copied(value: jax.Array) -> np.ndarray[Any, Any] | None:
+    """A small value in an array of its own; None: it is pinned."""
+    dtype, shape = value.dtype, value.shape
+    size = math.prod(shape) * dtype.itemsize
     # one that is computed still would be waited for under its lock
-    return 0 < value.nbytes < _COPIED_BELOW and bool(value.is_ready())  # type: ignore[attr-defined]
-
-
-def _copied(value: jax.Array) -> np.ndarray[Any, Any]:
+    if not 0 < size < _COPIED_BELOW or not value.is_ready():  # type: ignore[attr-defined]
+        return None
     # by its address, as `_Pin` shows it
-    content = string_at(value.unsafe_buffer_pointer(), value.nbytes)
-    return np.frombuffer(content, value.dtype).reshape(value.shape)
+    return np.frombuffer(string_at(value.unsafe_buffer_pointer(), size), dtype).reshape(shape)
 
 
 class _Pin:

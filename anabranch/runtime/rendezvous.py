@@ -455,10 +455,11 @@ class Rendezvous:
         _settle(deliveries)
         return pending
 
-    def take(self, key: Key) -> Any:
-        """The value of a key if it was sent already, else `NOTHING`."""
+    def ask(self, key: Key) -> Any:
+        """The value of a key if it was sent already, else what `receive` gives."""
         with self._lock:
-            return self._table.take(key)
+            value = self._table.take(key)
+        return self.receive(key) if value is NOTHING else value
 
     def abort(self, step: StepId, error: BaseException) -> None:
         """Wakes all who wait in a step with an error."""
@@ -528,9 +529,9 @@ class Exchange:
         """Asks for a value."""
         return self.rendezvous.receive(self._key(source, destination, tensor))
 
-    def take(self, source: str, destination: str, tensor: str) -> Any:
-        """The value if it was sent already, else `NOTHING`."""
-        return self.rendezvous.take(self._key(source, destination, tensor))
+    def ask(self, source: str, destination: str, tensor: str) -> Any:
+        """The value if it was sent already, else a `Pending` of it."""
+        return self.rendezvous.ask(self._key(source, destination, tensor))
 
     def abort(self, error: BaseException) -> None:
         """Gives the step up."""

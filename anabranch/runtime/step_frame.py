@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from anabranch.core.pending import Pending
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.xla.watched_loops import Watch
@@ -22,11 +21,8 @@ class NestedExchange(Protocol):
     def send_away(self, source: str, destination: str, tensor: str, value: TensorValue) -> None:
         """Sends a value, or that it is dead, to another task."""
 
-    def receive(self, source: str, destination: str, tensor: str) -> Pending:
-        """Asks for a value."""
-
-    def take(self, source: str, destination: str, tensor: str) -> Any:
-        """The value if it was sent already, else `rendezvous.NOTHING`."""
+    def ask(self, source: str, destination: str, tensor: str) -> Any:
+        """The value if it was sent already, else a `Pending` of it."""
 
 
 class FrameWaiting(Watch, Protocol):

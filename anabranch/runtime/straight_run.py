@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.core.pending import Pending
@@ -21,7 +21,7 @@ class StraightCalls:
 
     Attributes:
         calls: in order; one that turns out to be host work in part is replaced.
-        slow: positions of those that may wait, or hold their thread for long.
+        slow: by position, those that may wait, or hold their thread for long.
         emptied: for each call, the slots that nothing after it reads.
     """
 
@@ -30,7 +30,7 @@ class StraightCalls:
     def __init__(
         self,
         calls: list[ItemCall],
-        slow: frozenset[int],
+        slow: Mapping[int, HostKernelCall],
         emptied: list[tuple[int, ...]],
         split: Callable[[ItemCall, NeedsHostError], ItemCall],
     ) -> None:
@@ -114,13 +114,12 @@ class StraightRun(StepWaiting):
             self._opened.finish()
 
     def _run_call(self) -> None:
-        call = self._straight.calls[self._position]
+        slow = self._straight.slow.get(self._position)
         try:
-            if self._position in self._straight.slow and self._starts(call):
+            if slow is None:
+                self._run(self._straight.calls[self._position])
+            elif self._starts(slow):
                 return
-            # a slow call has run already where `_starts` says that nothing is waited for
-            if self._position not in self._straight.slow:
-                self._run(call)
         except NeedsHostError as refusal:
             self._run(self._straight.replace(self._position, refusal))
         self._pass_on()
@@ -131,9 +130,8 @@ class StraightRun(StepWaiting):
         else:
             call.run_recorded(self._frame, self._record)
 
-    def _starts(self, call: ItemCall) -> bool:
+    def _starts(self, call: HostKernelCall) -> bool:
         """Runs what may be slow; True where its result is not there yet."""
-        assert isinstance(call, HostKernelCall)
         if call.op.op_def.blocking:  # nothing can take the thread away from a function that holds it
             self._run(call)
             return False

@@ -13,7 +13,7 @@ from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.devices import explicit_xla_device, moved_to
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.rendezvous import DEAD, NOTHING
+from anabranch.runtime.rendezvous import DEAD
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.xla.islands import HostCall
@@ -26,7 +26,7 @@ class TransferContext(KernelContext):
     __slots__ = ("_exchange", "_route")
 
     def __init__(self, op: KernelOperation, exchange: NestedExchange, route: Route) -> None:
-        super().__init__(op)
+        self.op = op
         self._exchange = exchange
         self._route = route
 
@@ -40,12 +40,10 @@ class TransferContext(KernelContext):
         """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
         source, destination, tensor, device, _ = self._route
         # what was sent already is taken without a `Pending`, and copied at once
-        value = self._exchange.take(source, destination, tensor)
-        if value is NOTHING:
-            return self._exchange.receive(source, destination, tensor)
+        value = self._exchange.ask(source, destination, tensor)
         if value is DEAD:
             return Pending.completed([DEAD])
-        return value if device is None else moved_to(device, value)
+        return value if device is None or isinstance(value, Pending) else moved_to(device, value)
 
 
 class Route(NamedTuple):
