@@ -97,9 +97,12 @@ def main(arguments: Sequence[str]) -> int:
     if asked.kept is not None:
         outcomes: Outcomes = {Trial(**trial): row for trial, row in json.loads(asked.kept.read_text())}
     else:
-        outcomes = {trial: outcome(trial) for trial in track(TRIALS, "training ...", console=console)}
-    if asked.keep is not None:
-        asked.keep.write_text(json.dumps([(vars(trial), row) for trial, row in outcomes.items()]) + "\n")
+        outcomes = {}
+        for trial in track(TRIALS, "training ...", console=console):
+            outcomes[trial] = outcome(trial)
+            # after each: it takes ten minutes to come here again
+            if asked.keep is not None:
+                asked.keep.write_text(json.dumps([(vars(one), row) for one, row in outcomes.items()]) + "\n")
     wait = f"{WAIT * 1000:.0f} ms"
     table_of(f"each step waits for {wait}, as if it computed elsewhere", outcomes, is_plain, console)
     title = f"one step in {ONE_IN} waits {TIMES} times as long"

@@ -188,7 +188,9 @@ def work(cluster: dict[str, list[str]], trial: Trial, index: int) -> dict[str, A
             if is_chief and time.time() - looked > LOOK_EVERY and not session.should_stop():
                 looked = time.time()
                 seen.append((looked, session.run(shared)))
-                rows = optimizer.status(session)
+                # the others go on meanwhile: this look may be the one that finds all done
+                if not session.should_stop():
+                    rows = optimizer.status(session)
             if steps == 1:
                 print("compiled", flush=True)
                 sys.stdin.readline()
