@@ -85,7 +85,8 @@ class _PublicModule(ModuleType):
         if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):
             # without `obj=`, among whose names Python would look for a similar one
             return AttributeError(absent_names.absence(self._path, name, dir(self)), name=name)
-        return AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+        seen_as = f"tf.{self._path}" if self._path else self.__name__
+        return AttributeError(f"module {seen_as!r} has no attribute {name!r}", name=name, obj=self)
 
 
 def _teach(module: ModuleType, path: str) -> None:

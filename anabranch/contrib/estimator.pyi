@@ -3,6 +3,15 @@ from anabranch.contrib.boosted_trees_training import (
     boosted_trees_regressor_train_in_memory as boosted_trees_regressor_train_in_memory,
 )
 from anabranch.contrib.clipped_gradients import clip_gradients_by_norm as clip_gradients_by_norm
+from anabranch.contrib.estimator_exports import (
+    build_supervised_input_receiver_fn_from_input_fn as build_supervised_input_receiver_fn_from_input_fn,
+    export_all_saved_models as export_all_saved_models,
+    export_saved_model_for_mode as export_saved_model_for_mode,
+)
+from anabranch.contrib.replicated_models import (
+    TowerOptimizer as TowerOptimizer,
+    replicate_model_fn as replicate_model_fn,
+)
 from anabranch.estimator.added_metrics import add_metrics as add_metrics
 from anabranch.estimator.baseline import BaselineEstimator as BaselineEstimator
 from anabranch.estimator.canned import (

@@ -12,7 +12,7 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
-from anabranch.estimator.exporting import export_model
+from anabranch.estimator.exporting import TAGS, ModelExport
 from anabranch.estimator.head_metrics import MetricObject
 from anabranch.estimator.model_functions import (
     EstimatorSpec,
@@ -74,6 +74,9 @@ class Estimator:
     Raises:
         ValueError: `model_fn` takes other arguments, or directories differ.
     """
+
+    #: metrics that a model does not define, since each has them
+    _reserved_metrics: tuple[str, ...] = ("loss", "global_step")
 
     def __init__(
         self,
@@ -320,7 +323,7 @@ class Estimator:
             step = tf.train.create_global_step()
             features, labels, input_hooks = self._input(input_fn, ModeKeys.EVAL)
             spec = self._call_model_fn(features, labels, ModeKeys.EVAL, self._config)
-            values, update = _metrics_of(spec, step)
+            values, update = _metrics_of(spec, step, self._reserved_metrics)
             return Evaluation(graph, spec, values, update, (*input_hooks, *spec.evaluation_hooks))
 
     def run_evaluation(
@@ -437,27 +440,55 @@ class Estimator:
             assets_extra: file in `assets.extra` of the model -> file to copy.
             as_text: whether the graph is written as text.
             checkpoint_path: which checkpoint; None: the latest.
-            experimental_mode: `ModeKeys.PREDICT`.
+            experimental_mode: of `ModeKeys`; other than for prediction, the function gives a receiver of labels too.
 
         Returns:
             The directory of the model, as bytes.
 
         Raises:
-            ValueError: there is no checkpoint, or no receiver function, or another mode.
+            ValueError: there is no checkpoint, or no receiver function.
         """
         if serving_input_receiver_fn is None:
             raise ValueError("An input_receiver_fn must be defined.")
-        if experimental_mode != ModeKeys.PREDICT:
-            raise ValueError(f"models are exported for ModeKeys.PREDICT, not {experimental_mode!r}")
+        receivers = {experimental_mode: serving_input_receiver_fn}
+        return self.experimental_export_all_saved_models(
+            export_dir_base, receivers, assets_extra, as_text, checkpoint_path
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        input_receiver_fn_map: Mapping[str, Callable[[], PassedOn]],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """Writes the trained model as a SavedModel with a graph for each mode, tagged "train", "eval" or "serve".
+
+        Args:
+            export_dir_base, assets_extra, as_text, checkpoint_path: as for `export_saved_model`.
+            input_receiver_fn_map: by the mode, of `ModeKeys`: gives a `ServingInputReceiver`, or for training and
+                evaluation a `SupervisedInputReceiver`. The graph for training has its operation in a collection, and
+                the first mode in the order above saves the variables.
+
+        Returns:
+            The directory of the model, as bytes.
+
+        Raises:
+            ValueError: there is no checkpoint, or no mode.
+        """
+        modes = [mode for mode in TAGS if input_receiver_fn_map.get(mode) is not None]
+        if not modes:
+            raise ValueError(f"No valid modes for exporting found. Got {list(input_receiver_fn_map)}.")
         path = self._trained(checkpoint_path)
-        with self._graph():
-            tf.train.create_global_step()
-            receiver = serving_input_receiver_fn()
-            spec = self._call_model_fn(receiver.features, None, ModeKeys.PREDICT, self._config, exporting=True)
-            config = self._config.session_config
-            return export_model(
-                spec, receiver, path, os.fsdecode(export_dir_base), dict(assets_extra or {}), as_text, config
-            )
+        export = ModelExport(os.fsdecode(export_dir_base), path, self._config.session_config)
+        for mode in modes:
+            with self._graph():
+                tf.train.create_global_step()
+                receiver = input_receiver_fn_map[mode]()
+                labels = getattr(receiver, "labels", None)
+                export.add(self._call_model_fn(receiver.features, labels, mode, self._config, exporting=True), receiver)
+        return export.finish(dict(assets_extra or {}), as_text)
 
     def export_savedmodel(
         self,
@@ -560,12 +591,14 @@ def _check_model_function(model_fn: ModelFunction, params: PassedOn) -> None:
         raise ValueError(f"model_fn ({model_fn}) has following not expected args: {unknown}")
 
 
-def _metrics_of(spec: EstimatorSpec, step: tf.Variable) -> tuple[dict[str, Any], tf.Operation]:
+def _metrics_of(
+    spec: EstimatorSpec, step: tf.Variable, reserved: tuple[str, ...]
+) -> tuple[dict[str, Any], tf.Operation]:
     """The values of a model's metrics, its loss and its step, and the operation that updates them by a batch."""
     values: dict[str, Any] = {}
     updates: list[Any] = []
     for name, metric in spec.eval_metric_ops.items():
-        if name in ("loss", "global_step"):
+        if name in reserved:
             raise ValueError(f"Metric with name {name!r} is not allowed, because Estimator already defines it.")
         if isinstance(metric, MetricObject):
             values[name] = metric.result()
@@ -573,9 +606,11 @@ def _metrics_of(spec: EstimatorSpec, step: tf.Variable) -> tuple[dict[str, Any],
         else:
             values[name], update = metric
             updates.append(update)
-    values["loss"], update = tf.metrics.mean(spec.loss)
+    if "loss" not in values:
+        values["loss"], update = tf.metrics.mean(spec.loss)
+        updates.insert(0, update)
     values["global_step"] = tf.identity(step)
-    return values, tf.group(update, *updates)
+    return values, tf.group(*updates)
 
 
 def _chosen_predictions(predictions: PassedOn, keys: Sequence[str] | str | None) -> PassedOn:

@@ -102,6 +102,61 @@ class RegressionOutput(ExportOutput):
         return tf.saved_model.regression_signature_def(_examples(receiver_tensors, "Regression"), self._value)
 
 
+class SupervisedOutput(ExportOutput):
+    """What a graph for training, or for evaluation, gives.
+
+    Args:
+        loss: a scalar.
+        predictions: a tensor, or tensors by name; None: none.
+        metrics: by name: a value and the operation that updates it; None: none.
+    """
+
+    #: the method of serving
+    _method: str
+
+    def __init__(self, loss: TensorLike, predictions: TensorLike = None, metrics: PassedOn = None) -> None:
+        self.loss, self.predictions, self.metrics = loss, predictions, dict(metrics or {})
+
+    def as_signature_def(self, receiver_tensors: Mapping[str, tf.Tensor]) -> PassedOn:
+        outputs = {"loss": self.loss}
+        if isinstance(self.predictions, Mapping):
+            outputs |= {_prefixed("predictions", name): value for name, value in self.predictions.items()}
+        elif self.predictions is not None:
+            outputs["predictions"] = self.predictions
+        for name, metric in self.metrics.items():
+            value, update = metric if isinstance(metric, tuple) else (metric.result(), metric.updates[0])
+            outputs[f"{_prefixed('metrics', name)}/value"] = value
+            outputs[f"{_prefixed('metrics', name)}/update_op"] = _as_tensor(update)
+        inputs = {name: tf.saved_model.build_tensor_info(tensor) for name, tensor in receiver_tensors.items()}
+        described = {name: tf.saved_model.build_tensor_info(tensor) for name, tensor in outputs.items()}
+        return tf.saved_model.build_signature_def(inputs, described, self._method)
+
+
+class TrainingOutput(SupervisedOutput):
+    """What a graph for training gives; `TrainOutput` of TensorFlow."""
+
+    _method = "tensorflow/supervised/training"
+
+
+class EvaluationOutput(SupervisedOutput):
+    """What a graph for evaluation gives; `EvalOutput` of TensorFlow."""
+
+    _method = "tensorflow/supervised/eval"
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return name if name.startswith(f"{prefix}/") else f"{prefix}/{name}"
+
+
+def _as_tensor(update: PassedOn) -> tf.Tensor:
+    """An operation as a tensor that is there once it has run."""
+    if isinstance(update, tf.Operation):
+        with tf.control_dependencies([update]):
+            update = tf.constant(0)
+    tensor: tf.Tensor = update
+    return tensor
+
+
 def _examples(receiver_tensors: Mapping[str, tf.Tensor], method: str) -> tf.Tensor:
     if len(receiver_tensors) != 1:
         raise ValueError(f"{method} signatures take one input of strings; received {sorted(receiver_tensors)}")

@@ -4,72 +4,97 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, Final
 
 import anabranch as tf
-from anabranch.estimator.export_outputs import ExportOutput, PredictOutput
-from anabranch.estimator.model_functions import EstimatorSpec
-from anabranch.estimator.receivers import ServingInputReceiver, TensorServingInputReceiver
+from anabranch.contrib.arguments import PassedOn
+from anabranch.estimator.export_outputs import EvaluationOutput, ExportOutput, PredictOutput, TrainingOutput
+from anabranch.estimator.model_functions import EstimatorSpec, ModeKeys
+from anabranch.serving.constants import TRAIN_OP_KEY
 
 _DEFAULT = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+#: the tag of each mode's graph, in the order in which one of them saves the variables
+TAGS: Final = {
+    ModeKeys.TRAIN: tf.saved_model.tag_constants.TRAINING,
+    ModeKeys.EVAL: "eval",
+    ModeKeys.PREDICT: tf.saved_model.tag_constants.SERVING,
+}
+_SUPERVISED: Final = {ModeKeys.TRAIN: TrainingOutput, ModeKeys.EVAL: EvaluationOutput}
 
 
-def export_model(
-    spec: EstimatorSpec,
-    receiver: ServingInputReceiver | TensorServingInputReceiver,
-    checkpoint_path: str,
-    export_dir_base: str,
-    assets_extra: dict[str, str],
-    as_text: bool,
-    session_config: tf.ConfigProto | None,
-) -> bytes:
-    """Writes the model of the default graph; its directory.
+class ModelExport:
+    """A model that is being written, a graph for each mode; its variables are saved with the first.
 
     Args:
-        spec: the model in the default graph, for prediction.
-        receiver: what it receives.
-        checkpoint_path: the values of its variables.
         export_dir_base: the directory of directories.
-        assets_extra: file in `assets.extra` -> file to copy.
-        as_text: whether the graph is written as text.
-        session_config: of the session that restores and saves.
+        checkpoint_path: the values of the variables.
+        session_config: of the sessions that restore and save.
     """
-    signatures = signatures_of(spec, receiver)
-    scaffold = spec.scaffold
-    prepare = scaffold.local_init_op
-    if prepare is None:
-        prepare = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
-    saver = scaffold.saver or tf.train.Saver(sharded=True)
-    final = _new_directory(export_dir_base)
-    # written beside its place: whoever serves what is in the base sees whole models only
-    unfinished = os.path.join(export_dir_base, f"temp-{os.path.basename(final)}")
-    with tf.Session(config=session_config) as session:
-        saver.restore(session, checkpoint_path)
-        session.run(prepare)
-        builder = tf.saved_model.Builder(unfinished)
-        builder.add_meta_graph_and_variables(
-            session,
-            [tf.saved_model.tag_constants.SERVING],
-            signature_def_map=signatures,
-            assets_collection=tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS),
-            main_op=prepare,
-            saver=saver,
-        )
-        builder.save(as_text)
-    for name, source in assets_extra.items():
-        target = os.path.join(unfinished, "assets.extra", name)
-        tf.gfile.MakeDirs(os.path.dirname(target))
-        tf.gfile.Copy(source, target)
-    tf.gfile.Rename(unfinished, final)
-    return final.encode()
+
+    def __init__(self, export_dir_base: str, checkpoint_path: str, session_config: tf.ConfigProto | None) -> None:
+        self._final = _new_directory(export_dir_base)
+        # written beside its place: whoever serves what is in the base sees whole models only
+        self._unfinished = os.path.join(export_dir_base, f"temp-{os.path.basename(self._final)}")
+        self._builder = tf.saved_model.Builder(self._unfinished)
+        self._checkpoint, self._config = checkpoint_path, session_config
+        self._has_variables = False
+
+    def add(self, spec: EstimatorSpec, receiver: PassedOn) -> None:
+        """Adds the default graph.
+
+        Args:
+            spec: the model in it.
+            receiver: what it receives.
+        """
+        signatures = signatures_of(spec, receiver)
+        prepare = spec.scaffold.local_init_op
+        if prepare is None:
+            prepare = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
+        saver = spec.scaffold.saver or tf.train.Saver(sharded=True)
+        if spec.mode == ModeKeys.TRAIN:
+            tf.add_to_collection(TRAIN_OP_KEY, spec.train_op)
+        settings: dict[str, Any] = {
+            "signature_def_map": signatures,
+            "assets_collection": tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS),
+            "main_op": prepare,
+            "saver": saver,
+        }
+        with tf.Session(config=self._config) as session:
+            saver.restore(session, self._checkpoint)
+            session.run(prepare)
+            if self._has_variables:
+                self._builder.add_meta_graph([TAGS[spec.mode]], **settings)
+            else:
+                self._builder.add_meta_graph_and_variables(session, [TAGS[spec.mode]], **settings)
+        self._has_variables = True
+
+    def finish(self, assets_extra: dict[str, str], as_text: bool) -> bytes:
+        """Writes the model; its directory.
+
+        Args:
+            assets_extra: file in `assets.extra` -> file to copy.
+            as_text: whether the graph is written as text.
+        """
+        self._builder.save(as_text)
+        for name, source in assets_extra.items():
+            target = os.path.join(self._unfinished, "assets.extra", name)
+            tf.gfile.MakeDirs(os.path.dirname(target))
+            tf.gfile.Copy(source, target)
+        tf.gfile.Rename(self._unfinished, self._final)
+        return self._final.encode()
 
 
-def signatures_of(spec: EstimatorSpec, receiver: ServingInputReceiver | TensorServingInputReceiver) -> dict[str, Any]:
+def signatures_of(spec: EstimatorSpec, receiver: PassedOn) -> dict[str, Any]:
     """The signatures of a model, by name: each output from what is received, and from each alternative to it.
+
+    For training and evaluation there is one, of the mode's name: loss, predictions and metrics.
 
     Raises:
         ValueError: no output goes with what is received.
     """
+    if spec.mode != ModeKeys.PREDICT:
+        supervised = _SUPERVISED[spec.mode](spec.loss, spec.predictions, spec.eval_metric_ops)
+        return {spec.mode: supervised.as_signature_def(receiver.receiver_tensors)}
     outputs: dict[str, ExportOutput] = spec.export_outputs or {_DEFAULT: PredictOutput(spec.predictions)}
     signatures: dict[str, Any] = {}
     refusals = []

@@ -132,7 +132,7 @@ def model_function(head: Head, parts: Sequence[ModelPart]) -> Callable[..., Esti
         logits = tensors[0] if len(tensors) == 1 else tf.add_n(tensors)
 
         def train_op_fn(loss: tf.Tensor) -> tf.Operation:
-            return _train(loss, parts)
+            return train_parts(loss, parts)
 
         # the only part of a model has the head in its scope, as in TensorFlow; the name scope alone, so that the
         # variables of optimizers keep their names
@@ -142,7 +142,8 @@ def model_function(head: Head, parts: Sequence[ModelPart]) -> Callable[..., Esti
     return model_fn
 
 
-def _train(loss: tf.Tensor, parts: Sequence[ModelPart]) -> tf.Operation:
+def train_parts(loss: tf.Tensor, parts: Sequence[ModelPart]) -> tf.Operation:
+    """The operation that trains each part by its own optimizer, and counts the step."""
     step = tf.train.get_or_create_global_step()
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies(updates):

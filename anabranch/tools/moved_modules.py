@@ -33,6 +33,7 @@ MOVED: Final = {
     "sklearn.metrics.ranking": "sklearn.metrics",
     "sklearn.preprocessing.data": "sklearn.preprocessing",
     "sklearn.preprocessing.label": "sklearn.preprocessing",
+    "xml.etree.cElementTree": "xml.etree.ElementTree",
 }
 #: packages that are plain modules by now, in which nobody would look for a module
 _FORMER_PACKAGES: Final = ("scipy.sparse.linalg.eigen",)

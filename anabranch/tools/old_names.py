@@ -16,8 +16,6 @@ import collections
 import collections.abc
 import fractions
 import functools
-import importlib
-import importlib.util
 import inspect
 import math
 import sys
@@ -32,7 +30,17 @@ from numpy.typing import DTypeLike
 
 from anabranch.compat.private.inspection import ArgSpec
 from anabranch.core.values import PassedOn
-from anabranch.tools import after_import, moved_modules, old_h5py, old_numpy, old_pandas, old_scipy
+from anabranch.tools import (
+    after_import,
+    gone_modules,
+    moved_modules,
+    old_h5py,
+    old_numpy,
+    old_packages,
+    old_pandas,
+    old_python,
+    old_scipy,
+)
 
 _ABSTRACT: Final = (
     "Awaitable Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
@@ -51,31 +59,10 @@ def _getargspec(function: Callable[..., object]) -> ArgSpec:
     return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 
-def _load_source(name: str, path: str) -> ModuleType:
-    """`imp.load_source`: runs a file as the module of that name."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path!r} is no Python source", name=name, path=path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _imp() -> ModuleType:
-    """The few functions of the module `imp` that programs call."""
-    module = ModuleType("imp", "Stands for the module that Python 3.12 removed.")
-    vars(module).update(load_source=_load_source, reload=importlib.reload, new_module=ModuleType)
-    return module
-
-
 def _of_pillow(image: ModuleType) -> dict[str, object]:
-    """The resampling filter that has another name since Pillow 10."""
-    return {"ANTIALIAS": image.Resampling.LANCZOS}
+    """The resampling filters that have other names since Pillow 10."""
+    kinds = image.Resampling
+    return {"ANTIALIAS": kinds.LANCZOS, "LINEAR": kinds.BILINEAR, "CUBIC": kinds.BICUBIC}
 
 
 def _of_tensorboard() -> dict[str, object]:
@@ -126,16 +113,19 @@ def restore(quiet: bool = False) -> Callable[[], None]:
         quiet: whether nothing is said when a name is used.
     """
     teller = _Teller(quiet)
-    undo = [_answer_for(module, names, teller) for module, names in _table()]
+    undo = [_answer_for(module, names, teller) for module, names in (*_table(), *old_python.names())]
+    undo += [*old_python.restore(teller.tell), *old_numpy.restore(teller.tell)]
     undo += [_make_as_before(name, teller) for name in ("array", "asarray", "asanyarray")]
     undo.append(_compare_kinds_as_before(teller))
     undo += [_as_list(name) for name in ("meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")]
     undo.append(old_h5py.restore())
     undo.append(moved_modules.restore(teller.tell))
-    for name, names in old_scipy.names_elsewhere().items():
+    for name, names in (old_scipy.names_elsewhere() | old_python.names_when_imported()).items():
         undo.append(after_import.change(name, functools.partial(_answer_for, names=names, teller=teller)))
     undo.append(after_import.change("scipy", lambda module: _answer_for_scipy(module, teller)))
     undo.append(after_import.change("PIL.Image", lambda module: _answer_for(module, _of_pillow(module), teller)))
+    for name, changed in old_packages.changes(teller.tell).items():
+        undo.append(after_import.change(name, changed))
     undo.append(
         after_import.change("tensorboard.summary", lambda module: _answer_for(module, _of_tensorboard(), teller))
     )
@@ -143,9 +133,7 @@ def restore(quiet: bool = False) -> Callable[[], None]:
     undo.append(after_import.change("yaml", lambda module: _load_without_loader(module, teller)))
     if not hasattr(threading.Thread, "isAlive"):
         undo.append(_restore_is_alive(teller))
-    if importlib.util.find_spec("imp") is None:
-        sys.modules["imp"] = _imp()
-        undo.append(lambda: sys.modules.pop("imp", None))
+    undo.append(gone_modules.restore(teller.tell))
 
     def undo_all() -> None:
         for one in undo:

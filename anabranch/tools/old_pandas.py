@@ -1,5 +1,5 @@
-"""What pandas 2 has removed and programs of TensorFlow 1's time call: `append`, `iteritems`, `as_matrix` and
-`get_values` of its two classes.
+"""What pandas 2 has removed and programs of TensorFlow 1's time call: `append`, `iteritems`, `as_matrix`, `get_values`
+and `ix` of its two classes, `get_value` and `set_value` of tables.
 
 pandas is asked for by its name when a program has imported it; anabranch itself does not use it.
 """
@@ -21,7 +21,7 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
     """
     added: list[tuple[type, str]] = []
 
-    def add(owner: type, name: str, method: Callable[..., Any]) -> None:
+    def add(owner: type, name: str, method: Callable[..., Any] | property) -> None:
         if not hasattr(owner, name):
             setattr(owner, name, method)
             added.append((owner, name))
@@ -45,6 +45,7 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
         tell(f"pandas.{type(self).__name__}.get_values")
         return self.to_numpy()
 
+    _add_to_tables(pandas, add, tell)
     for owner in (pandas.DataFrame, pandas.Series):
         add(owner, "as_matrix", as_matrix)
         add(owner, "get_values", get_values)
@@ -58,9 +59,61 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
     return undo
 
 
+def _add_to_tables(pandas: ModuleType, add: Callable[..., None], tell: Callable[[str], None]) -> None:
+    """What tables had to get and set values by a label, or by a place."""
+
+    def ix(self: PassedOn) -> Any:
+        tell(f"pandas.{type(self).__name__}.ix")
+        return _ByLabelOrPlace(self)
+
+    def get_value(self: PassedOn, index: PassedOn, col: PassedOn, takeable: bool = False) -> Any:
+        tell("pandas.DataFrame.get_value")
+        return self.iat[index, col] if takeable else self.at[index, col]
+
+    def set_value(self: PassedOn, index: PassedOn, col: PassedOn, value: PassedOn, takeable: bool = False) -> Any:
+        tell("pandas.DataFrame.set_value")
+        (self.iat if takeable else self.at)[index, col] = value
+        return self
+
+    add(pandas.DataFrame, "get_value", get_value)
+    add(pandas.DataFrame, "set_value", set_value)
+    for owner in (pandas.DataFrame, pandas.Series):
+        add(owner, "ix", property(ix))
+
+
 def _as_rows(pandas: ModuleType, value: PassedOn) -> Any:
     if isinstance(value, dict):
         return pandas.DataFrame([value])
     if isinstance(value, pandas.Series):
         return value.to_frame().T
     return value
+
+
+class _ByLabelOrPlace:
+    """`ix`: an index that is among the labels is one, and a whole number that is not is a place."""
+
+    def __init__(self, table: PassedOn) -> None:
+        self._table = table
+
+    def __getitem__(self, key: PassedOn) -> Any:
+        return self._way(key)[key] if not isinstance(key, tuple) else self._table.loc[self._labels(key)]
+
+    def __setitem__(self, key: PassedOn, value: PassedOn) -> None:
+        if isinstance(key, tuple):
+            self._table.loc[self._labels(key)] = value
+        else:
+            self._way(key)[key] = value
+
+    def _way(self, key: PassedOn) -> Any:
+        return self._table.iloc if self._is_place(key, self._table.index) else self._table.loc
+
+    def _labels(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            axis[one] if self._is_place(one, axis) else one for one, axis in zip(key, self._table.axes, strict=False)
+        )
+
+    @staticmethod
+    def _is_place(key: PassedOn, axis: PassedOn) -> bool:
+        parts = (key.start, key.stop) if isinstance(key, slice) else key if isinstance(key, list) else (key,)
+        whole = all(part is None or (isinstance(part, int) and not isinstance(part, bool)) for part in parts)
+        return whole and axis.dtype.kind not in "iu"

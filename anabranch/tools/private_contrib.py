@@ -33,7 +33,26 @@ _ESTIMATOR: Final = (
     "multi_head",
 )
 
+#: modules of `contrib.learn.python.learn.estimators`
+_LEARN_ESTIMATORS: Final = (
+    *("constants", "dnn", "dnn_linear_combined", "head", "kmeans", "linear", "logistic_regressor", "metric_key"),
+    *("prediction_key", "rnn_common", "svm"),
+)
+
 PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
+    **{f"contrib.learn.python.learn.estimators.{module}": "tf.contrib.learn" for module in _LEARN_ESTIMATORS},
+    "contrib.learn.python.learn.estimators._sklearn": "tf.contrib.learn",
+    "contrib.learn.python.learn.evaluable": "tf.contrib.learn",
+    "contrib.learn.python.learn.trainable": "tf.contrib.learn",
+    "contrib.learn.python.learn.models": "tf.contrib.learn.models",
+    "contrib.learn.python.learn.ops": "tf.contrib.learn.ops",
+    "contrib.learn.python.learn.learn_io.dask_io": "tf.contrib.learn.io",
+    "contrib.learn.python.learn.learn_io.pandas_io": "tf.contrib.learn.io",
+    "contrib.learn.python.learn.learn_io.numpy_io": "tf.contrib.learn.io",
+    "contrib.learn.python.learn.datasets.synthetic": "anabranch.contrib.learn.samples",
+    "contrib.learn.python.learn.basic_session_run_hooks": "tf.train",
+    "contrib.learn.python.learn.session_run_hook": "tf.train",
+    "contrib.factorization.python.ops.kmeans": "tf.contrib.factorization",
     "contrib.data.python": "tf.contrib.data",
     "contrib.data.python.ops": "tf.contrib.data",
     **{f"contrib.data.python.ops.{module}": "tf.contrib.data tf.data.experimental" for module in _DATA},
@@ -86,6 +105,8 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.framework.python.ops.variables": "tf_slim.ops.variables tf_slim.ops tf.contrib.framework",
     "contrib.gan.python": "tf.contrib.gan",
     "contrib.gan.python.estimator.python.gan_estimator_impl": "tf.contrib.gan.estimator",
+    "contrib.gan.python.estimator.python.head": "tf.contrib.gan.estimator",
+    "contrib.gan.python.estimator.python.head_impl": "tf.contrib.gan.estimator",
     "contrib.gan.python.eval.python.classifier_metrics_impl": "tf.contrib.gan.eval",
     "contrib.gan.python.eval.python.eval_utils_impl": "tf.contrib.gan.eval",
     "contrib.gan.python.eval.python.sliced_wasserstein_impl": "tf.contrib.gan.eval",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.tools.private_contrib import PRIVATE_CONTRIB_MODULES
+from anabranch.tools.private_further import further_modules
 
 #: modules of `python.ops.distributions`
 _DISTRIBUTIONS: Final = (
@@ -267,7 +268,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.training": "tf.train",
     "python.training.training_util": "anabranch.train.training_util tf.train",
     "python.util.all_util": "anabranch.compat.private.documented_names",
-    "python.util.compat": "tf.compat",
+    "python.util.compat": "tf.compat anabranch.compat.private.collections_names",
     "python.util.deprecation": "anabranch.compat.private.deprecation",
     "python.util.function_utils": "anabranch.compat.private.function_arguments",
     "python.util.lazy_loader": "anabranch.compat.private.lazy_loader",
@@ -305,3 +306,6 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "core.util.test_log_pb2": "anabranch.proto.test_log_pb2",
     **PRIVATE_CONTRIB_MODULES,
 }
+PRIVATE_MODULES.update(
+    {path: entry for path, entry in further_modules(PRIVATE_MODULES).items() if path not in PRIVATE_MODULES}
+)

@@ -39,6 +39,9 @@ _WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
 #: where Keras was before it was public; its own parts are below `api` and `python`
 _CONTRIBUTED_KERAS: Final = re.compile(r"contrib\.keras(\.(api|python)(\.keras)?)?(?=\.|$)")
 
+#: of modules whose names say the same as public ones
+_OTHER_SPELLINGS: Final = re.compile(r"^(compat\.v2\.)+|^python\.(?=keras(\.|$))")
+
 #: modules that save the models of Keras, by other names than its own has
 _SAVED_KERAS: Final = frozenset(
     f"contrib.saved_model{below}"
@@ -138,8 +141,10 @@ def _public_path(fullname: str) -> str:
 
 def _absence(fullname: str, present: Iterable[str] = ()) -> str:
     """The message that anabranch has nothing of that name; for a public name, with a way out."""
-    module, _, name = _public_path(fullname).rpartition(".")
-    if absent_names.is_tensorflows(module, name):
+    path = _OTHER_SPELLINGS.sub("", _public_path(fullname))
+    module, _, name = path.rpartition(".")
+    is_of_keras = path.startswith("keras.") and not keras_package.is_installed()
+    if is_of_keras or absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)
     return f"anabranch has no {fullname}{_nearest(_public_path(fullname), name, present)}"
 
@@ -154,10 +159,16 @@ def _nearest(path: str, name: str, present: Iterable[str]) -> str:
         beside = {known[len(parent) + 1 :].split(".")[0] for known in PRIVATE_MODULES if known.startswith(f"{parent}.")}
         near = [f"{parent}.{one}" for one in difflib.get_close_matches(name, beside, n=1, cutoff=0.75)]
         near = near or [known for known in PRIVATE_MODULES if known.rpartition(".")[2] == name][:1]
-        near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.8)
+        near = near or difflib.get_close_matches(path, PRIVATE_MODULES, n=1, cutoff=0.88)
         if not near and _public(f"contrib.{name}") is not None:
             return f"; tf.contrib.{name} is there"
-    return f"; {near[0]} is there" if near else ""
+        if not near:
+            return "; it is private in TensorFlow: look for what it does among the public names, dir(tf)"
+    if near:
+        return f"; {near[0]} is there"
+    is_public = parent in absent_names.names() or parent.split(".")[0] == "contrib"
+    holder = f".{parent}" if parent and is_public else ""
+    return f"; dir(tf{holder}) lists what is there"
 
 
 def _names_of(fullname: str) -> set[str]:

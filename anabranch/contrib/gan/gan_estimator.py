@@ -11,6 +11,7 @@ from typing import Any
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.gan import building, picture_summaries, steps
+from anabranch.contrib.gan.gan_head import loss_metrics
 from anabranch.contrib.gan.namedtuples import GANLoss, GANModel, HooksFunction
 
 
@@ -100,7 +101,7 @@ class GANEstimator(tf.estimator.Estimator):
             loss = GANLoss(*(function(model, **told) for function in losses))
             total = loss.generator_loss + loss.discriminator_loss
             if mode == tf.estimator.ModeKeys.EVAL:
-                metrics = _metrics(model, loss, get_eval_metric_ops_fn)
+                metrics = loss_metrics(model, loss, get_eval_metric_ops_fn)
                 return tf.estimator.EstimatorSpec(
                     mode, predictions=model.generated_data, loss=total, eval_metric_ops=metrics
                 )
@@ -121,12 +122,3 @@ def _with_mode(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
 
 def _made(optimizer: PassedOn) -> Any:
     return optimizer() if callable(optimizer) else optimizer
-
-
-def _metrics(model: GANModel, loss: GANLoss, further: Callable[[GANModel], dict[str, Any]] | None) -> dict[str, Any]:
-    with tf.name_scope(None, "metrics", list(loss)):
-        metrics = {name: tf.metrics.mean(getattr(loss, name)) for name in loss._fields}
-        more = {} if further is None else further(model)
-    if not isinstance(more, dict):
-        raise TypeError(f"get_eval_metric_ops_fn must return a dict, received: {more}")
-    return metrics | more

@@ -10,9 +10,10 @@ import numpy as np
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
+from anabranch.contrib.learn.interfaces import BaseEstimator
 from anabranch.contrib.learn.model_operations import MetricSpec, ModelFnOps, metric_operations
-from anabranch.contrib.learn.monitors import ValidationMonitor
 from anabranch.contrib.learn.serving_inputs import as_receiver
+from anabranch.contrib.learn.step_monitors import as_hooks
 
 #: what was said to examples: an iterator, an array, or arrays by name
 Predictions: TypeAlias = Any
@@ -25,6 +26,8 @@ class LearnsFromArrays:
     Data are `x` and `y`, arrays whose first axis counts the examples, or what `input_fn` returns.
     """
 
+    #: a head may say its own loss
+    _reserved_metrics = ("global_step",)
     #: metrics of the evaluation that goes on
     _metrics: Mapping[str, MetricSpec] | None = None
     #: which output is the default signature of the model that is being exported
@@ -59,10 +62,7 @@ class LearnsFromArrays:
             ValueError: there is both an `input_fn` and arrays, or neither.
         """
         function = input_function(x, y, input_fn, batch_size, shuffle=True, epochs=None)
-        hooks = list(monitors or ())
-        for hook in hooks:
-            if isinstance(hook, ValidationMonitor):
-                hook.set_estimator(self)
+        hooks = as_hooks(monitors, self)
         self.train(function, hooks=hooks, steps=steps, max_steps=max_steps)  # type: ignore[attr-defined]
         return self
 
@@ -172,6 +172,9 @@ class LearnsFromArrays:
                 raise ValueError(f"The model has no output {self._served!r}; there are {sorted(outputs)}")
             return spec._replace(export_outputs={**outputs, _DEFAULT: outputs[self._served]})  # type: ignore[no-any-return]
         return spec  # type: ignore[no-any-return]
+
+
+BaseEstimator.register(LearnsFromArrays)
 
 
 class LearnEstimator(LearnsFromArrays, tf.estimator.Estimator):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.estimators import LearnsFromArrays
 from anabranch.contrib.learn.monitors import ValidationMonitor
 from anabranch.contrib.learn.run_settings import LearnRunConfig
+from anabranch.contrib.learn.step_monitors import BaseMonitor, RunHookAdapterForMonitors
 
 #: what a method of `Experiment` returns
 Outcome: TypeAlias = Any
@@ -153,7 +154,8 @@ class Experiment:
             return self._estimator.fit(
                 input_fn=self._train_input_fn, monitors=monitors, steps=steps, max_steps=last_step
             )
-        return self._estimator.train(self._train_input_fn, hooks=monitors, steps=steps, max_steps=last_step)
+        hooks = [RunHookAdapterForMonitors([one]) if isinstance(one, BaseMonitor) else one for one in monitors]
+        return self._estimator.train(self._train_input_fn, hooks=hooks, steps=steps, max_steps=last_step)
 
     def _maybe_export(self, results: dict[str, Any] | None) -> list[Any]:
         folder = f"{self._estimator.model_dir}/export"

@@ -7,6 +7,36 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
+from anabranch.contrib.learn.step_monitors import (
+    BaseMonitor,
+    CaptureVariable,
+    CheckpointSaver,
+    EveryN,
+    LoggingTrainable,
+    NanLoss,
+    RunHookAdapterForMonitors,
+    StepCounter,
+    SummarySaver,
+    as_hooks,
+    get_default_monitors,
+)
+
+__all__ = [
+    "BaseMonitor",
+    "CaptureVariable",
+    "CheckpointSaver",
+    "EveryN",
+    "LoggingTrainable",
+    "NanLoss",
+    "PrintTensor",
+    "RunHookAdapterForMonitors",
+    "StepCounter",
+    "StopAtStep",
+    "SummarySaver",
+    "ValidationMonitor",
+    "get_default_monitors",
+    "replace_monitors_with_hooks",
+]
 
 
 class ValidationMonitor(tf.train.SessionRunHook):
@@ -116,9 +146,5 @@ def StopAtStep(num_steps: int | None = None, last_step: int | None = None) -> tf
 
 
 def replace_monitors_with_hooks(monitors: PassedOn, estimator: PassedOn) -> list[Any]:
-    """Monitors as hooks, which they are, that know the estimator."""
-    hooks = list(monitors or ())
-    for hook in hooks:
-        if isinstance(hook, ValidationMonitor):
-            hook.set_estimator(estimator)
-    return hooks
+    """Hooks for monitors and hooks, which know the estimator."""
+    return as_hooks(monitors, estimator)

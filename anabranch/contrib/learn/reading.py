@@ -75,6 +75,7 @@ def read_keyed_batch_examples(
     parse_fn: Callable[[Any], Any] | None = None,
     name: str | None = None,
     seed: int | None = None,
+    shared_name: str | None = None,
 ) -> tuple[tf.Tensor, Records]:
     """Batches of records and their keys out of files, by a reader and a queue that runners fill.
 
@@ -90,6 +91,7 @@ def read_keyed_batch_examples(
         parse_fn: changes each record: to a tensor, or tensors by name.
         name: of the operations.
         seed: of the order.
+        shared_name: of the queue of files, which workers of a cluster share then.
 
     Returns:
         The keys of the records, [batch], and the records, [batch] of strings or what `parse_fn` made of them.
@@ -104,7 +106,9 @@ def read_keyed_batch_examples(
     if batch_size <= 0 or queue_capacity <= batch_size:
         raise ValueError(f"Invalid batch_size {batch_size}, with queue_capacity {queue_capacity}.")
     with tf.name_scope(name, "read_batch_examples"):
-        names = tf.train.string_input_producer(files, num_epochs, shuffle=randomize_input, seed=seed)
+        names = tf.train.string_input_producer(
+            files, num_epochs, shuffle=randomize_input, seed=seed, shared_name=shared_name
+        )
         key, record = reader().read(names)
         read: Any = record if parse_fn is None else parse_fn(record)
         of_one = {"key": key, **(read if isinstance(read, Mapping) else {"record": read})}
@@ -117,6 +121,29 @@ def read_keyed_batch_examples(
             batch = tf.train.batch(of_one, batch_size, num_threads, queue_capacity, allow_smaller_final_batch=True)
         keys = batch.pop("key")
         return keys, batch if isinstance(read, Mapping) else batch["record"]
+
+
+def read_keyed_batch_examples_shared_queue(
+    file_pattern: str | Sequence[str],
+    batch_size: int,
+    reader: Callable[[], Any],
+    randomize_input: bool = True,
+    num_epochs: int | None = None,
+    queue_capacity: int = 10000,
+    num_threads: int = 1,
+    read_batch_size: int = 1,
+    parse_fn: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+    seed: int | None = None,
+) -> tuple[tf.Tensor, Records]:
+    """`read_keyed_batch_examples` whose files the workers of a cluster share: each file is read by one of them."""
+    return read_keyed_batch_examples(
+        *(file_pattern, batch_size, reader, randomize_input, num_epochs, queue_capacity, num_threads, read_batch_size),
+        parse_fn=parse_fn,
+        name=name,
+        seed=seed,
+        shared_name="file_name_queue",
+    )
 
 
 def read_batch_examples(
@@ -154,6 +181,7 @@ def read_keyed_batch_features(
     num_enqueue_threads: int = 2,
     parse_fn: Callable[[Any], Any] | None = None,
     name: str | None = None,
+    shared_name: str | None = None,
 ) -> tuple[tf.Tensor, dict[str, Any]]:
     """Batches of examples out of files, parsed, and their keys.
 
@@ -161,14 +189,38 @@ def read_keyed_batch_features(
         features: by name: how `tf.parse_example` finds it.
         feature_queue_capacity, num_enqueue_threads: not used: what is parsed is in no further queue.
         file_pattern, batch_size, reader, randomize_input, num_epochs, queue_capacity, reader_num_threads, parse_fn,
-            name: as for `read_keyed_batch_examples`.
+            name, shared_name: as for `read_keyed_batch_examples`.
     """
     with tf.name_scope(name, "read_batch_features"):
         keys, records = read_keyed_batch_examples(
             *(file_pattern, batch_size, reader, randomize_input, num_epochs, queue_capacity, reader_num_threads),
             parse_fn=parse_fn,
+            shared_name=shared_name,
         )
         return keys, tf.parse_example(records, dict(features))
+
+
+def read_keyed_batch_features_shared_queue(
+    file_pattern: str | Sequence[str],
+    batch_size: int,
+    features: Mapping[str, Any],
+    reader: Callable[[], Any],
+    randomize_input: bool = True,
+    num_epochs: int | None = None,
+    queue_capacity: int = 10000,
+    reader_num_threads: int = 1,
+    feature_queue_capacity: int = 100,
+    num_queue_runners: int = 2,
+    parse_fn: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+) -> tuple[tf.Tensor, dict[str, Any]]:
+    """`read_keyed_batch_features` whose files the workers of a cluster share: each file is read by one of them."""
+    return read_keyed_batch_features(
+        *(file_pattern, batch_size, features, reader, randomize_input, num_epochs, queue_capacity, reader_num_threads),
+        parse_fn=parse_fn,
+        name=name,
+        shared_name="file_name_queue",
+    )
 
 
 def read_batch_record_features(

@@ -94,7 +94,12 @@ class _Clipped(OptimizerWithInner):
         return self._opt.apply_gradients(zip(clipped, variables, strict=True), global_step, name)
 
 
-def _clipped(optimizer: PassedOn, norm: float | None) -> Any:
+def clipped(optimizer: PassedOn, norm: float | None) -> Any:
+    """An optimizer that keeps the norm of all gradients together below a number; None: as it is.
+
+    Raises:
+        ValueError: it is the name of an optimizer, or a function that makes one.
+    """
     if norm is None:
         return optimizer
     if not isinstance(optimizer, tf.train.Optimizer):
@@ -132,7 +137,7 @@ class LearnDNNClassifier(_Classifier, tf.estimator.DNNClassifier):  # type: igno
             n_classes,
             weight_column_name,
             label_keys,
-            _clipped(optimizer or "Adagrad", gradient_clip_norm),
+            clipped(optimizer or "Adagrad", gradient_clip_norm),
             activation_fn,
             dropout,
             config=config,
@@ -162,7 +167,7 @@ class LearnDNNRegressor(_Regressor, tf.estimator.DNNRegressor):  # type: ignore[
             model_dir,
             label_dimension,
             weight_column_name,
-            _clipped(optimizer or "Adagrad", gradient_clip_norm),
+            clipped(optimizer or "Adagrad", gradient_clip_norm),
             activation_fn,
             dropout,
             config=config,
@@ -190,7 +195,7 @@ class LearnLinearClassifier(_Classifier, tf.estimator.LinearClassifier):  # type
             n_classes,
             weight_column_name,
             label_keys,
-            _clipped(optimizer or "Ftrl", gradient_clip_norm),
+            clipped(optimizer or "Ftrl", gradient_clip_norm),
             config,
             loss_reduction=_MEAN,
         )
@@ -214,7 +219,7 @@ class LearnLinearRegressor(_Regressor, tf.estimator.LinearRegressor):  # type: i
             model_dir,
             label_dimension,
             weight_column_name,
-            _clipped(optimizer or "Ftrl", gradient_clip_norm),
+            clipped(optimizer or "Ftrl", gradient_clip_norm),
             config,
             loss_reduction=_MEAN,
         )

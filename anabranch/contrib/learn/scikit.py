@@ -57,34 +57,5 @@ class ArrayCompatibleEstimator:
         return found
 
 
-class LearnTaskType:
-    """What a task of a cluster does."""
-
-    MASTER = "master"
-    PS = "ps"
-    WORKER = "worker"
-
-
-class LearnProblemType:
-    """What is learnt."""
-
-    UNSPECIFIED = 0
-    CLASSIFICATION = 1
-    LINEAR_REGRESSION = 2
-    LOGISTIC_REGRESSION = 3
-
-
-class LearnPredictionKey:
-    """The names of predictions."""
-
-    CLASSES = "classes"
-    PROBABILITIES = "probabilities"
-    LOGITS = "logits"
-    LOGISTIC = "logistic"
-    SCORES = "scores"
-    TOP_K = "top_k"
-    GENERIC = "output"
-
-
 class NotFittedError(ValueError, AttributeError):
     """A model is asked before it has learnt."""

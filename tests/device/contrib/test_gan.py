@@ -220,3 +220,25 @@ def test_an_estimator_trains_evaluates_and_samples(tmp_path: Path) -> None:
     data = tf.data.Dataset.from_tensors(np.zeros([4, 3], np.float32))
     first = next(iter(estimator.predict(lambda: tf.data.make_one_shot_iterator(data).get_next())))
     np.testing.assert_allclose(first.mean(), found["mean"], rtol=1e-5)
+
+
+def test_a_head_makes_a_model_function(tmp_path: Path) -> None:
+    head = gan.estimator.GANHead(
+        gan.losses.wasserstein_generator_loss,
+        gan.losses.wasserstein_discriminator_loss,
+        tf.train.GradientDescentOptimizer(0.1),
+        lambda: tf.train.GradientDescentOptimizer(0.1),
+        name="h",
+    )
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        model = gan.gan_model(_generator, _discriminator, labels, features)
+        return head.create_estimator_spec(None, mode, logits=model)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    estimator.train(lambda: (tf.zeros([4, 3]), tf.ones([4, 2])), steps=2)
+    found = estimator.evaluate(lambda: (tf.zeros([4, 3]), tf.ones([4, 2])), steps=1)
+    assert set(found) == {"global_step", "loss", "generator_loss/h", "discriminator_loss/h"}
+    assert found["loss"] == pytest.approx(found["generator_loss/h"] + found["discriminator_loss/h"], abs=1e-6)
+    with pytest.raises(ValueError, match="must be a GANModel"):
+        head.create_loss(None, "train", logits=3, labels=None)

@@ -1,0 +1,7 @@
+"""What `tensorflow.python.util.compat` has beside the public names: Python's abstract containers."""
+
+from __future__ import annotations
+
+import collections.abc as collections_abc
+
+__all__ = ["collections_abc"]
