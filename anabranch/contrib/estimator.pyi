@@ -3,11 +3,6 @@ from anabranch.contrib.boosted_trees_training import (
     boosted_trees_regressor_train_in_memory as boosted_trees_regressor_train_in_memory,
 )
 from anabranch.contrib.clipped_gradients import clip_gradients_by_norm as clip_gradients_by_norm
-from anabranch.contrib.estimator_exports import (
-    build_supervised_input_receiver_fn_from_input_fn as build_supervised_input_receiver_fn_from_input_fn,
-    export_all_saved_models as export_all_saved_models,
-    export_saved_model_for_mode as export_saved_model_for_mode,
-)
 from anabranch.contrib.replicated_models import (
     TowerOptimizer as TowerOptimizer,
     replicate_model_fn as replicate_model_fn,
@@ -27,6 +22,11 @@ from anabranch.estimator.early_stopping import (
     stop_if_lower_hook as stop_if_lower_hook,
     stop_if_no_decrease_hook as stop_if_no_decrease_hook,
     stop_if_no_increase_hook as stop_if_no_increase_hook,
+)
+from anabranch.estimator.exports_of_modes import (
+    build_supervised_input_receiver_fn_from_input_fn as build_supervised_input_receiver_fn_from_input_fn,
+    export_all_saved_models as export_all_saved_models,
+    export_saved_model_for_mode as export_saved_model_for_mode,
 )
 from anabranch.estimator.forwarded_features import (
     forward_features as forward_features,

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn
-from anabranch.tools.device_lib import list_local_devices
 
 _STATE: Final = "replicate_model_fn_graph_states"
 _MODES: Final = tf.estimator.ModeKeys
@@ -167,7 +166,8 @@ def replicate_model_fn(
 
 
 def _local(kind: str) -> list[str]:
-    return [one.name for one in list_local_devices() if one.device_type == kind]
+    found = tf.config.experimental.list_physical_devices(kind)
+    return [f"/{kind.lower()}:{i}" for i in range(len(found))]
 
 
 @contextlib.contextmanager

@@ -131,7 +131,9 @@ def _of_bytes(function: Callable[..., Any], tell: Callable[[str], None]) -> Call
     """Reads the bytes of numbers too, and not their text alone, as until NumPy 2.3."""
 
     @functools.wraps(function)
-    def read(string: str | bytes, dtype: DTypeLike = float, count: int = -1, *, sep: str = "", **options: Any) -> Any:
+    def read(
+        string: str | bytes, dtype: DTypeLike = float, count: int = -1, *, sep: str = "", **options: object
+    ) -> Any:
         if sep:
             return function(string, dtype, count, sep=sep, **options)
         tell("numpy.fromstring of bytes")

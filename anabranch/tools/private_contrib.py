@@ -136,7 +136,7 @@ PRIVATE_CONTRIB_MODULES: Final[dict[str, str]] = {
     "contrib.learn.python.learn.learn_runner": "tf.contrib.learn.learn_runner",
     "contrib.learn.python.learn.metric_spec": "tf.contrib.learn",
     "contrib.learn.python.learn.monitored_session": "tf.train",
-    "contrib.learn.python.learn.monitors": "anabranch.contrib.learn.monitors",
+    "contrib.learn.python.learn.monitors": "tf.contrib.learn.monitors",
     "contrib.learn.python.learn.datasets": "tf.contrib.learn.datasets",
     "contrib.learn.python.learn.datasets.base": "anabranch.contrib.learn.tables",
     "contrib.learn.python.learn.datasets.mnist": "anabranch.contrib.mnist_data",

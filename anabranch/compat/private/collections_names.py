@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc as collections_abc
+import collections.abc
 
-__all__ = ["collections_abc"]
+collections_abc = collections.abc

@@ -35,14 +35,6 @@ from anabranch.contrib.learn.graph_actions import (
     run_n as run_n,
     train as train,
 )
-from anabranch.contrib.learn.headed import (
-    LearnDNNEstimator,
-    LearnDNNLinearCombinedEstimator,
-    LearnKMeansClustering,
-    LearnLinearEstimator,
-    LearnSVM,
-    LogisticRegressor as LogisticRegressor,
-)
 from anabranch.contrib.learn.heads import (
     LearnHead,
     loss_only_head as loss_only_head,
@@ -94,6 +86,14 @@ from anabranch.contrib.learn.serving_inputs import (
     build_parsing_serving_input_fn as build_parsing_serving_input_fn,
 )
 from anabranch.contrib.mode_keys import LearnModeKeys
+from anabranch.estimator.learn_models import (
+    LearnDNNEstimator,
+    LearnDNNLinearCombinedEstimator,
+    LearnKMeansClustering,
+    LearnLinearEstimator,
+    LearnSVM,
+    LogisticRegressor as LogisticRegressor,
+)
 from anabranch.train.basic_session_run_hooks import NanLossDuringTrainingError as NanLossDuringTrainingError
 
 DNNEstimator = LearnDNNEstimator

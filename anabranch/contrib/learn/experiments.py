@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.estimators import LearnsFromArrays
-from anabranch.contrib.learn.monitors import ValidationMonitor
+from anabranch.contrib.learn.monitor_hooks import ValidationMonitor
 from anabranch.contrib.learn.run_settings import LearnRunConfig
 from anabranch.contrib.learn.step_monitors import BaseMonitor, RunHookAdapterForMonitors
 

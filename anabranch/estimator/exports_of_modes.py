@@ -7,17 +7,19 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
+from anabranch.estimator.estimators import Estimator
+from anabranch.estimator.model_functions import ModeKeys
 from anabranch.estimator.receivers import SupervisedInputReceiver, build_raw_supervised_input_receiver_fn
 
 
 def export_saved_model_for_mode(
-    estimator: tf.estimator.Estimator,
+    estimator: Estimator,
     export_dir_base: str,
     input_receiver_fn: Callable[[], Any],
     assets_extra: Mapping[str, str] | None = None,
     as_text: bool = False,
     checkpoint_path: str | None = None,
-    mode: str = tf.estimator.ModeKeys.PREDICT,
+    mode: str = ModeKeys.PREDICT,
 ) -> bytes:
     """Writes a trained model with the graph of one mode; see `tf.estimator.Estimator.export_saved_model`.
 
@@ -33,7 +35,7 @@ def export_saved_model_for_mode(
 
 
 def export_all_saved_models(
-    estimator: tf.estimator.Estimator,
+    estimator: Estimator,
     export_dir_base: str,
     input_receiver_fn_map: Mapping[str, Callable[[], Any]],
     assets_extra: Mapping[str, str] | None = None,
