@@ -10,11 +10,13 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import GradientsAndVariables, PassedOn
 
+#: what the optimizer that waits gives
+FromInner: TypeAlias = Any
 _STATE: Final = "replicate_model_fn_graph_states"
 _MODES: Final = tf.estimator.ModeKeys
 
@@ -59,25 +61,25 @@ class TowerOptimizer(tf.train.Optimizer):
         _towers().is_used = True
         return self._given
 
-    def get_slot(self, var: PassedOn, name: str) -> Any:
+    def get_slot(self, var: PassedOn, name: str) -> FromInner:
         return self._inner().get_slot(var, name)
 
-    def get_slot_names(self) -> Any:
+    def get_slot_names(self) -> FromInner:
         return self._inner().get_slot_names()
 
-    def get_name(self) -> Any:
+    def get_name(self) -> FromInner:
         return self._inner().get_name()
 
-    def variables(self) -> Any:
+    def variables(self) -> FromInner:
         return self._inner().variables()
 
-    def compute_gradients(self, loss: PassedOn, *values: PassedOn, **options: PassedOn) -> Any:
+    def compute_gradients(self, loss: PassedOn, *values: PassedOn, **options: PassedOn) -> FromInner:
         """Gradients of the part that the loss of this copy has in the loss of all."""
         return self._inner().compute_gradients(_part(loss, _towers()), *values, **options)
 
     def apply_gradients(
         self, grads_and_vars: GradientsAndVariables, global_step: PassedOn = None, name: str | None = None
-    ) -> Any:
+    ) -> FromInner:
         """In the last copy, the operation that applies the sums; in others, one that computes the gradients."""
         towers = _towers()
         pairs = list(grads_and_vars)

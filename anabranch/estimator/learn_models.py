@@ -336,7 +336,7 @@ class LearnKMeansClustering(LearnsFromArrays, KMeansClustering):  # type: ignore
         metrics = {self.SCORES: spec.eval_metric_ops[self.SCORE]}
         return spec._replace(predictions=named, eval_metric_ops=metrics)
 
-    def predict_cluster_idx(self, input_fn: PassedOn = None) -> Any:
+    def predict_cluster_idx(self, input_fn: PassedOn = None) -> Predictions:
         """The number of each example's cluster."""
         return (each[self.CLUSTER_IDX] for each in self.predict(input_fn=input_fn, outputs=[self.CLUSTER_IDX]))
 
@@ -344,7 +344,7 @@ class LearnKMeansClustering(LearnsFromArrays, KMeansClustering):  # type: ignore
         """The sum of the distances of examples from their centres."""
         return float(self.evaluate(input_fn=input_fn, steps=steps)[self.SCORES])
 
-    def transform(self, input_fn: PassedOn = None, as_iterable: bool = False) -> Any:
+    def transform(self, input_fn: PassedOn = None, as_iterable: bool = False) -> Predictions:
         """The distances of each example from all centres; squared, if they are Euclidean."""
         said = self.predict(input_fn=input_fn, outputs=[self.ALL_SCORES])
         values = (each[self.ALL_SCORES] for each in said)

@@ -143,7 +143,8 @@ def _absence(fullname: str, present: Iterable[str] = ()) -> str:
     """The message that anabranch has nothing of that name; for a public name, with a way out."""
     path = _OTHER_SPELLINGS.sub("", _public_path(fullname))
     module, _, name = path.rpartition(".")
-    is_of_keras = path.startswith("keras.") and not keras_package.is_installed()
+    is_respelled = path != _public_path(fullname)
+    is_of_keras = is_respelled and path.startswith("keras.") and not keras_package.is_installed()
     if is_of_keras or absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)
     return f"anabranch has no {fullname}{_nearest(_public_path(fullname), name, present)}"

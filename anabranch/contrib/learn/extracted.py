@@ -5,12 +5,14 @@ Neither package is needed: what is none of their tables is returned as it is.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from anabranch.contrib.arguments import PassedOn
 
+#: an array or a table, or what was given
+Extracted: TypeAlias = Any
 _NUMBERS = "biuf"
 
 
@@ -18,7 +20,7 @@ def _is_of(value: PassedOn, package: str) -> bool:
     return type(value).__module__.partition(".")[0] == package and hasattr(value, "index")
 
 
-def extract_pandas_data(data: PassedOn) -> Any:
+def extract_pandas_data(data: PassedOn) -> Extracted:
     """A table of pandas as an array of floats.
 
     Raises:
@@ -32,12 +34,12 @@ def extract_pandas_data(data: PassedOn) -> Any:
     return data.to_numpy(dtype=float)
 
 
-def extract_pandas_matrix(data: PassedOn) -> Any:
+def extract_pandas_matrix(data: PassedOn) -> Extracted:
     """A table of pandas as an array."""
     return data.to_numpy() if _is_of(data, "pandas") and hasattr(data, "columns") else data
 
 
-def extract_pandas_labels(labels: PassedOn) -> Any:
+def extract_pandas_labels(labels: PassedOn) -> Extracted:
     """A column of pandas as an array: [examples], or [examples, 1] of a table of one column.
 
     Raises:
@@ -53,12 +55,12 @@ def extract_pandas_labels(labels: PassedOn) -> Any:
     return values
 
 
-def extract_dask_data(data: PassedOn) -> Any:
+def extract_dask_data(data: PassedOn) -> Extracted:
     """A table of dask as one of pandas."""
     return data.compute() if _is_of(data, "dask") else data
 
 
-def extract_dask_labels(labels: PassedOn) -> Any:
+def extract_dask_labels(labels: PassedOn) -> Extracted:
     """A column of dask as one of pandas.
 
     Raises:

@@ -14,6 +14,8 @@ from anabranch.contrib.learn.step_monitors import as_hooks
 
 #: values by the names of what is run
 Results: TypeAlias = dict[str, Any]
+#: a number, or None
+Loss: TypeAlias = Any
 #: gives what is fed in the next step
 FeedFunction: TypeAlias = Callable[[], Mapping[Any, Any]]
 
@@ -38,7 +40,7 @@ def train(
     fail_on_nan_loss: bool = True,
     monitors: Sequence[PassedOn] | None = None,
     max_steps: int | None = None,
-) -> Any:
+) -> Loss:
     """Trains a graph, from the latest checkpoint on.
 
     Args:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.contrib.arguments import PassedOn
+
+#: the model itself
+Fitted: TypeAlias = Any
 
 
 class Trainable(abc.ABC):
@@ -21,7 +24,7 @@ class Trainable(abc.ABC):
         batch_size: int | None = None,
         monitors: PassedOn = None,
         max_steps: int | None = None,
-    ) -> Any:
+    ) -> Fitted:
         """Trains; see `tf.contrib.learn.Estimator.fit`."""
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from anabranch.contrib.arguments import PassedOn
 from anabranch.contrib.learn.csv_tables import TableOfExamples, load_csv_with_header
 from anabranch.contrib.mnist_data import load_mnist
+
+#: a table of examples, or several
+DataSet: TypeAlias = Any
 
 
 def load_iris(data_path: str | None = None) -> TableOfExamples:
@@ -142,7 +145,7 @@ DATASETS: Final[dict[str, Callable[[], Any]]] = {"iris": load_iris, "boston": lo
 SYNTHETIC: Final[dict[str, Callable[..., TableOfExamples]]] = {"circles": circles, "spirals": spirals}
 
 
-def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = False) -> Any:
+def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = False) -> DataSet:
     """A data set by name: "iris", "boston" or "mnist".
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.tools import command_line, old_h5py, old_names
+from anabranch.tools import command_line, gone_modules, old_h5py, old_names
 
 _PROGRAM = """
 import collections, imp, inspect, threading, time
@@ -92,11 +92,11 @@ def test_a_source_that_fails_leaves_no_module(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("raise KeyError('here')")
     with pytest.raises(KeyError, match="here"):
-        old_names._load_source("old_names_broken", str(path))
+        gone_modules._load_source("old_names_broken", str(path))
     assert "old_names_broken" not in sys.modules
     path.write_text("value = 3")
     importlib.invalidate_caches()
-    assert old_names._load_source("old_names_broken", str(path)).value == 3
+    assert gone_modules._load_source("old_names_broken", str(path)).value == 3
     del sys.modules["old_names_broken"]
 
 

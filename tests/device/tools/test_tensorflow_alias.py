@@ -168,7 +168,7 @@ def test_private_names_that_are_missing_say_what_is_near() -> None:
         ("from tensorflow.python.client import math_ops", "; python.ops.math_ops is there"),
         ("from tensorflow.python.ops import seq2seq", "; contrib.legacy_seq2seq.python.ops.seq2seq is there"),
         ("from tensorflow.nn import reluu", "; relu is there"),
-        ("import tensorflow.nosuch", "has no tensorflow.nosuch$"),
+        ("import tensorflow.nosuch", r"has no tensorflow.nosuch; dir\(tf\) lists what is there$"),
     ],
 )
 def test_what_is_near_is_told_of_all_that_is_missing(statement: str, told: str) -> None:
