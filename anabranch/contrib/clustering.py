@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
+
+_KMeans: TypeAlias = tf.estimator.experimental.KMeans
+COSINE_DISTANCE: Final = _KMeans.COSINE_DISTANCE
+SQUARED_EUCLIDEAN_DISTANCE: Final = _KMeans.SQUARED_EUCLIDEAN_DISTANCE
+KMEANS_PLUS_PLUS_INIT: Final = _KMeans.KMEANS_PLUS_PLUS_INIT
+RANDOM_INIT: Final = _KMeans.RANDOM_INIT
 
 
 class KMeansClustering(tf.estimator.experimental.KMeans):

@@ -281,6 +281,17 @@ class OpDef:
         self.is_functional = self.role in FUNCTIONAL_ROLES
         self.is_transfer = self.role in TRANSFER_ROLES
 
+    # ------------------------------------------------------------------ the fields of TensorFlow's message
+    @property
+    def is_stateful(self) -> bool:
+        """`stateful`, as `op.op_def` of TensorFlow calls it."""
+        return self.stateful
+
+    @property
+    def is_commutative(self) -> bool:
+        """`commutative`, as `op.op_def` of TensorFlow calls it."""
+        return self.commutative
+
     # ------------------------------------------------------------------ decorators
     def shape(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attaches the shape rule: TensorShapes of the inputs -> TensorShape, or a tuple/list of them per output."""
