@@ -252,13 +252,23 @@ _Conv: Any = rebasing.rebased(_convolutional._Conv)
 class KerasConv(_Conv):
     """A convolution, which programs' own layers compute with other weights than the variable."""
 
+    def call(self, inputs: PassedOn) -> Any:
+        """The convolution, which has TensorFlow's name where it is of pictures: "conv2d/Conv2D"."""
+        if len(self.kernel_size) != 2:
+            return super().call(inputs)
+        outputs = self._convolution_op(inputs, self.kernel)
+        if self.use_bias:
+            outputs = tf.nn.bias_add(outputs, self.bias, "NCHW" if self.data_format == "channels_first" else "NHWC")
+        return outputs if self.activation is None else self.activation(outputs)
+
     def _convolution_op(self, inputs: PassedOn, kernel: PassedOn) -> Any:
         """The convolution by the layer's strides, dilations and padding, by the name that TensorFlow's layers have."""
         rank = len(self.kernel_size)
         layout = {"channels_first": ("NCW", "NCHW", "NCDHW")}.get(self.data_format, ("NWC", "NHWC", "NDHWC"))[rank - 1]
         padding = "VALID" if self.padding == "causal" else self.padding.upper()
         rates = {"strides": self.strides, "dilation_rate": self.dilation_rate}
-        return tf.nn.convolution(inputs, tf.convert_to_tensor(kernel), padding, data_format=layout, **rates)
+        name = "Conv2D" if rank == 2 else None
+        return tf.nn.convolution(inputs, tf.convert_to_tensor(kernel), padding, data_format=layout, name=name, **rates)
 
 
 _SeparableConv1D: Any = rebasing.rebased(_convolutional.SeparableConv1D)

@@ -161,3 +161,33 @@ def test_reading_pictures_needs_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match="pip install pillow"):
         old_scipy.imread("x.png")
+
+
+def test_sizes_of_texts(restored: None) -> None:
+    fonts, draw = (importlib.import_module(f"PIL.{name}") for name in ("ImageFont", "ImageDraw"))
+    pictures = importlib.import_module("PIL.Image")
+    assert pictures.LINEAR == pictures.BILINEAR
+    width, height = fonts.load_default().getsize("aa")
+    assert width > 0 < height
+    drawing = draw.Draw(pictures.new("L", (40, 20)))
+    assert drawing.textsize("aa", fonts.load_default())[0] == width < drawing.textsize("aaa", fonts.load_default())[0]
+
+
+def test_names_of_scikit_learn(restored: None) -> None:
+    manifold = importlib.import_module("sklearn.manifold")
+    found = manifold.TSNE(n_components=2, n_iter=300)
+    assert found.max_iter == 300
+    assert found.get_params()["max_iter"] == 300
+    fills = importlib.import_module("sklearn.preprocessing").Imputer(strategy="mean")
+    assert fills.fit_transform([[1.0], [np.nan], [3.0]]).ravel().tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(ValueError, match="transpose"):
+        importlib.import_module("sklearn.preprocessing").Imputer(axis=1)
+
+
+def test_rows_and_cells_of_pandas(restored: None) -> None:
+    frame: Any = importlib.import_module("pandas").DataFrame({"a": [1, 2], "b": [3, 4]}, index=["x", "y"])
+    assert frame.ix["y", "b"] == frame.ix[1, 1] == frame.get_value("y", "b") == 4
+    frame.ix[0, "a"] = 7
+    frame.set_value("y", "a", 8)
+    assert frame["a"].tolist() == [7, 8]
+    assert frame.ix[1].tolist() == frame.ix["y"].tolist() == [8, 4]

@@ -205,3 +205,15 @@ with tf.Graph().as_default():
     except ValueError as error:
         message = str(error)
     assert "ndim" in message, "a picture is no batch of pictures"
+
+# --------------------------------------------------------------------------- names of nodes
+with tf.Graph().as_default() as graph:
+    made = [
+        keras.layers.Conv2D(4, 3, name=f"pictures_{order}", data_format=order, dilation_rate=rate)(
+            tf.ones([2, 8, 8, 8])
+        )
+        for order, rate in (("channels_last", 1), ("channels_first", 2))
+    ]
+    assert [tensor.name for tensor in made] == ["pictures_channels_last/BiasAdd:0", "pictures_channels_first/BiasAdd:0"]
+    assert graph.get_operation_by_name("pictures_channels_last/Conv2D").type == "Conv2D"
+    assert made[1].shape.as_list() == [2, 4, 4, 4]
