@@ -137,8 +137,8 @@ def _buckets(ordered: Array) -> tuple[bytes, bytes]:
     counts[1:] -= counts[:-1].copy()
     told = counts > 0
     told[:-1] |= told[1:]
-    limits, counts = limits[begin : end + 1][told].tobytes(), counts[told].astype("<f8").tobytes()
-    return (limits + _LAST_LIMIT, counts + _NO_COUNT) if end < last else (limits, counts)
+    upper, numbers = limits[begin : end + 1][told].tobytes(), counts[told].astype("<f8").tobytes()
+    return (upper + _LAST_LIMIT, numbers + _NO_COUNT) if end < last else (upper, numbers)
 
 
 @functools.cache
