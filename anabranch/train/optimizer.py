@@ -6,6 +6,7 @@ operation per variable. A new one is a subclass that says which slots it keeps a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -241,7 +242,11 @@ class Optimizer(Trackable):
             if global_step is None:
                 train_op = self._finish(update_ops, scope)
             else:
-                with graph.control_dependencies([self._finish(update_ops, "update")]):
+                # where steps are counted: by way of this worker, the count would wait for two messages and not for one
+                counts_on = global_step.device
+                with graph.device(counts_on) if counts_on else contextlib.nullcontext():
+                    finished = self._finish(update_ops, "update")
+                with graph.control_dependencies([finished]):
                     train_op = _increment(global_step, scope)
             train_op = _as_operation(train_op)
             if train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):

@@ -255,6 +255,24 @@ def test_a_step_is_one_message_to_each_task_and_one_for_each_tensor(cluster: Loc
         assert cluster.messages - before == 3 + 2
 
 
+def test_updates_are_counted_without_the_worker(cluster: LocalCluster) -> None:
+    x = tf.placeholder(tf.float32, [])
+    with tf.device(tf.train.replica_device_setter(2, worker_device="/job:worker/task:0")):
+        step = tf.train.get_or_create_global_step()
+        variables = [tf.get_variable(name, initializer=0.0, use_resource=True) for name in "ab"]
+        gradient = x * 2
+        train = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(gradient, v) for v in variables], step)
+    assert {v.device for v in variables} == {"/job:ps/task:0", "/job:ps/task:1"}
+    with session(cluster) as s:
+        s.run(tf.global_variables_initializer())
+        s.run(train, {x: 1.0})
+        before = cluster.messages
+        s.run(train, {x: 1.0})
+        # a start to each of three tasks, a gradient to two, and that one server has updated to the one that counts
+        assert cluster.messages - before == 3 + 2 + 1
+        assert s.run([step, *variables]) == [2, -4, -4]
+
+
 # ---------------------------------------------------------------------- errors
 def test_the_cause_is_told_and_not_its_consequences(cluster: LocalCluster) -> None:
     x = tf.placeholder(tf.float32, [])
