@@ -100,13 +100,21 @@ class Accumulator(SharedObject):
     def _take_locked(self) -> Sequence[Any]:
         raise NotImplementedError
 
-    def _admit(self, step: int) -> bool:
+    def _admit(self, step: int, most: int) -> bool:
         """Whether a gradient of that step counts. Under the lock."""
-        if step < self._time:
+        if step < self._time or self._is_full(most):
             return False
         # counted before it is added: whoever admits it adds it, under the same lock
         self._count += 1
         return True
+
+    def _is_full(self, most: int) -> bool:
+        return 0 < most <= self._count
+
+    def _decided_by(self, admitted: bool, most: int) -> int:
+        """The time by which it was decided whether a gradient counts. Under the lock."""
+        # one that came when there were enough is late by a step, though nobody has taken the sum yet
+        return self._time + (not admitted and self._is_full(most))
 
     def _check_type(self, values: HostArray) -> None:
         if values.dtype != self.dtype.as_numpy_dtype:
@@ -130,11 +138,14 @@ class DenseAccumulator(Accumulator):
         super().__init__(name, dtype, shape, reduction)
         self._sum: Array | None = None
 
-    def apply_gradient(self, step: int, gradient: HostArray) -> int:
+    def apply_gradient(self, step: int, gradient: HostArray, most: int = 0) -> int:
         """Adds a gradient of that step, unless it is stale.
 
+        Args:
+            most: how many gradients the sum has at most, later ones are stale; 0: as many as come.
+
         Returns:
-            The time by which that was decided.
+            The time by which that was decided: later than `step` where the gradient does not count.
 
         Raises:
             InvalidArgumentError: it has another type or shape than those before it.
@@ -147,11 +158,12 @@ class DenseAccumulator(Accumulator):
             # the accumulator's shape may be partial, and then does not say that two gradients can be added
             if self._sum is not None and self._sum.shape != gradient.shape:
                 raise self._shape_error(gradient.shape, TensorShape(self._sum.shape), "a later gradient")
-            if self._admit(step):
+            admitted = self._admit(step, most)
+            if admitted:
                 # a copy: the sum is changed in place, and the gradient belongs to its step
                 self._sum = gradient.copy() if self._sum is None else np.add(self._sum, gradient, out=self._sum)
             # before the lock is free: that may serve who waits for the last gradient, and time moves on
-            return self._time
+            return self._decided_by(admitted, most)
 
     def _take_locked(self) -> Sequence[Any]:
         total, self._sum = self._sum, None
@@ -170,7 +182,13 @@ class SparseAccumulator(Accumulator):
         self._row_shape: tuple[int, ...] | None = None
 
     def apply_gradient(
-        self, step: int, indices: HostArray, values: HostArray, dense_shape: HostArray, has_known_shape: bool
+        self,
+        step: int,
+        indices: HostArray,
+        values: HostArray,
+        dense_shape: HostArray,
+        has_known_shape: bool,
+        most: int = 0,
     ) -> int:
         """Adds a gradient of that step, unless it is stale; returns as `DenseAccumulator.apply_gradient`.
 
@@ -178,6 +196,7 @@ class SparseAccumulator(Accumulator):
             indices: [n] int64, the rows.
             values: [n, ...].
             dense_shape: of the gradient as a dense array, if `has_known_shape`.
+            most: as of `DenseAccumulator.apply_gradient`.
 
         Raises:
             InvalidArgumentError: the parts do not fit one another, or those before.
@@ -193,10 +212,11 @@ class SparseAccumulator(Accumulator):
                 self._check_values(values, TensorShape([None, *self._row_shape]), exactly=True)
             else:
                 self._check_values(values, self.shape, exactly=False)
-            if self._admit(step):
+            admitted = self._admit(step, most)
+            if admitted:
                 self._row_shape = values.shape[1:]
                 self._add(indices, values)
-            return self._time
+            return self._decided_by(admitted, most)
 
     def _check_parts(self, indices: HostArray, values: HostArray) -> None:
         if indices.ndim != 1:

@@ -138,25 +138,25 @@ class HandedIn(NamedTuple):
 
 
 def accumulated(scope: str, value: Gradient | None, var: Variable, local: Tensor, m: int) -> HandedIn | None:
-    """The accumulator of a variable, on its device; None if there is nothing to hand in."""
+    """The accumulator of a variable, on its device, for means of m values; None if there is nothing to hand in."""
     if value is None:
         return None
     name = f"{var.op.name}/{scope}_accumulator"
     with get_default_graph().device(var.device):
         if isinstance(value, IndexedSlices):
             rows = SparseConditionalAccumulator(value.dtype, shape=(), shared_name=name)
-            return HandedIn(rows, var.device, _hand_in_rows(rows, value, local), rows.take_indexed_slices_grad(m))
+            return HandedIn(rows, var.device, _hand_in_rows(rows, value, local, m), rows.take_indexed_slices_grad(m))
         dense = ConditionalAccumulator(value.dtype, shape=var.shape, shared_name=name)
-        time = raw._HandInGradient(dense.accumulator_ref, local, value)
+        time = raw._HandInGradient(dense.accumulator_ref, local, value, most=m)
         return HandedIn(dense, var.device, time, dense.take_grad(m))
 
 
-def _hand_in_rows(rows: SparseConditionalAccumulator, value: IndexedSlices, local: Tensor) -> Tensor:
+def _hand_in_rows(rows: SparseConditionalAccumulator, value: IndexedSlices, local: Tensor, m: int) -> Tensor:
     has_shape = value.dense_shape is not None
     shape: Any = raw.Cast(value.dense_shape, DstT=np.int64) if has_shape else np.zeros(0, np.int64)
     indices = raw.Cast(value.indices, DstT=np.int64)
     time: Tensor = raw._HandInSparseGradient(
-        rows.accumulator_ref, local, indices, value.values, shape, has_known_shape=has_shape
+        rows.accumulator_ref, local, indices, value.values, shape, has_known_shape=has_shape, most=m
     )
     return time
 

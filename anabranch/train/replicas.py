@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.device import DeviceSpec
-from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.errors import OpError
 from anabranch.frontend.control_flow.grouping import group, no_op
+from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.scope import variable_scope
+from anabranch.frontend.variables.store import regularize
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
-from anabranch.graph.composite import Gradient, IndexedSlices
-from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -39,6 +38,17 @@ from anabranch.train.coordinator import Coordinator
 from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.replica_pieces import (
+    added_to,
+    after,
+    as_double,
+    assigned,
+    either,
+    local_variable,
+    made_local,
+    partitioned_as,
+    values_of,
+)
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -53,6 +63,8 @@ _MOST_TOKENS = 1000
 #: that the two make up 62 bits.
 _ROUNDS_OF_EPOCH = np.int64(1 << 31)
 _ZERO = np.int64(0)
+#: the token that says that no round follows
+_NO_MORE = np.int64(-1)
 
 
 def asynchronous(optimizer: Optimizer) -> ReplicaOptimizer:
@@ -144,14 +156,14 @@ class ReplicaOptimizer(DelegatingOptimizer):
         """Adds what a worker does in a step. Arguments as of `Optimizer.apply_gradients`."""
         pairs = self._prepared(grads_and_vars, global_step)
         read = raw.Identity(self._started) if self._started is not None else self._global_step.read_value()
-        pairs = [(_after([read], grad), var) for grad, var in pairs]
+        pairs = [(after([read], grad), var) for grad, var in pairs]
         # the step before this update, and after the gradients are there: what came in between is the staleness
-        with get_default_graph().control_dependencies([_first(g) for g, _ in pairs if g is not None]):
+        with get_default_graph().control_dependencies([values_of(g) for g, _ in pairs if g is not None]):
             now = self._global_step.read_value()
             seconds = self._elapsed()
         measured = self._measure(steps=1, staleness=now - read, seconds=seconds)
         with get_default_graph().control_dependencies([now.op]):
-            pairs = [(_after([now], grad), var) for grad, var in pairs]
+            pairs = [(after([now], grad), var) for grad, var in pairs]
             update = self._opt.apply_gradients(pairs, global_step=self._global_step)
         with get_default_graph().control_dependencies([update, measured]):
             return group(self._begin_anew(), name=name)
@@ -184,7 +196,7 @@ class ReplicaOptimizer(DelegatingOptimizer):
         """The gradients, after the number of the step in which the variables are read has been read."""
         step = get_or_create_global_step()
         self._started = step.read_value()
-        return [(_after([self._started], grad), var) for grad, var in pairs]
+        return [(after([self._started], grad), var) for grad, var in pairs]
 
     def _prepared(self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None) -> list[Any]:
         pairs = list(grads_and_vars)
@@ -199,27 +211,27 @@ class ReplicaOptimizer(DelegatingOptimizer):
             rows = np.tile([0.0] * WAITS_IN + [-1.0], (MAX_WORKERS, 1))
             table = Variable(rows, trainable=False, name=TABLE_NAME, use_resource=True)
             self._table, self.status_tensor = table, table.read_value()
-        self._clock = _local(0.0, np.float64, "replica_clock", anchor)
-        self._local_step = _local(0, np.int64, "replica_local_step", anchor)
-        self._worker_init = [self._begin_anew(), _assigned(self._local_step, self._global_step.read_value())]
+        self._clock = local_variable(0.0, np.float64, "replica_clock", anchor)
+        self._local_step = local_variable(0, np.int64, "replica_local_step", anchor)
+        self._worker_init = [self._begin_anew(), assigned(self._local_step, self._global_step.read_value())]
         self._built = True
         return pairs
 
     def _begin_anew(self) -> Operation:
-        return _assigned(self._clock, raw._MonotonicSeconds())
+        return assigned(self._clock, raw._MonotonicSeconds())
 
     def _elapsed(self) -> Any:
         return raw._MonotonicSeconds() - self._clock.read_value()
 
     def _measure(self, steps: int, staleness: TensorLike, seconds: TensorLike, waits: TensorLike = -1) -> Operation:
         """Adds a step to this worker's row."""
-        stale, took, waiting = (_double(value) for value in (staleness, seconds, waits))
+        stale, took, waiting = (as_double(value) for value in (staleness, seconds, waits))
         # counted as dropped where late gradients are: the synchronous rules wait, and know by `waits`
-        dropped = raw.Minimum(stale, _double(1)) if self._drops else _double(0)
+        dropped = raw.Minimum(stale, as_double(1)) if self._drops else as_double(0)
         graph = get_default_graph()
         with graph.device(self._table.device):
             row = self._table.read_value()[self.worker]
-            added = raw.Pack([_double(steps), dropped, stale - row[2], stale, took - row[4], took, waiting - row[6]])
+            added = raw.Pack([as_double(steps), dropped, stale - row[2], stale, took - row[4], took, waiting - row[6]])
             done = self._table.scatter_nd_add([[self.worker]], raw.ExpandDims(added, 0))
         return done if isinstance(done, Operation) else done.op
 
@@ -227,6 +239,7 @@ class ReplicaOptimizer(DelegatingOptimizer):
     _chief_runner: RoundsRunner | None = None
     _chief_init: Operation | None = None
     reissue_op: Operation | None = None
+    finish_op: Operation | None = None
     _reissue_after = 0.0
 
     #: counts this worker's steps, where there is something to run after some of them
@@ -271,7 +284,7 @@ class _Rounds(ReplicaOptimizer):
         self._queues = [token_queue(number, worker) for worker in range(self._workers)]
         parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
         kept = [part for part, _ in parts if part is not None]
-        with graph.control_dependencies([_first(value) for value, _ in pairs if value is not None]):
+        with graph.control_dependencies([values_of(value) for value, _ in pairs if value is not None]):
             took = elapsed()
         # as the accumulators say: the round's number, read beside that, may be the next one already, which this
         # worker's values have made possible
@@ -293,7 +306,7 @@ class _Rounds(ReplicaOptimizer):
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
-                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, waits_in[i] >= _double(0)))
+                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, waits_in[i] >= as_double(0)))
                 for i, queue in enumerate(self._queues)
             ]
         with graph.device(number.device):
@@ -306,13 +319,18 @@ class _Rounds(ReplicaOptimizer):
         self.reissue_op = group(*again)
         own = self._queues[self.worker]
         with graph.device(number.device):
+            #: tells the other workers that no round follows; the chief's hook runs it at the end
+            self.finish_op = group(*(queue.enqueue(_NO_MORE) for queue in self._queues if queue is not own))
             drained = own.dequeue_many(own.size())
         with graph.control_dependencies([drained.op]):
             current = self._stamp(number)
-        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current), self._waits_no_more()]
+        self._worker_init = [self._begin_anew(), assigned(self._local_step, current), self._waits_no_more()]
         with graph.device(number.device), graph.control_dependencies([measured]):
-            taken = own.dequeue_many(raw.Maximum(own.size(), 1))
-            token = taken[-1]
+            token, is_last = raw._LatestToken(own.dequeue_many(raw.Maximum(own.size(), 1)))
+            # a round that this worker may have had a part in; the next step finds that none follows
+            kept_for_next = hand_out(own, _NO_MORE, is_last)
+        with graph.control_dependencies([kept_for_next]):
+            token = raw.Identity(token)
         return self._token_taken(token, local)
 
     def _stamp(self, number: Variable) -> Any:
@@ -324,7 +342,7 @@ class _Rounds(ReplicaOptimizer):
         with get_default_graph().device(self._epoch.device):
             # by the clock as well: after two rollbacks to one checkpoint, the second must not repeat the first one's
             seconds = raw.Cast(raw.Timestamp(), DstT=np.int64)
-            begun = _assigned(self._epoch, raw.Maximum(self._epoch.read_value() + 1, seconds))
+            begun = assigned(self._epoch, raw.Maximum(self._epoch.read_value() + 1, seconds))
             # the table says who waited when the checkpoint was saved; whoever waits now must get a token if no round
             # ends, and each worker may
             columns = [[worker, WAITS_IN] for worker in range(self._workers)]
@@ -333,7 +351,7 @@ class _Rounds(ReplicaOptimizer):
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
-            return group(_assigned(self._local_step, token), self._begin_anew(), self._waits_no_more())
+            return group(assigned(self._local_step, token), self._begin_anew(), self._waits_no_more())
 
     def _waits_no_more(self) -> Operation:
         with get_default_graph().device(self._table.device):
@@ -369,25 +387,36 @@ class _Copies(ReplicaOptimizer):
             (['w:0'], ['w/copy:0'])
         """
         self._shared: list[tuple[Variable, Variable]] = []
-        known: dict[str, Variable] = {}
+        known: dict[str, Variable | PartitionedVariable] = {}
 
         def get(getter: Callable[..., Any], name: str, *args: PassedOn, **kwargs: PassedOn) -> Any:
             if kwargs.get("trainable") is False:
                 return getter(name, *args, **kwargs)
             if name in known:
                 return known[name]
-            shared = getter(name, *args, **{**kwargs, "trainable": False})
-            anchor = no_op()
-            collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES]
-            with get_default_graph().colocate_with(anchor), get_default_graph().name_scope(""):
-                initial = np.zeros(shared.shape.as_list(), shared.dtype.base_dtype.as_numpy_dtype)
-                copy = Variable(initial, collections=collections, name=f"{name}/copy", use_resource=True)
-            known[name] = copy
-            self._shared.append((copy, shared))
-            return copy
+            # what is trained is the copy: it is regularized, and the shared one is not
+            regularizer, constraint = kwargs.get("regularizer"), kwargs.get("constraint")
+            shared = getter(name, *args, **{**kwargs, "trainable": False, "regularizer": None})
+            parts = list(shared) if isinstance(shared, PartitionedVariable) else [shared]
+            copies = [self._copied(part, constraint) for part in parts]
+            if regularizer:
+                for copy, part in zip(copies, parts, strict=True):
+                    regularize(copy, part.op.name, regularizer)
+            known[name] = copies[0] if parts[0] is shared else partitioned_as(shared, copies)
+            return known[name]
 
         with variable_scope("", custom_getter=get):
             yield
+
+    def _copied(self, shared: Variable, constraint: Callable[..., Any] | None) -> Variable:
+        anchor = no_op()
+        collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES]
+        with get_default_graph().colocate_with(anchor), get_default_graph().name_scope(""):
+            initial = np.zeros(shared.shape.as_list(), shared.dtype.base_dtype.as_numpy_dtype)
+            name = f"{shared.op.name}/copy"
+            copy = Variable(initial, collections=collections, name=name, constraint=constraint, use_resource=True)
+        self._shared.append((copy, shared))
+        return copy
 
     def _shared_of(self, var: Variable) -> Variable:
         for copy, shared in self._shared:
@@ -397,12 +426,12 @@ class _Copies(ReplicaOptimizer):
 
     def _counted(self, step: list[Operation], name: str | None) -> Operation:
         """A step on the copy, which counts: runs of something else between two steps do not."""
-        count = self._count = _local(0, np.int64, "replica_steps", step[0])
+        count = self._count = local_variable(0, np.int64, "replica_steps", step[0])
         with get_default_graph().control_dependencies(step):
-            return group(_assigned(count, count.read_value() + 1), name=name)
+            return group(assigned(count, count.read_value() + 1), name=name)
 
     def _fetched(self) -> list[Operation]:
-        return [_assigned(copy, shared.read_value()) for copy, shared in self._shared]
+        return [assigned(copy, shared.read_value()) for copy, shared in self._shared]
 
 
 class AveragedReplicas(_Rounds, _Copies):
@@ -424,13 +453,13 @@ class AveragedReplicas(_Rounds, _Copies):
         handed = [(copy.read_value(), self._shared_of(copy)) for copy in copies]
 
         def assign(means: list[Any]) -> Operation:
-            with get_default_graph().control_dependencies([_assigned(var, mean) for mean, var in means]):
-                return _assigned(step, step.read_value() + 1)
+            with get_default_graph().control_dependencies([assigned(var, mean) for mean, var in means]):
+                return assigned(step, step.read_value() + 1)
 
         #: hands in the copy, waits for the mean and takes it; the hook runs it every so many steps
         self.average_op: Operation = self._round(handed, step, assign, self._elapsed)
         self._worker_init += self._fetched()
-        with _made_local():
+        with made_local():
             update = self._opt.apply_gradients(pairs)
         return self._counted([update], name)
 
@@ -440,7 +469,7 @@ class AveragedReplicas(_Rounds, _Copies):
         with graph.control_dependencies([token]):
             # without a new mean the copy stays: a worker that goes on in a dead one's place loses nothing
             ended = token > before
-            fetched = [_assigned(c, _either(ended, s.read_value(), c.read_value())) for c, s in self._shared]
+            fetched = [assigned(c, either(ended, s.read_value(), c.read_value())) for c, s in self._shared]
         return group(taken, *fetched)
 
     def _after_steps(self, count: int) -> list[Operation]:
@@ -464,14 +493,14 @@ class DownpourReplicas(_Copies):
         The sum of sparse gradients is dense.
         """
         pairs = [(g, v) for g, v in self._prepared(grads_and_vars, global_step) if g is not None]
-        sums = [_local(np.zeros(v.shape.as_list()), v.dtype.base_dtype, "replica_sum", v.op) for _, v in pairs]
-        added = [_added(total, grad) for total, (grad, _) in zip(sums, pairs, strict=True)]
+        sums = [local_variable(np.zeros(v.shape.as_list()), v.dtype.base_dtype, "replica_sum", v.op) for _, v in pairs]
+        added = [added_to(total, grad) for total, (grad, _) in zip(sums, pairs, strict=True)]
         # the sums are cleared before they arrive: what is added meanwhile belongs to the next push
         graph = get_default_graph()
         values = [total.read_value() for total in sums]
         with graph.control_dependencies([*values]):
             now, took = self._global_step.read_value(), self._elapsed()
-            cleared = [_assigned(t, raw.ZerosLike(v)) for t, v in zip(sums, values, strict=True)]
+            cleared = [assigned(t, raw.ZerosLike(v)) for t, v in zip(sums, values, strict=True)]
         read = self._local_step.read_value()
         measured = self._measure(1, raw.Cast(now, DstT=read.dtype) - read, took)
         with graph.control_dependencies([measured, *cleared]):
@@ -479,10 +508,10 @@ class DownpourReplicas(_Copies):
             #: applies the sum of the gradients to the shared parameters; the hook runs it each `push` steps
             self.push_op: Operation = group(self._opt.apply_gradients(pushed, global_step=self._global_step))
         self._worker_init += self._fetched()
-        with graph.control_dependencies([_assigned(self._local_step, self._global_step.read_value())]):
+        with graph.control_dependencies([assigned(self._local_step, self._global_step.read_value())]):
             #: copies the shared parameters; the hook runs it each `fetch` steps
             self.fetch_op: Operation = group(*self._fetched(), self._begin_anew())
-        with _made_local():
+        with made_local():
             steps = [self._inner.apply_gradients(pairs)] if self._inner is not None else []
         return self._counted([*added, *steps], name)
 
@@ -526,6 +555,14 @@ class _ReplicaHook(SessionRunHook):
             for operation in self._optimizer._after_steps(count):
                 run_context.session.run(operation)
 
+    def end(self, session: Session) -> None:
+        runner = self._optimizer._chief_runner
+        # with a lease another worker becomes chief
+        if runner is not None and runner.lease is None and self._is_chief:
+            # where their task is gone, the others hear of that
+            with contextlib.suppress(OpError):
+                session.run(self._optimizer.finish_op)
+
     def _watch(self, session: Session, coord: Coordinator) -> None:
         """Hands tokens out once more where a step does not end."""
         optimizer = self._optimizer
@@ -538,53 +575,3 @@ class _ReplicaHook(SessionRunHook):
                 elif time.monotonic() - since >= optimizer._reissue_after:
                     session.run(optimizer.reissue_op)
                     since = time.monotonic()
-
-
-# ---------------------------------------------------------------------- helpers
-def _either(condition: Tensor, yes: Tensor, no: Tensor) -> Any:
-    return raw.Select(raw.Fill(raw.Shape(yes), condition), yes, no)
-
-
-def _double(value: TensorLike) -> Any:
-    return raw.Cast(convert_to_tensor(value), DstT=np.float64)
-
-
-def _first(value: Gradient) -> Tensor:
-    first: Tensor = value.values if isinstance(value, IndexedSlices) else value
-    return first
-
-
-def _after(tensors: list[Tensor], value: Gradient | None) -> Any:
-    """A gradient that comes after other tensors."""
-    if value is None:
-        return None
-    with get_default_graph().control_dependencies(tensors):
-        if isinstance(value, IndexedSlices):
-            return IndexedSlices(raw.Identity(value.values), value.indices, value.dense_shape)
-        return raw.Identity(value)
-
-
-def _added(total: Variable, grad: Gradient) -> Operation:
-    done = total.scatter_add(grad) if isinstance(grad, IndexedSlices) else total.assign_add(grad)
-    return done.op
-
-
-def _local(value: TensorLike, dtype: DTypeLike, name: str, beside: Operation) -> Variable:
-    """A variable of this worker's own, also where variables go to other tasks."""
-    with get_default_graph().colocate_with(beside):
-        local = [GraphKeys.LOCAL_VARIABLES]
-        return Variable(value, trainable=False, collections=local, dtype=dtype, name=name, use_resource=True)
-
-
-@contextlib.contextmanager
-def _made_local() -> Iterator[None]:
-    """Variables made within, slots beside copies, are the worker's own: no chief initializes them."""
-    everywhere = get_default_graph().get_collection_ref(GraphKeys.GLOBAL_VARIABLES)
-    known = len(everywhere)
-    yield
-    get_default_graph().get_collection_ref(GraphKeys.LOCAL_VARIABLES).extend(everywhere[known:])
-    del everywhere[known:]
-
-
-def _assigned(variable: Variable, value: TensorLike) -> Operation:
-    return variable.assign(value).op

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -219,6 +221,34 @@ def test_those_that_come_too_late_are_counted_and_nobody_else(cluster: LocalClus
     assert sum(row.dropped for row in rows) == rounds
 
 
+def test_what_comes_while_the_chief_is_busy_is_late_if_there_is_enough(cluster: LocalCluster) -> None:
+    a, b, late = started(cluster, lambda: tf.train.replicas.synchronous(descent(), aggregate=2, backups=1))
+    goes_on, is_busy = threading.Event(), threading.Event()
+
+    def is_held() -> None:
+        is_busy.set()
+        goes_on.wait(DEADLINE)
+
+    a.optimizer._chief_runner.between_rounds(is_held)
+    for worker in (a, b):
+        worker.read(1, 1)
+        worker.hand_in()
+    for worker in (a, b):
+        worker.done()
+    late.whole_step(100, 100)
+    assert is_busy.wait(DEADLINE), "the chief has ended a round, and does not take the next mean yet"
+    for worker, gradient in ((a, 2), (b, 4), (late, 100)):
+        worker.read(gradient, gradient)
+        worker.hand_in()
+        while a.status()[int(worker.optimizer.worker)].steps < 2:
+            pass
+    goes_on.set()
+    for worker in (a, b, late):
+        worker.done()
+    assert a.values() == ([-RATE * 4] * 2, -RATE * 8, 2)
+    assert [row.dropped for _, row in sorted(a.status().items())] == [0, 0, 2]
+
+
 def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: LocalCluster) -> None:
     def make() -> Any:
         return tf.train.replicas.synchronous(descent(), aggregate=3)
@@ -281,6 +311,40 @@ def test_copies_are_averaged(cluster: LocalCluster) -> None:
             assert list(worker.session.run(worker.w)) == list(w)
 
 
+@pytest.mark.parametrize("rule", ["averaging", "downpour"])
+def test_copies_of_partitioned_variables_are_in_parts_and_are_regularized(rule: str) -> None:
+    with local_cluster(ps=2, worker=1) as cluster, tf.Graph().as_default():
+        with tf.device(tf.train.replica_device_setter(2, worker_device="/job:worker/task:0")):
+            optimizer: Any = {
+                "averaging": lambda: tf.train.replicas.averaging(descent(), every=1, workers=1),
+                "downpour": lambda: tf.train.replicas.downpour(descent(), fetch=1, push=1),
+            }[rule]()
+            with optimizer.local_copies():
+                table = tf.get_variable(
+                    "table",
+                    [5, 2],
+                    initializer=tf.ones_initializer(),
+                    partitioner=tf.fixed_size_partitioner(2),
+                    regularizer=lambda part: 0.5 * tf.reduce_sum(tf.square(part)),
+                    constraint=lambda part: tf.minimum(part, 0.7),
+                )
+            rows = tf.nn.embedding_lookup(table, [0, 4], partition_strategy="div")
+            train = optimizer.minimize(tf.reduce_sum(rows) + tf.losses.get_regularization_loss())
+            hook = optimizer.make_session_run_hook(is_chief=True)
+        assert [(v.op.name, v.device, v.shape.as_list()) for v in tf.trainable_variables()] == [
+            ("table/part_0/copy", "/job:worker/task:0", [3, 2]),
+            ("table/part_1/copy", "/job:worker/task:0", [2, 2]),
+        ]
+        shared = [v for v in tf.global_variables() if v.op.name.startswith("table/part") and "copy" not in v.op.name]
+        assert [v.device for v in shared] == ["/job:ps/task:0", "/job:ps/task:1"]
+        with tf.train.MonitoredTrainingSession(cluster.target(), hooks=[hook], config=config()) as session:
+            session.run(train)
+            # the regularizer has gradient 1 everywhere, and the rows that are looked up have another 1
+            learned = np.float32([1 - 2 * RATE, 1 - RATE, 1 - RATE, 1 - RATE, 1 - 2 * RATE]).clip(max=np.float32(0.7))
+            for values in (session.run(shared), session.run(list(table))):
+                np.testing.assert_array_equal(np.concatenate(values), np.stack([learned] * 2, axis=1))
+
+
 def test_downpour_fetches_and_pushes_at_intervals(cluster: LocalCluster) -> None:
     a, b, _ = started(cluster, lambda: tf.train.replicas.downpour(descent(), fetch=3, push=2, local=descent()))
     shared, copies, sums = 0.0, {a: 0.0, b: 0.0}, {a: 0.0, b: 0.0}
@@ -301,3 +365,35 @@ def test_downpour_fetches_and_pushes_at_intervals(cluster: LocalCluster) -> None
     # b fetched after 3 steps, when 2 pushes had come, and again after 6
     assert a.status()[1].steps == 3
     assert a.status()[1].staleness == 3
+
+
+@pytest.mark.parametrize("rule", ["synchronous", "averaging"])
+def test_workers_that_wait_end_with_the_chief(rule: str) -> None:
+    """Nobody ends rounds any more: they end as at the end of their data, and those who have a token do its step."""
+    aggregate, steps = 2, 4
+    makes: dict[str, Callable[[], Any]] = {
+        "synchronous": lambda: tf.train.replicas.synchronous(descent(), aggregate),
+        "averaging": lambda: tf.train.replicas.averaging(descent(), every=1, workers=aggregate),
+    }
+    taken = [0] * aggregate
+
+    def train(cluster: LocalCluster, index: int) -> None:
+        with tf.Graph().as_default():
+            with tf.device(tf.train.replica_device_setter(1, worker_device=f"/job:worker/task:{index}")):
+                optimizer = makes[rule]()
+                with getattr(optimizer, "local_copies", contextlib.nullcontext)():
+                    w = tf.get_variable("w", initializer=np.zeros(2, np.float32))
+                step = optimizer.minimize(tf.reduce_sum(w))
+                hook = optimizer.make_session_run_hook(index == 0)
+            # the chief takes as many steps as the test says, the other as many as it can
+            with tf.train.MonitoredTrainingSession(
+                cluster.target("worker", index), index == 0, hooks=[hook], config=config()
+            ) as session:
+                while index > 0 or taken[0] < steps:
+                    session.run(step)
+                    taken[index] += 1
+
+    with local_cluster(ps=1, worker=aggregate) as cluster, ThreadPoolExecutor(aggregate) as pool:
+        for ended in [pool.submit(train, cluster, index) for index in range(aggregate)]:
+            ended.result(DEADLINE)
+    assert taken == [steps, steps]

@@ -142,7 +142,7 @@ class VariableStore:
             variable: Variable = Variable(initial_value=initial_value, name=name, dtype=variable_dtype, **options)
         self._variables[name] = variable
         if regularizer:  # libraries give an empty dictionary for none
-            _regularize(variable, name, regularizer)
+            regularize(variable, name, regularizer)
         return variable
 
     # ------------------------------------------------------------------ partitions
@@ -305,7 +305,8 @@ def _initial_value(
     )
 
 
-def _regularize(variable: Variable, name: str, regularizer: Callable[..., Any]) -> None:
+def regularize(variable: Variable, name: str, regularizer: Callable[..., Any]) -> None:
+    """Adds the loss of a variable's regularizer, in a scope of that name."""
     graph = variable.graph
     with init_scope(), graph.colocate_with(variable.op), graph.name_scope(name + "/Regularizer/"):
         loss = regularizer(variable)

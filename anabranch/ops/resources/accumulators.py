@@ -10,6 +10,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import OutOfRangeError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext
@@ -87,7 +88,7 @@ ResourceAccumulatorApplyGradient = _applying("ResourceAccumulatorApplyGradient",
 HandInGradient = define_op(
     "_HandInGradient",
     "handle: string, local_step: int64, gradient: dtype -> time: int64",
-    "dtype: numbers",
+    "dtype: numbers, most: int",
     stateful=True,
 )
 HandInGradient.shape(shape_rules.scalar)
@@ -95,9 +96,33 @@ HandInGradient.not_differentiable()
 
 
 @HandInGradient.host_kernel
-def _(handle: ResourceHandle, local_step: Array, gradient: Array, *, ctx: StepHostContext) -> np.int64:
-    """`AccumulatorApplyGradient` that says by which time of the accumulator the gradient counts, or came too late."""
-    return np.int64(object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient))
+def _(handle: ResourceHandle, local_step: Array, gradient: Array, *, most: int, ctx: StepHostContext) -> np.int64:
+    """`AccumulatorApplyGradient` that says by which time of the accumulator the gradient counts, or came too late.
+
+    It comes too late, too, where `most` gradients have come for the step.
+    """
+    return np.int64(object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient, most))
+
+
+LatestToken = define_op("_LatestToken", "tokens: int64 -> number: int64, is_last: bool", stateful=True)
+LatestToken.not_differentiable()
+
+
+@LatestToken.shape
+def _(tokens: TensorShape) -> list[TensorShape]:
+    return [TensorShape([]), TensorShape([])]
+
+
+@LatestToken.host_kernel
+def _(tokens: Array) -> tuple[np.int64, np.bool_]:
+    """Of the tokens that a replica has waited for, the number of the latest step, and whether none follows it.
+
+    A negative token says that. Where it is the only one, there is no step that the replica could join.
+    """
+    latest = tokens.max()
+    if latest < 0:
+        raise OutOfRangeError(None, None, "the chief has ended the training: no step follows that could be joined")
+    return latest, tokens.min() < 0
 
 
 def _taking(name: str, handle_type: str) -> Any:
@@ -184,7 +209,7 @@ def _(
 HandInSparseGradient = define_op(
     "_HandInSparseGradient",
     "handle: string, local_step: int64, indices: int64, values: dtype, dense_shape: int64 -> time: int64",
-    "dtype: numbers, has_known_shape: bool",
+    "dtype: numbers, has_known_shape: bool, most: int",
     stateful=True,
 )
 HandInSparseGradient.shape(shape_rules.scalar)
@@ -200,11 +225,12 @@ def _(
     dense_shape: Array,
     *,
     has_known_shape: bool,
+    most: int,
     ctx: StepHostContext,
 ) -> np.int64:
     """See `_HandInGradient`."""
     accumulator = object_behind(ctx, handle, "accumulator")
-    return np.int64(accumulator.apply_gradient(int(local_step), indices, values, dense_shape, has_known_shape))
+    return np.int64(accumulator.apply_gradient(int(local_step), indices, values, dense_shape, has_known_shape, most))
 
 
 SparseAccumulatorTakeGradient = define_op(

@@ -137,6 +137,21 @@ def test_an_accumulator_drops_what_is_stale() -> None:
     assert lists(a.take_gradient(1)) == [[5, 5]]
 
 
+def test_gradients_beyond_the_most_that_count_are_late_before_anybody_takes_the_sum() -> None:
+    dense = DenseAccumulator("a", dtypes.float32, TensorShape([2]), "MEAN")
+    assert [dense.apply_gradient(0, array(value, value), most=2) for value in (1, 3, 100)] == [0, 0, 1]
+    assert lists(dense.take_gradient(2)) == [[2, 2]]
+    # what was late stays so; the next step has room
+    assert [dense.apply_gradient(step, array(5, 5), most=2) for step in (0, 1)] == [1, 1]
+    assert dense.count == 1
+    sparse = SparseAccumulator("a", dtypes.float32, TensorShape([6, 1]), "MEAN")
+    rows, nothing = np.array([4]), np.zeros(0, np.int64)
+    for value, time in ((1, 0), (3, 0), (100, 1)):
+        values = array(value).reshape(1, 1)
+        assert sparse.apply_gradient(0, rows, values, nothing, False, most=2) == time
+    assert lists(sparse.take_gradient(2)) == [[4], [[2]], [6, 1]]
+
+
 def test_a_cancelled_take_takes_nothing() -> None:
     a = DenseAccumulator("a", dtypes.int32, TensorShape(None), "MEAN")
     waiting = a.take_gradient(2)
