@@ -13,6 +13,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from tests.cluster.places import until
 
 #: seconds; no wait of a test lasts longer
 DEADLINE = 30.0
@@ -21,7 +22,7 @@ EXAMPLES, SIZE = 23, 4
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    with local_cluster(ps=1, worker=6) as tasks:
+    with local_cluster(ps=1, worker=8) as tasks:
         yield tasks
 
 
@@ -79,8 +80,12 @@ def test_each_example_is_used_once_in_an_epoch_while_workers_come_and_go(cluster
     taken = next(first[2].leased)
     assert taken.end > taken.begin
     cluster.lose("/job:worker/replica:0/task:2")
-    later = [Worker(cluster, i, tmp_path, epochs=2) for i in (4, 5)]
-    threads = [threading.Thread(target=worker.use) for worker in (first[0], first[3], *later)]
+    # two are left of four, and four join
+    later = [Worker(cluster, i, tmp_path, epochs=2) for i in (4, 5, 6, 7)]
+    those_there = [first[0], first[3], *later]
+    everybody = {worker.membership._me for worker in those_there}
+    until(lambda: everybody <= set(first[0].membership.members), "all six", DEADLINE)
+    threads = [threading.Thread(target=worker.use) for worker in those_there]
     for thread in threads:
         thread.start()
     for thread in threads:

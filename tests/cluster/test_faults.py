@@ -327,6 +327,61 @@ def test_a_late_value_of_a_dead_incarnation_is_dropped() -> None:
             assert nothing_is_under_way(cluster, "ps/0", "worker/0")
 
 
+def test_a_late_gradient_of_a_dead_worker_changes_nothing() -> None:
+    with proxied(ps=1, worker=1) as cluster:
+        with on("ps"):
+            v = tf.get_variable("v", initializer=3.0, use_resource=True)
+        with on("worker"):
+            gradient = 2 * tf.placeholder_with_default(1.0, [])
+        with on("ps"):
+            update = v.assign_add(gradient)
+        with session(cluster, "ps/0") as s:
+            s.run(v.initializer)
+            assert s.run(update) == 5
+            proxy, old = cluster.proxies["ps/0"], cluster.tasks["worker/0"]
+            proxy.cut(old.endpoint)
+            step = started(lambda: s.run(update))
+            until(lambda: proxy.held > 0, "a gradient under way")
+            old.kill()
+            with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError)):
+                step.result(DEADLINE)
+            cluster.tasks["worker/0"] = new = ProxiedTask(old.name, old.port)
+            new.begin(cluster.addresses)
+            passed = proxy.passed
+            proxy.heal()
+            until(lambda: proxy.passed > passed, "the late gradient")
+            assert s.run(v) == 5
+            until_it_runs(s, 2 * update, 14)
+            assert s.run(v) == 7
+            assert nothing_is_under_way(cluster, "ps/0", "worker/0")
+
+
+def test_an_update_of_several_servers_may_be_there_uncounted_when_its_worker_dies() -> None:
+    """Each server applies its part by itself; the step is counted when all have done so, and not if that is unknown."""
+    with proxied(ps=2, worker=1) as cluster:
+        with tf.device(tf.train.replica_device_setter(2, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            variables = [tf.get_variable(name, initializer=0.0, use_resource=True) for name in "ab"]
+            gradient = -tf.placeholder_with_default(1.0, [])
+            optimizer = tf.train.GradientDescentOptimizer(1.0)
+            train = optimizer.apply_gradients([(gradient, v) for v in variables], step)
+        (here,), (there,) = ([v for v in variables if v.device == f"/job:ps/task:{i}"] for i in range(2))
+        assert step.device == "/job:ps/task:0"
+        with session(cluster, "ps/0") as s:
+            s.run([v.initializer for v in (step, *variables)])
+            s.run(train)
+            cluster.proxies["ps/0"].cut(cluster.tasks["ps/1"].endpoint)
+            begun = started(lambda: s.run(train))
+            until(lambda: s.run([here, there], options=within(5000)) == [2, 2], "both updates")
+            assert s.run(step) == 1
+            cluster.tasks["worker/0"].kill()
+            with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError), match=WORKER):
+                begun.result(DEADLINE)
+            cluster.proxies["ps/0"].heal()
+            until(lambda: nothing_is_under_way(cluster, "ps/0", "ps/1"), "the end of the step")
+            assert s.run([step, here, there]) == [1, 2, 2]
+
+
 # ---------------------------------------------------------------------- programs
 def test_an_exception_in_one_task_is_the_cause_that_all_others_end_for() -> None:
     with proxied(ps=1, worker=2) as cluster:

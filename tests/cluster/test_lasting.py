@@ -25,6 +25,7 @@ from anabranch.train.model_shards import ModelShards
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN
 from anabranch.train.replicas import MAX_WORKERS
 from anabranch.train.save_interval import SaveInterval
+from tests.cluster.places import until
 from tests.cluster.processes import DEADLINE, Process, one_ps
 
 PS = [f"/job:ps/replica:0/task:{i}" for i in range(2)]
@@ -432,3 +433,45 @@ def test_a_killed_parameter_server_goes_on_from_its_last_checkpoint(
             # what came after the commit is lost, and nothing else; what was repeated may be a read
             assert commit() <= now <= commit() + 1
             supervisor.join(DEADLINE)
+
+
+def test_a_parameter_server_killed_in_the_midst_of_an_update_has_no_half_of_it(
+    tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {DIRECTORY_VARIABLE: str(tmp_path)}
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+    with one_ps(told) as (addresses, worker, processes):
+        with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            a, b = (tf.get_variable(name, initializer=0.0, use_resource=True) for name in "ab")
+        with tf.device("/job:ps/task:0"):
+            gate = tf.FIFOQueue(10, [tf.int32], shapes=[[]], shared_name="gate")
+            opens = gate.enqueue(0)
+            with tf.control_dependencies([a.assign_add(1.0)]), tf.control_dependencies([gate.dequeue()]):
+                train = tf.group(b.assign_add(1.0), step.assign_add(1))
+        target = f"grpc://{addresses['ps'][0]}"
+        with tf.train.MonitoredTrainingSession(worker.target, config=config, log_step_count_steps=None) as session:
+            trained = threading.Thread(target=session.run, args=(train,))
+            with tf.Session(target, config=config) as other:
+                other.run(opens)
+                session.run(train)
+                commit = other.run([a, b, step])
+                assert commit == [1, 1, 1]
+                when_asked.append(True)
+                other.run(opens)
+                session.run(train)
+                until(lambda: tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-2"), "a save")
+                trained.start()
+                until(lambda: other.run(a) == 3, "the first half of an update")
+                assert other.run([b, step]) == [2, 2]
+                processes[-1].kill()
+            processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
+            # the worker does its step again
+            with tf.Session(target, config=config) as other:
+                until(lambda: other.run(a) == 3, "the first half of an update once more")
+                assert other.run([b, step]) == [2, 2]
+                other.run(opens)
+            trained.join(DEADLINE)
+            assert not trained.is_alive()
+            assert session.run([a, b, step]) == [3, 3, 3]
