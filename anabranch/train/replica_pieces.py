@@ -72,7 +72,9 @@ def made_local() -> Iterator[None]:
 def partitioned_as(shared: PartitionedVariable, copies: list[Variable]) -> PartitionedVariable:
     """A variable of as many parts as another, of copies of these."""
     for copy, part in zip(copies, shared, strict=True):
-        copy._set_save_slice_info(part._get_save_slice_info())
+        info = part._get_save_slice_info()
+        assert info is not None, "each part knows its place"
+        copy._set_save_slice_info(info)
     partitions = shared._get_partitions()
     return PartitionedVariable(f"{shared.name}/copy", shared.shape, shared.dtype, copies, partitions)
 

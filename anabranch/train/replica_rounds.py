@@ -167,7 +167,7 @@ def token_queue(number: Variable, worker: int) -> FIFOQueue:
         return FIFOQueue(-1, np.int64, shapes=[()], name=name, shared_name=name)
 
 
-def hand_out(queue: FIFOQueue, token: Tensor, condition: Tensor) -> Operation:
+def hand_out(queue: FIFOQueue, token: TensorLike, condition: Tensor) -> Operation:
     """Puts a token into a queue, or none."""
     count = raw.Reshape(raw.Cast(condition, DstT=np.int32), [1])
     handed_out: Operation = queue.enqueue_many((raw.Fill(count, token),))

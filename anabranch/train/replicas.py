@@ -412,7 +412,7 @@ class _Copies(ReplicaOptimizer):
         anchor = no_op()
         collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES]
         with get_default_graph().colocate_with(anchor), get_default_graph().name_scope(""):
-            initial = np.zeros(shared.shape.as_list(), shared.dtype.base_dtype.as_numpy_dtype)
+            initial = np.zeros(shared.shape.sizes(), shared.dtype.base_dtype.as_numpy_dtype)
             name = f"{shared.op.name}/copy"
             copy = Variable(initial, collections=collections, name=name, constraint=constraint, use_resource=True)
         self._shared.append((copy, shared))
