@@ -75,28 +75,14 @@ def import_model(
     """
     if initializers not in ("constants", "variables"):
         raise ValueError(f"initializers must be 'constants' or 'variables', not {initializers!r}")
-    try:
-        return _imported(model, inputs or {}, constants or {}, initializers == "variables", name)
-    except UnicodeDecodeError as error:  # a message of this kind is read whatever its names are
-        raise tf.errors.InvalidArgumentError(
-            None, None, f"The ONNX model is not valid: a name in it is no text in UTF-8: {error.object!r:.80}."
-        ) from error
-
-
-def _imported(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
-    inputs: Mapping[str, tf.Tensor],
-    constants: Mapping[str, HostArray | list[HostArray] | None],
-    trained: bool,
-    name: str,
-) -> ImportedModel:
     message, folder = models.read(model)
     models.check(message)
     _refuse_unknown(message)
     weights = models.weights(message.graph, folder)
 
     def build() -> ImportedModel:
-        return _ModelBuilder(message, folder, trained).whole(weights, dict(inputs), dict(constants))
+        builder = _ModelBuilder(message, folder, initializers == "variables")
+        return builder.whole(weights, dict(inputs or {}), dict(constants or {}))
 
     # A graph only grows: what an error at the last node would leave behind is left in a graph that nobody keeps.
     if not inputs:

@@ -129,13 +129,16 @@ def test_loops_and_conditionals_without_a_graph_are_refused(node, name):
 
 
 @pytest.mark.parametrize(
-    ("node", "reason"),
+    "node",
     [
-        (helper.make_node("DeformConv", ["x"], ["y"], name="n1"), "IndexError"),
-        (helper.make_node("Gemm", ["x"], ["y"]), ""),
+        helper.make_node("DeformConv", ["x"], ["y"], name="n1"),
+        helper.make_node("Gemm", ["x"], ["y"]),
+        helper.make_node("CumSum", ["x"], ["y"]),
+        helper.make_node("Concat", [], ["y"]),
     ],
+    ids=lambda node: node.op_type,
 )
-def test_nodes_without_their_inputs_are_named(node, reason):
+def test_nodes_without_their_inputs_are_named(node):
     with tf.Graph().as_default() as graph:
         with pytest.raises((tf.errors.InvalidArgumentError, ValueError, TypeError)) as caught:
             anabranch.onnx.import_model(_model([node], ["x"], ["y"]))
@@ -143,7 +146,6 @@ def test_nodes_without_their_inputs_are_named(node, reason):
     said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert (node.name or "'y'") in said
     assert node.op_type in said
-    assert reason in said
 
 
 def test_names_that_are_no_text_are_refused():
