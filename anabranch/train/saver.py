@@ -505,7 +505,8 @@ def import_meta_graph(
 
     Raises:
         OSError: there is no such file.
-        DataLossError: it holds no meta graph.
+        DataLossError: it holds no meta graph, or a collection in it is damaged.
+        KeyError: a collection names what the graph does not have.
         ValueError: as `import_graph_def`.
 
     Example:

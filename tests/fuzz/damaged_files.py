@@ -521,8 +521,8 @@ SUBJECTS: dict[str, Subject] = {
     "graph-text": Subject(
         _bytes_of(TENSORFLOW / "conv_while.pbtxt", TENSORFLOW / "functions.pbtxt"), _import_text, OF_GRAPHS
     ),
-    "meta-graph": Subject(_damaged_meta_graph, _import_meta_graph, _FILES),
-    "meta-graph-bytes": Subject(_bytes_of(*_META), _import_meta_graph, _FILES),
+    "meta-graph": Subject(_damaged_meta_graph, _import_meta_graph, (*_FILES, KeyError)),
+    "meta-graph-bytes": Subject(_bytes_of(*_META), _import_meta_graph, (*_FILES, KeyError)),
     "model": Subject(_damaged_model, _load_model, (*_FILES, RuntimeError, KeyError)),
     "model-files": Subject(_damaged_model_files, _load_model, (*_FILES, RuntimeError, KeyError)),
     "own-checkpoint": Subject(_damaged_own, _read_checkpoint, (ValueError,)),
