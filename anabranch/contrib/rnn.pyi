@@ -59,6 +59,7 @@ from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
     GRUCell as GRUCell,
+    LayerRNNCell as LayerRNNCell,
     LSTMCell as LSTMCell,
     LSTMStateTuple as LSTMStateTuple,
     MultiRNNCell as MultiRNNCell,
@@ -69,5 +70,3 @@ from anabranch.frontend.nn.rnn_wrappers import (
     DropoutWrapper as DropoutWrapper,
     ResidualWrapper as ResidualWrapper,
 )
-
-LayerRNNCell = RNNCell

@@ -10,7 +10,7 @@ from anabranch.contrib.arguments import PassedOn, TensorLike
 from anabranch.contrib.rnn_projections import linear
 
 
-class NASCell(tf.nn.rnn_cell.RNNCell):
+class NASCell(tf.contrib.rnn.LayerRNNCell):
     """The cell that a search among architectures came to (Zoph and Le 2017).
 
     Args:

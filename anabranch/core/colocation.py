@@ -15,4 +15,7 @@ def colocation_group(name: str) -> bytes:
 
 def colocation_leader(group: bytes) -> str | None:
     """The name of the operation that leads a group; None: the entry is no colocation group."""
-    return group.removeprefix(COLOCATION_PREFIX).decode() if group.startswith(COLOCATION_PREFIX) else None
+    # what is no text is the name of no operation, as which it is refused
+    return (
+        group.removeprefix(COLOCATION_PREFIX).decode(errors="replace") if group.startswith(COLOCATION_PREFIX) else None
+    )

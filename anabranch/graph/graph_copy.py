@@ -15,6 +15,7 @@ from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, op_def_of
 from anabranch.graph.inner_values import RECORDS, inner_tensor
 from anabranch.graph.joined_nodes import FurtherResult, ValueUses, groups_of, joined_order, named_with
+from anabranch.graph.loop_bodies import check_signatures
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
 from anabranch.graph.step_nodes import NOT_KNOWN, StepFunction, StepNode, StepTensor, called_names
@@ -167,6 +168,8 @@ class GraphCopy:
 
     def _node(self, op: Operation) -> StepNode:
         called = called_names(op.attrs, op.op_def) if op.op_def.calls_functions else ()
+        if op.op_def.is_functional:
+            check_signatures(op, [self._functions.get(name) for name in called])
         return StepNode(
             op.op_def,
             op._name,

@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from anabranch.core.attrs import FuncAttr
-from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group, colocation_leader
+from anabranch.core.colocation import colocation_group, colocation_leader
 from anabranch.core.dtypes import resource
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
@@ -27,6 +27,7 @@ from anabranch.graph.exchanged_loops import restored
 from anabranch.graph.function_def import FunctionPlan, function_to_proto
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import PRODUCER_VERSION, Graph, get_default_graph
+from anabranch.graph.loop_bodies import check_signatures
 from anabranch.graph.node_plans import (
     NodeError,
     NodePlan,
@@ -38,6 +39,7 @@ from anabranch.graph.node_plans import (
     read_nodes,
 )
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import called_names
 from anabranch.proto.graph_pb2 import FunctionDef, GraphDef, NodeDef, OpList
 
 _log = logging.getLogger(__name__)
@@ -379,6 +381,10 @@ class _PlanBuilder:
                 op = self._graph.create_op(
                     plan.op_def, inputs, plan.attrs, name, site=self._site, control_inputs=controls
                 )
+            if op.op_def.is_functional:
+                library = self._graph.functions
+                bodies = [library.get(name) for name in called_names(op.attrs, op.op_def)]
+                check_signatures(op, [body if isinstance(body, FunctionGraph) else None for body in bodies])
             for tensor, hint in zip(op.outputs, _shape_hints(plan, op, loops), strict=False):
                 tensor._shape = hint
         except OpError:
@@ -409,7 +415,8 @@ class _PlanBuilder:
         """An operation goes where those are that it is colocated with."""
         for op in self._operations.values():
             for group in op.attrs.get("_class", ()):
-                leader = self._graph._by_name.get(group.removeprefix(COLOCATION_PREFIX).decode())
+                name = colocation_leader(group)
+                leader = self._graph._by_name.get(name) if name is not None else None
                 if leader is not None and leader is not op and leader.device:
                     op.device = leader.device
                     break
@@ -425,6 +432,9 @@ def _shape_hints(plan: NodePlan, op: Operation, loops: list[int]) -> list[Tensor
         return inferred
     merged = []
     for index, (shape, hint) in enumerate(zip(inferred, plan.output_shapes, strict=False)):
+        if op.outputs[index].dtype is resource:
+            merged.append(shape)  # TensorFlow says two elements of some handles, of which the older ones were strings
+            continue
         if not shape.is_compatible_with(hint):
             raise ValueError(
                 f"the attribute '_output_shapes' says {hint} for output {index}, but the inputs' shapes give {shape}"

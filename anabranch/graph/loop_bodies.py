@@ -10,6 +10,9 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from anabranch.core.dtypes import DType, bool as bool_dtype
+from anabranch.core.roles import Role
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
@@ -77,6 +80,40 @@ def closure_of_parameters(body: BodyLike, start: Iterable[int]) -> set[int]:
             closure.add(position)
             stack.extend(parameters_behind(body, [body.outputs[position]]) - closure)
     return closure
+
+
+def check_signatures(op: AnyOperation, functions: Sequence[BodyLike | None]) -> None:
+    """Raises InvalidArgumentError where a function does not take and give what a loop or a conditional says.
+
+    Graphs that others wrote may name any function. One that is missing is told of by who runs it.
+    """
+    loop = op.op_def.role is Role.LOOP
+    taken = [dtype.base_dtype for dtype in op.attrs["T" if loop else "Tin"]]
+    given = taken if loop else [dtype.base_dtype for dtype in op.attrs["Tout"]]
+    if len(functions) != (len(op.attrs["branches"]) if op.op_def.role is Role.CASE else 2):
+        raise InvalidArgumentError(None, op, f"operation {op.name!r} ({op.type}) does not say which functions it calls")
+    for number, function in enumerate(functions):
+        if function is None:
+            continue
+        takes = [t.dtype.base_dtype for t in function.inputs]
+        gives, wanted = [t.dtype.base_dtype for t in function.outputs], given
+        if loop and number == 0:
+            wanted = gives[:1] or [bool_dtype]  # whatever its dtype, the condition's result is one of true and false
+        elif loop:
+            gives = gives[: len(given)]  # what the loop records comes behind its values
+        for verb, found, expected in (("takes", takes, taken), ("gives", gives, wanted)):
+            if found != expected:
+                raise InvalidArgumentError(
+                    None,
+                    op,
+                    f"operation {op.name!r} ({op.type}) calls the function "
+                    f"{called_names(op.attrs, op.op_def)[number]!r}, "
+                    f"which {verb} ({_listed(found)}), not ({_listed(expected)})",
+                )
+
+
+def _listed(dtypes: Iterable[DType]) -> str:
+    return ", ".join(dtype.name for dtype in dtypes)
 
 
 # ---------------------------------------------------------------------- in a step

@@ -47,6 +47,9 @@ HINT_ATTRS: Final = frozenset(
     }
 )
 
+#: annotations that mean something here -> their kinds
+_ANNOTATIONS: Final[Mapping[str, str]] = {"_class": "list(string)", "_gradient_op_type": "string"}
+
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
 _NODE_INPUT = re.compile(r"(\$?[A-Za-z0-9.][A-Za-z0-9_.\-/>]*)(?::(\d+))?")
 _ZERO_VALUES: Final[tuple[Any, ...]] = (False, 0, 0.0, b"", [])
@@ -175,7 +178,7 @@ def read_attrs(node: NodeDef, op_def: OpDef) -> dict[str, Any]:
             attrs[name] = _read_attr(node, definition, message)
         elif name.startswith("_"):
             if name != "_output_shapes" and message.WhichOneof("value") is not None:
-                attrs[name] = _read_message(node, name, message, None)
+                attrs[name] = _read_message(node, name, message, _ANNOTATIONS.get(name))
         else:
             _check_unknown_attr(node, name, message)
     for definition in op_def.attrs.values():

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from anabranch import errors
 from anabranch.core import dtypes
@@ -174,7 +175,10 @@ def _numbers(data: bytes, name: str, dtype: dtypes.DType, shape: tuple[int, ...]
     fields = dict(message_fields(bytes_of(saved))) if saved is not None else {}
     if bytes_of(fields.get(1, b"")).decode() != name or 3 not in fields:
         raise sstable.SSTableError("its entry holds another tensor")
-    proto = TensorProto.FromString(bytes_of(fields[3]))
+    try:
+        proto = TensorProto.FromString(bytes_of(fields[3]))
+    except DecodeError as error:
+        raise sstable.SSTableError(f"its numbers cannot be read: {error}") from error
     field = _FIELDS.get(dtype)
     if field is None:
         raise errors.UnimplementedError(None, None, f"Tensor {name!r} has dtype {dtype.name}: skip it.")

@@ -6,8 +6,9 @@ terms of other operators. Subgraphs of If, Loop and Scan become branches and bod
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -17,7 +18,7 @@ import anabranch as tf
 from anabranch.core.arrays import HostArray
 from anabranch.onnx import element_types, models, vocabulary
 from anabranch.onnx.element_types import NarrowTensor
-from anabranch.onnx.rules import OnnxNode, Result, Rule, Subgraph, Value, find, since_version
+from anabranch.onnx.rules import NeedsConstantError, OnnxNode, Result, Rule, Subgraph, Value, find, since_version
 
 _MAX_DEPTH = 64  # Of functions and subgraphs in one another.
 
@@ -244,7 +245,7 @@ class _ModelBuilder:
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     view.subgraphs[attribute.name] = self._subgraph(attribute.g, values, opsets)
                     view.declared[attribute.name] = [models.static_shape(o.type) for o in attribute.g.output]
-            with tf.name_scope(models.scope_name(node.name or name)):
+            with tf.name_scope(models.scope_name(node.name or name)), _named(node):
                 result = _moved(view, found) if name in _MOVING else found(view)
             return list(result) if isinstance(result, tuple) else [result]  # type: ignore[list-item]
         finally:
@@ -306,6 +307,26 @@ class _ModelBuilder:
         with tf.name_scope(models.scope_name(node.name or node.op_type)):
             self._nodes([_with_attributes(n, attributes) for n in function.node], inner, opsets)
         return [inner.get(name) for name in function.output]
+
+
+@contextlib.contextmanager
+def _named(node: onnx.NodeProto) -> Iterator[None]:
+    """Makes errors name the node, and an InvalidArgumentError of what a rule stumbles over (a missing input, say)."""
+    try:
+        yield
+    except (tf.errors.OpError, NeedsConstantError):
+        raise
+    except Exception as error:
+        label = node.name or list(node.output)
+        if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
+            error.add_note(f"This is node {label!r} ({node.op_type}) of the ONNX model.")
+            raise
+        raise tf.errors.InvalidArgumentError(
+            None,
+            None,
+            f"The ONNX model is not valid: node {label!r} ({node.op_type}) has inputs or attributes that the operator "
+            f"cannot have: {type(error).__name__}: {error}.",
+        ) from error
 
 
 def _narrow_weights(graph: onnx.GraphProto, values: Mapping[str, Value]) -> dict[str, Value]:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import ml_dtypes  # noqa: F401  # gives NumPy the type bfloat16
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, numpy_helper
 
 import anabranch as tf
@@ -71,9 +72,22 @@ def check(model: onnx.ModelProto) -> None:
             raise tf.errors.UnimplementedError(
                 None, None, f"the model uses operator set {version}; the sets 1 to {newest} can be read"
             )
+    _check_texts(model)
     _check_graph(model.graph, set(), 0)
     for function in model.functions:
         _check_nodes(function.node, set(function.input), f"function {function.name!r}", 0)
+
+
+def _check_texts(message: Message) -> None:
+    """Checks that names are text: a message of this kind is read whatever its strings are, which are bytes then."""
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for item in [value] if isinstance(value, Message) else value:
+                _check_texts(item)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            for text in [value] if isinstance(value, str | bytes) else value:
+                if isinstance(text, bytes):
+                    raise _invalid(f"{field.full_name} is no text in UTF-8: {text!r:.80}")
 
 
 def _check_graph(graph: onnx.GraphProto, outer: set[str], depth: int) -> None:

@@ -95,7 +95,7 @@ def load(
         RuntimeError: no graph has these tags, or it has several main operations.
         DataLossError: a file is damaged.
         UnimplementedError: the version is not known.
-        InvalidArgumentError: an asset is outside the directory.
+        InvalidArgumentError: an asset is outside the directory, or what restores or initializes the model is not there.
         NotFoundError: an asset or the variables are missing.
         ValueError: the graph cannot be imported, as for `tf.import_graph_def`.
 
@@ -116,6 +116,7 @@ def load(
     asset_paths = assets.asset_paths(message, folder)
     main = _main_op_name(message)
     variables = os.path.join(folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
+    _check_names(message, main, folder)
     if message.HasField("saver_def"):
         _check_variables(variables)
     with sess.graph.as_default():
@@ -169,6 +170,23 @@ def _main_op_name(message: MetaGraphDef) -> str | None:
     if len(names) > 1:
         raise RuntimeError(f"Expected exactly one SavedModel init op, found {len(names)}: {names}")
     return names[0] if names else None
+
+
+def _check_names(message: MetaGraphDef, main: str | None, folder: str) -> None:
+    """Checks that the graph has the nodes by which the model is restored and initialized."""
+    names = {} if main is None else {"main operation": main}
+    if message.HasField("saver_def"):
+        saver = message.saver_def
+        names |= {"restore_op_name": saver.restore_op_name, "filename_tensor_name": saver.filename_tensor_name}
+    nodes = {node.name for node in message.graph_def.node}
+    for role, name in names.items():
+        if name.partition(":")[0] not in nodes:
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                f"The SavedModel in {folder!r} names {name!r} as its {role}, and its graph has no such node. Nothing "
+                "was loaded; export the model again.",
+            )
 
 
 def _check_variables(prefix: str) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from anabranch.core.colocation import colocation_group, colocation_leader
 from anabranch.core.compat import as_bytes
 from anabranch.core.values import PassedOn
+from anabranch.errors import DataLossError
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage import graph_io
 from anabranch.frontend.variables.variables import Variable
@@ -367,7 +368,13 @@ def _from_bytes(key: str, value: bytes, scope: str, variables: dict[bytes, Any])
         return value
     if value in variables:  # one variable is in several collections
         return variables[value]
-    item = functions.from_proto(functions.proto_type.FromString(value), import_scope=scope or None)
+    try:
+        message = functions.proto_type.FromString(value)
+    except DecodeError as error:
+        raise DataLossError(
+            None, None, f"The collection {key!r} of the meta graph is damaged: {error}. Export the graph again."
+        ) from error
+    item = functions.from_proto(message, import_scope=scope or None)
     if isinstance(item, Variable):
         variables[value] = item
     return item

@@ -118,7 +118,7 @@ class Saver:
         if not defer_build:
             self.build()
         if self.saver_def is not None:
-            self._check_saver_def()
+            _check_saver_def(self.saver_def)
 
     # ------------------------------------------------------------------ building
     def build(self) -> None:
@@ -135,7 +135,7 @@ class Saver:
         elif self._name:
             self.saver_def = _scoped(self.saver_def, self._name)
         if not self._is_empty:
-            self._check_saver_def()
+            _check_saver_def(self.saver_def)
             assert self.saver_def is not None
             self._next_checkpoint_time = time.time() + self.saver_def.keep_checkpoint_every_n_hours * 3600
 
@@ -158,15 +158,6 @@ class Saver:
             restore_sequentially=self._restore_sequentially,
             filename=self._filename or "model",
         )
-
-    def _check_saver_def(self) -> None:
-        definition = self.saver_def
-        if not isinstance(definition, SaverDef):
-            raise ValueError(f"saver_def must be a saver_pb2.SaverDef: {definition}")
-        if not definition.save_tensor_name:
-            raise ValueError(f"saver_def must specify the save_tensor_name: {definition}")
-        if not definition.restore_op_name:
-            raise ValueError(f"saver_def must specify the restore_op_name: {definition}")
 
     def _definition(self, action: str) -> SaverDef:
         if not self._is_built:
@@ -514,7 +505,8 @@ def import_meta_graph(
 
     Raises:
         OSError: there is no such file.
-        DataLossError: it holds no meta graph.
+        DataLossError: it holds no meta graph, or a collection in it is damaged.
+        KeyError: a collection names what the graph does not have.
         ValueError: as `import_graph_def`.
 
     Example:
@@ -531,6 +523,8 @@ def import_meta_graph(
         message = meta_graph_or_file
     else:
         message = meta_graph.read_meta_graph_file(os.fsdecode(meta_graph_or_file))
+    if message.HasField("saver_def"):
+        _check_saver_def(message.saver_def)  # before the graph grows
     imported = meta_graph.import_scoped_meta_graph(message, clear_devices, import_scope=import_scope, **kwargs)
     if message.HasField("saver_def"):
         scope = import_scope
@@ -540,6 +534,15 @@ def import_meta_graph(
             break
         return Saver(saver_def=message.saver_def, name=scope)
     return Saver() if all_saveable_objects(import_scope) else None
+
+
+def _check_saver_def(definition: object) -> None:
+    if not isinstance(definition, SaverDef):
+        raise ValueError(f"saver_def must be a saver_pb2.SaverDef: {definition}")
+    if not definition.save_tensor_name:
+        raise ValueError(f"saver_def must specify the save_tensor_name: {definition}")
+    if not definition.restore_op_name:
+        raise ValueError(f"saver_def must specify the restore_op_name: {definition}")
 
 
 def _device_of(restoring: Operation) -> str:

@@ -222,6 +222,55 @@ def test_graph_def_whose_shapes_contradict_each_other() -> None:
     assert names() == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "build"),
+    [
+        ("While", lambda x: tf.while_loop(lambda i, _: i < 3, lambda i, y: [i + 1, tf.sqrt(y)], [0, x])[1]),
+        ("If", lambda x: tf.cond(x > 1, lambda: tf.cast(x, tf.int32), lambda: tf.cast(x, tf.int32) + 1)),
+        ("Case", lambda x: tf.switch_case(tf.cast(x, tf.int32), [lambda: x + 1, lambda: x * 2])),
+    ],
+)
+def test_functions_that_do_not_fit_their_caller(kind: str, build: Any) -> None:
+    """A function of another signature in the place of any of those that a loop or a conditional names."""
+    with tf.Graph().as_default() as other:
+        build(tf.placeholder(tf.float32, [], name="x"))
+        graph_def = other.as_graph_def()
+    (caller,) = [node.name for node in graph_def.node if node.op in (kind, f"Stateless{kind}")]
+    strange = graph_def.library.function.add()
+    strange.signature.name = "strange"
+    strange.signature.input_arg.add(name="text", type=tf.string.as_datatype_enum)
+    strange.signature.output_arg.add(name="result", type=tf.string.as_datatype_enum)
+    strange.ret["result"] = "text"
+    number = next(i for i, node in enumerate(graph_def.node) if node.name == caller)
+    attrs = graph_def.node[number].attr
+    places = [attr.func for attr in attrs.values() if attr.HasField("func")]
+    places += [func for attr in attrs.values() for func in attr.list.func]
+    assert len(places) == 2
+    for place in places:
+        kept, place.name = place.name, "strange"
+        parts = (f"operation '{caller}'", "calls the function 'strange', which takes (string), not (")
+        with refused(tf.errors.InvalidArgumentError, *parts):
+            tf.import_graph_def(graph_def, name="")
+        place.name = ""
+        with refused((tf.errors.InvalidArgumentError, ValueError), caller):
+            tf.import_graph_def(graph_def, name="")
+        place.name = kept
+    assert names() == []
+    tf.import_graph_def(graph_def, name="")
+
+
+@pytest.mark.parametrize("value", [{"i": 3}, {"type": 1}, {"s": b"loc:@a"}])
+def test_colocation_of_another_kind(value: dict[str, Any]) -> None:
+    graph_def = text_format.Parse('node { name: "a" op: "NoOp" }', tf.GraphDef())
+    graph_def.node[0].attr["_class"].CopyFrom(tf.AttrValue(**value))
+    with refused(ValueError, "node 'a' (NoOp)", "'_class'", "list(string)"):
+        tf.import_graph_def(graph_def, name="")
+    graph_def.node[0].attr["_class"].list.s.append(b"loc:@\xff")
+    with refused(ValueError, "node 'a' (NoOp)", "unknown node"):
+        tf.import_graph_def(graph_def, name="")
+    assert names() == []
+
+
 def test_bytes_that_are_no_graph_def(tmp_path: Any) -> None:
     path = tmp_path / "graph.pb"
     data = tf.Graph().as_graph_def().SerializeToString() + np.random.default_rng(0).bytes(50)

@@ -18,8 +18,9 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.proto.graph_pb2 import GraphDef
-from anabranch.proto.training_pb2 import VariableDef
+from anabranch.proto.training_pb2 import MetaGraphDef, VariableDef
 from anabranch.session import Session
+from anabranch.train.saver import import_meta_graph
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "tensorflow"
 
@@ -89,6 +90,21 @@ def test_control_flow_of_primitives_computes_what_tensorflow_does(name: str) -> 
             assert value == fetches[key].item(), key
         else:
             np.testing.assert_array_equal(value, fetches[key], err_msg=key)
+
+
+def test_a_meta_graph_which_says_the_shapes_of_stacks_computes_the_same() -> None:
+    """Savers write the shapes of all outputs; to TensorFlow a stack's handle has two elements."""
+    _, feeds, targets, fetches = load("conv_while")
+    message = MetaGraphDef.FromString((FIXTURES / "conv_while.meta").read_bytes())
+    stacks = [node for node in message.graph_def.node if node.op == "StackV2"]
+    assert stacks
+    assert all(node.attr["_output_shapes"].list.shape[0].dim[0].size == 2 for node in stacks)
+    with Graph().as_default() as graph, Session() as session:
+        import_meta_graph(message)
+        for target in targets:
+            session.run(target, feeds)
+        np.testing.assert_allclose(session.run("loss:0", feeds), fetches["loss:0"], rtol=1e-3)
+        assert graph.get_tensor_by_name(f"{stacks[0].name}:0").shape.ndims == 0
 
 
 @pytest.mark.parametrize("p", [True, False])

@@ -83,7 +83,9 @@ class Worker:
             if ref.rpartition(":")[0] in top
         }
         try:
-            graph_def = base64.b64encode(graph.as_graph_def().SerializeToString()).decode()
+            # meta graphs that savers write say the shapes of all outputs, which the reader checks
+            message = graph.as_graph_def(add_shapes=program["index"] % 2 == 1)
+            graph_def = base64.b64encode(message.SerializeToString()).decode()
         except Exception as error:
             return {"error": [type(error).__name__, f"as_graph_def: {error}"]}
         return {

@@ -18,6 +18,11 @@ REASONS: Final = (
     ("NumPy 2", r"out of bounds for|truth value of an empty"),
     ("a private name", r"has no attribute '_|private_names\.|'Placeholder' object|Placeholder found"),
     ("a private name", r"isinstance\(\) arg 2|functools\.partial|arg 1 must be an exception type"),
+    ("a private name", r"too many values to unpack \(expected 1\)"),
+    (
+        "a tensor of another loop or branch",
+        r"in the body of a loop, a branch or a function|belongs neither to its body",
+    ),
     ("eager tensors", r"py_function|Fetch argument None|runs graphs only|setup_eager|not executing eagerly"),
     (
         "a name that is not there",
@@ -28,6 +33,7 @@ REASONS: Final = (
     ("no error where TensorFlow raises one", r"not raised"),
     ("a static shape is known more precisely", r"differ: \[[\d, None]*\] != \[|None != \[Dimension"),
     ("reference variables", r"float32_ref|ReadVariableOp|loc:@|_ref\b|GatherNd/Identity|no attr named"),
+    ("reference variables", r"uninitialized value|VarHandleOp|DataType resource not in|equal: variable|StackHandle"),
     ("numbers differ", r"Not equal to tolerance|Arrays are not equal|not less than|not close"),
     ("names of nodes", r"is not a valid scope name|^AssertionError \(line \d+\): '[\w/:]+' != '[\w/:]+'"),
     ("types that TensorFlow added later", r"Cannot convert value \d+ to a DType"),

@@ -128,6 +128,34 @@ def test_loops_and_conditionals_without_a_graph_are_refused(node, name):
         anabranch.onnx.import_model(message)
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("DeformConv", ["x"], ["y"], name="n1"),
+        helper.make_node("Gemm", ["x"], ["y"]),
+        helper.make_node("CumSum", ["x"], ["y"]),
+        helper.make_node("Concat", [], ["y"]),
+    ],
+    ids=lambda node: node.op_type,
+)
+def test_nodes_without_their_inputs_are_named(node):
+    with tf.Graph().as_default() as graph:
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError, TypeError)) as caught:
+            anabranch.onnx.import_model(_model([node], ["x"], ["y"]))
+        assert not graph.get_operations()
+    said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert (node.name or "'y'") in said
+    assert node.op_type in said
+
+
+def test_names_that_are_no_text_are_refused():
+    data = _model([helper.make_node("Relu", ["x"], ["y"])], ["x"], ["y"]).SerializeToString()
+    for damaged in (data.replace(b"Relu", b"Rel\xff"), data.replace(b"\x0a\x01x", b"\x0a\x01\xff")):
+        assert damaged != data
+        with tf.Graph().as_default(), pytest.raises((tf.errors.OpError, ValueError), match=r"UTF-8|is damaged"):
+            anabranch.onnx.import_model(damaged)
+
+
 def test_unknown_versions_are_refused():
     message = _model([helper.make_node("Relu", ["x"], ["y"])], ["x"], ["y"], opset=999)
     with pytest.raises(tf.errors.UnimplementedError, match="operator set 999"):

@@ -41,11 +41,12 @@ def _is_certain(weights: TensorShape, values: TensorShape) -> bool:
     shapes = f"values.shape={values}. weights.shape={weights}"
     if weights.ndims != values.ndims:
         raise ValueError(f"{_PROBLEM}. values.rank={values.ndims}. weights.rank={weights.ndims}. {shapes}.")
-    certain = True
+    # of shapes that are known in part, TensorFlow leaves it to the step
+    certain, known = True, weights.is_fully_defined() and values.is_fully_defined()
     for i, (weight, value) in enumerate(zip(weights.as_list(), values.as_list(), strict=True)):
         if weight == 1:
             continue
-        if weight is None or value is None:
+        if weight is None or (weight != value and not known):
             certain = False
         elif weight != value:
             raise ValueError(f"{_PROBLEM}. Mismatch at dim {i}. {shapes}.")

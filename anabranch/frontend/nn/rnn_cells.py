@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import namedtuple
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -161,6 +162,25 @@ class RNNCell(Layer):
             raise ValueError("batch_size and dtype cannot be None while constructing initial state")
         return self.zero_state(batch_size, dtype)
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make such a cell again, for `from_config`.
+
+        Known activations are given by their names; other functions, initializers and tensors as they are.
+        """
+        dtype = None if self.dtype is None else as_dtype(self.dtype).name
+        config: dict[str, Any] = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
+        for name in inspect.signature(type(self)).parameters:
+            value = getattr(self, f"_{name}", self)
+            if name not in config and value is not self:
+                known = [key for key, function in _ACTIVATIONS.items() if function is value]
+                config[name] = known[0] if known else value
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A cell by what `get_config` gave; it has its own variables."""
+        return cls(**config)
+
     @staticmethod
     def _check_given(inputs: Tensor, batch_size: TensorLike | None, dtype: DTypeLike | None) -> None:
         """Checks that size and dtype, where they are given too, are those of the inputs."""
@@ -208,7 +228,25 @@ def _linear(parts: list[Any], kernel: TensorLike, bias: TensorLike) -> Tensor:
     return raw.BiasAdd(product, bias)  # type: ignore[no-any-return]
 
 
-class BasicRNNCell(RNNCell):
+class LayerRNNCell(RNNCell):
+    """What cells extend that make their variables in `build`: their scope is that of a layer.
+
+    Without a name, or a scope that is given, a second cell of a class gets a scope of its own, with a number.
+    """
+
+    def __call__(
+        self,
+        inputs: Structure,
+        state: Structure,
+        scope: str | VariableScope | None = None,
+        *args: PassedOn,
+        **kwargs: PassedOn,
+    ) -> tuple[Tensor, nest.Structure]:
+        """One step; see `RNNCell`."""
+        return self._stepped(inputs, state, *args, scope=scope, **kwargs)
+
+
+class BasicRNNCell(LayerRNNCell):
     """The plain recurrent cell, output = state = activation(W [input, state] + b).
 
     Args:
@@ -262,7 +300,7 @@ class BasicRNNCell(RNNCell):
         return output, output
 
 
-class GRUCell(RNNCell):
+class GRUCell(LayerRNNCell):
     """Gated recurrent unit (Cho et al. 2014): state' = u * state + (1 - u) * candidate.
 
     Args:
@@ -336,7 +374,7 @@ def _split_state(state: Structure, sizes: tuple[int, int], is_tuple: bool) -> tu
     return c, h
 
 
-class BasicLSTMCell(RNNCell):
+class BasicLSTMCell(LayerRNNCell):
     """Long short-term memory without peepholes, projection or clipping (Zaremba et al. 2014).
 
     Args:
@@ -398,7 +436,7 @@ class BasicLSTMCell(RNNCell):
         return new_h, LSTMStateTuple(new_c, new_h) if self._state_is_tuple else raw.ConcatV2([new_c, new_h], 1)
 
 
-class LSTMCell(RNNCell):
+class LSTMCell(LayerRNNCell):
     """Long short-term memory with the options of Sak et al. 2014.
 
     Args:
@@ -449,6 +487,7 @@ class LSTMCell(RNNCell):
         self._kernel_parts, self._projection_parts = (
             None if parts is None else fixed_size_partitioner(parts) for parts in (num_unit_shards, num_proj_shards)
         )
+        self._num_unit_shards, self._num_proj_shards = num_unit_shards, num_proj_shards
         self._num_units, self._use_peepholes, self._cell_clip = num_units, use_peepholes, cell_clip
         self._initializer, self._num_proj, self._proj_clip = initializer, num_proj, proj_clip
         self._forget_bias, self._state_is_tuple = forget_bias, state_is_tuple

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 from anabranch.core import nest
-from anabranch.core.dtypes import DTypeLike
+from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.nest import Structure
 from anabranch.core.trackables import Trackable
 from anabranch.core.values import PassedOn, TensorLike
@@ -24,13 +24,33 @@ from anabranch.ops import raw
 class _Wrapper(RNNCell):
     """A cell that adds something to another; it has no scope of its own."""
 
-    def __init__(self, cell: RNNCell) -> None:
-        super().__init__()
+    def __init__(self, cell: RNNCell, **kwargs: PassedOn) -> None:
+        super().__init__(**kwargs)
         if not hasattr(cell, "state_size") or not callable(cell):
             raise TypeError(f"The parameter cell is not an RNNCell: {cell!r}")
         if isinstance(cell, Trackable):
             self._track_trackable(cell, "cell")  # TensorFlow's name for the attribute
         self._cell: RNNCell = cell
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make such a wrapper again; "cell" says the wrapped cell's class and configuration."""
+        config = super().get_config()
+        config["cell"] = {"class_name": type(self._cell).__name__, "config": self._cell.get_config()}
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A wrapper by what `get_config` gave, in which a cell has been put in the place of "cell".
+
+        Raises:
+            ValueError: "cell" is no cell yet.
+        """
+        if not isinstance(config["cell"], RNNCell):
+            raise ValueError(
+                "RNNCellWrapper cannot reconstruct the wrapped cell. Please overwrite the cell in the config with a "
+                "RNNCell instance."
+            )
+        return cls(**config)
 
     @property
     def wrapped_cell(self) -> RNNCell:
@@ -116,18 +136,26 @@ class DropoutWrapper(_Wrapper):
         dtype: DTypeLike | None = None,
         seed: int | None = None,
         dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
+        **kwargs: PassedOn,
     ) -> None:
-        super().__init__(cell)
+        super().__init__(cell, **kwargs)
         self._keep = {"input": input_keep_prob, "state": state_keep_prob, "output": output_keep_prob}
         for what, probability in self._keep.items():
             if isinstance(probability, int | float) and not 0 < probability <= 1:
                 raise ValueError(f"Parameter {what}_keep_prob must be between 0 and 1: {probability}")
-        self._seed, self._filter = seed, dropout_state_filter_visitor
+        self._seed, self._dropout_state_filter = seed, dropout_state_filter_visitor
+        self._variational_recurrent, self._input_size = variational_recurrent, input_size
+        self._noise_dtype = None if dtype is None else as_dtype(dtype).name
         self._noise: dict[str, list[Tensor]] = {}
         if variational_recurrent:
             if dtype is None:
                 raise ValueError("When variational_recurrent=True, dtype must be provided")
             self._make_noise(input_size, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """See `ResidualWrapper.get_config`; probabilities that are tensors, and the function, are given as they are."""
+        config = super().get_config() | {f"{what}_keep_prob": share for what, share in self._keep.items()}
+        return config | {"dropout_state_filter_visitor": self._dropout_state_filter, "dtype": self._noise_dtype}
 
     def _make_noise(self, input_size: Structure, dtype: DTypeLike) -> None:
         sizes = {"input": input_size, "state": self.state_size, "output": self.output_size}
@@ -178,8 +206,8 @@ class DropoutWrapper(_Wrapper):
         self, inputs: Structure, state: Structure, scope: str | VariableScope | None
     ) -> tuple[Tensor, nest.Structure]:
         output, new = self._inner(self._dropped("input", inputs), state, scope)
-        visit = self._filter or _default_filter
-        new = self._dropped("state", new, visit(new) if self._filter else _visited(new))
+        visit = self._dropout_state_filter or _default_filter
+        new = self._dropped("state", new, visit(new) if self._dropout_state_filter else _visited(new))
         return self._dropped("output", output), new
 
 
@@ -216,16 +244,16 @@ class ResidualWrapper(_Wrapper):
         residual_fn: function of (inputs, outputs); default: their sum.
     """
 
-    def __init__(self, cell: RNNCell, residual_fn: Callable[[Any, Any], Any] | None = None) -> None:
-        super().__init__(cell)
-        self._residual = residual_fn
+    def __init__(self, cell: RNNCell, residual_fn: Callable[[Any, Any], Any] | None = None, **kwargs: PassedOn) -> None:
+        super().__init__(cell, **kwargs)
+        self._residual_fn = residual_fn
 
     def _step(
         self, inputs: Structure, state: Structure, scope: str | VariableScope | None
     ) -> tuple[Tensor, nest.Structure]:
         outputs, new = self._inner(inputs, state, scope)
-        if self._residual is not None:
-            return self._residual(inputs, outputs), new
+        if self._residual_fn is not None:
+            return self._residual_fn(inputs, outputs), new
         nest.assert_same_structure(inputs, outputs)
         for a, b in zip(nest.flatten(inputs), nest.flatten(outputs), strict=True):
             a.shape.assert_is_compatible_with(b.shape)
@@ -239,8 +267,8 @@ class DeviceWrapper(_Wrapper):
         device: as `tf.device` takes it.
     """
 
-    def __init__(self, cell: RNNCell, device: DeviceLike) -> None:
-        super().__init__(cell)
+    def __init__(self, cell: RNNCell, device: DeviceLike, **kwargs: PassedOn) -> None:
+        super().__init__(cell, **kwargs)
         self._device = device
 
     def _step(

@@ -311,8 +311,10 @@ def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
     @op.shape
     def _(input: TensorShape, dimension: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         axis = ctx.constant("dimension")
+        if input.ndims is not None and input.ndims <= 1:
+            return TensorShape([])  # whether there is such a dimension is for the step to say, as in TensorFlow
         if axis is None and input.ndims is not None:
-            return TensorShape([None] * max(input.ndims - 1, 0))
+            return TensorShape([None] * (input.ndims - 1))
         return _reduced_shape(input, axis, False)
 
     @op.kernel

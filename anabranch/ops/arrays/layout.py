@@ -57,14 +57,18 @@ def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: ShapeContext) -
     if rank is None or order is None:
         return TensorShape(None if rank is None else [None] * rank)
     dims = x.with_rank(len(order)).dims_tuple or ()
-    if sorted(int_list(order)) != list(range(rank)):
+    # one that comes twice is for the step to refuse, as in TensorFlow
+    if any(not 0 <= i < rank for i in int_list(order)):
         raise ValueError(f"perm {int_list(order)} is no permutation of the {rank} dimensions")
     return TensorShape([dims[i] for i in int_list(order)])
 
 
 def _transpose(x: Array, perm: Array, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     order, rank = int_list(perm), len(np.shape(x))
-    ctx.check(sorted(order) == list(range(rank)), f"perm {order} is no permutation of the tensor's {rank} dimensions")
+    missing = [i for i in range(rank) if i not in order]
+    why = f": {missing[0]} is missing" if missing else ""
+    fits = sorted(order) == list(range(rank))
+    ctx.check(fits, f"perm {order} is no permutation of the tensor's {rank} dimensions{why}")
     return xp.transpose(x, order)
 
 

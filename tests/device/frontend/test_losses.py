@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
@@ -186,3 +187,13 @@ def test_no_losses() -> None:
     assert value(losses.get_regularization_loss()) == 0
     with pytest.raises(ValueError, match="no losses"):
         losses.get_total_loss()
+
+
+def test_weights_that_fit_no_value_are_refused_by_the_step_where_a_size_is_open() -> None:
+    """As in TensorFlow, which compares shapes while the graph is built only where all their sizes are known."""
+    values, weights = tf.placeholder(tf.float32, [None, 1]), tf.placeholder(tf.float32, [None, 3])
+    loss = tf.losses.compute_weighted_loss(values, weights)
+    with tf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="can not be broadcast"):
+        session.run(loss, {values: np.ones([2, 1]), weights: np.ones([2, 3])})
+    with pytest.raises(ValueError, match="Mismatch at dim 1"):
+        tf.losses.compute_weighted_loss(tf.ones([2, 1]), tf.ones([2, 3]))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.special as sp
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.frontend.arithmetic import clipping, contraction, elementwise, linalg, math as tfm, reduction, spectral
@@ -417,3 +418,22 @@ def test_fourier_transforms() -> None:
     assert spectral.rfft(X, name="transform").op.name == "transform"
     unknown = placeholder(dtypes.complex64, [None, None])
     assert_close(run(spectral.irfft(unknown), {unknown: z}), np.fft.irfft(z), 1e-4)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [([], 0), ([3], 1), ([3], -2)])
+def test_positions_along_a_dimension_that_a_scalar_or_vector_has_not(shape: list[int], axis: int) -> None:
+    """They are scalars while the graph is built, as in TensorFlow; the step refuses."""
+    for find in (tf.argmin, tf.argmax):
+        found = find(tf.zeros(shape), axis)
+        assert found.shape.as_list() == []
+        refused = pytest.raises(tf.errors.InvalidArgumentError, match=f"dimension {axis} is not in")
+        with tf.Session() as session, refused:
+            session.run(found)
+
+
+def test_a_permutation_that_lacks_a_dimension_is_refused_by_the_step() -> None:
+    turned = tf.transpose(tf.zeros([2, 3, 5]), [0, 1, 1])
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="2 is missing"):
+        session.run(turned)
+    with pytest.raises(ValueError, match="no permutation"):
+        tf.transpose(tf.zeros([2, 3, 5]), [0, 1, 3])

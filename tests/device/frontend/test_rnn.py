@@ -281,3 +281,51 @@ def test_outputs_have_the_names_by_which_programs_look_for_them() -> None:
     (forwards, backwards), _ = tf.nn.bidirectional_dynamic_rnn(*cells, x, [4, 3, 2], dtype=tf.float32)
     assert [forwards.name, backwards.name] == ["bidirectional_rnn/fw/fw/transpose_1:0", "ReverseSequence:0"]
     assert tf.nn.rnn_cell.BasicLSTMCell(2).zero_state(3, tf.float32).c.name == "BasicLSTMCellZeroState/zeros:0"
+
+
+# ---------------------------------------------------------------------- scopes and configurations
+def test_a_second_cell_of_a_class_has_variables_of_its_own() -> None:
+    """As TensorFlow names layers; each wrapper leaves that to the cell."""
+    names = []
+    for wrap in (lambda cell: cell, DropoutWrapper, ResidualWrapper, lambda cell: MultiRNNCell([cell])):
+        cell = BasicRNNCell(1)
+        wrapped = wrap(cell)
+        wrapped(tf.ones([1, 1]), wrapped.zero_state(1, tf.float32))
+        wrapped(tf.ones([1, 1]), wrapped.zero_state(1, tf.float32))  # its own once more
+        names.append(cell.variables[0].op.name)
+    assert names == [
+        "basic_rnn_cell/kernel",
+        "basic_rnn_cell_1/kernel",
+        "basic_rnn_cell_2/kernel",
+        "multi_rnn_cell/cell_0/basic_rnn_cell/kernel",
+    ]
+    assert len(variables()) == 8
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        lambda: BasicRNNCell(3),
+        lambda: GRUCell(3, bias_initializer=tf.ones_initializer()),
+        lambda: BasicLSTMCell(3, forget_bias=0.5, activation="relu"),
+        lambda: LSTMCell(4, use_peepholes=True, num_proj=3, num_unit_shards=2, name="chosen"),
+    ],
+)
+def test_cells_and_wrappers_are_made_again_by_their_configurations(cell: Callable[[], Any]) -> None:
+    made = cell()
+    config = made.get_config()
+    again = type(made).from_config(config)
+    assert again.get_config() == config
+    assert (again.state_size, again.output_size) == (made.state_size, made.output_size)
+    for wrapper in (
+        DropoutWrapper(made, 0.5, seed=3, dropout_state_filter_visitor=lambda _: False),
+        ResidualWrapper(made, lambda inputs, outputs: inputs + 2 * outputs),
+        DeviceWrapper(made, "/cpu:0"),
+    ):
+        config = wrapper.get_config()
+        assert config["cell"] == {"class_name": type(made).__name__, "config": made.get_config()}
+        with pytest.raises(ValueError, match="overwrite the cell"):
+            type(wrapper).from_config(config)
+        other = type(wrapper).from_config({**config, "cell": again})
+        assert other.get_config() == config
+        assert other.wrapped_cell is again

@@ -293,6 +293,23 @@ def test_other_versions_and_no_models(model: Path) -> None:
         loader.parse_saved_model(str(model.parent))
 
 
+@pytest.mark.parametrize("role", ["main operation", "restore_op_name", "filename_tensor_name"])
+@pytest.mark.parametrize("name", ["", "nothing:0", "/etc/passwd"])
+def test_nodes_that_a_model_needs_and_lacks(model: Path, role: str, name: str) -> None:
+    message = SavedModel.FromString((model / "saved_model.pb").read_bytes())
+    (graph,) = (graph for graph in message.meta_graphs if list(graph.meta_info_def.tags) == ["serve"])
+    if role == "main operation":
+        graph.collection_def["saved_model_main_op"].node_list.value[:] = [name]
+    else:
+        setattr(graph.saver_def, role, name)
+    (model / "saved_model.pb").write_bytes(message.SerializeToString())
+    with tf.Graph().as_default() as loaded, tf.Session() as session:
+        # an entry of the saver's description that is empty is refused as TensorFlow does
+        with pytest.raises((errors.InvalidArgumentError, ValueError), match=role):
+            tf.saved_model.loader.load(session, ["serve"], str(model))
+        assert not loaded.get_operations()
+
+
 def test_damaged_models_are_refused_or_loaded(model: Path) -> None:
     """Whatever a few bytes become: an error of ours, or a model; never another exception, never a lost process."""
     dice = random.Random(0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anabranch.errors import DataLossError
 from anabranch.frontend.variables.functions import global_variables_initializer
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
@@ -195,6 +196,20 @@ def test_nothing_is_added_when_a_collection_cannot_be_restored() -> None:
 
 
 # ---------------------------------------------------------------------- what TensorFlow wrote
+def test_nothing_is_added_where_collections_or_the_saver_are_damaged() -> None:
+    message = MetaGraphDef.FromString((FIXTURES / "conv_while.meta").read_bytes())
+    message.collection_def["variables"].bytes_list.value[0] += b"\xff"
+    with Graph().as_default() as graph:
+        with pytest.raises(DataLossError, match=r"'variables'.*is damaged"):
+            import_meta_graph(message)
+        assert not graph.get_operations()
+        message.collection_def["variables"].bytes_list.ClearField("value")
+        message.saver_def.restore_op_name = ""
+        with pytest.raises(ValueError, match="restore_op_name"):
+            import_meta_graph(message)
+        assert not graph.get_operations()
+
+
 def test_tensorflows_old_meta_graph_and_checkpoint_continue_here(tmp_path: Path) -> None:
     record = np.load(FIXTURES / "ref_variables.npz", allow_pickle=False)
     feeds = {"x:0": record["feed/x:0"]}
