@@ -17,7 +17,7 @@ RUN ?= missing
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz oracle onnx libraries unit-tests first-steps protos stubs names lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz oracle covered onnx libraries unit-tests first-steps protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,9 @@ fuzz: venv bench-env ## run random graphs beside genuine TensorFlow: SECONDS=360
 
 oracle: venv bench-env ## record anew what genuine TensorFlow gives, and compare it with the tests' fixtures: RECORDINGS='make_string_fixture'
 	$(BIN)/python -m tests.oracles $(RECORDINGS)
+
+covered: venv ## count which operation types are compared with genuine TensorFlow, by random programs or by recordings
+	$(BIN)/python -m tests.oracles.covered
 
 onnx: venv ## the onnx package's backend tests, a line for each operator (needs the extra onnx): PEERS=--peers
 	$(BIN)/python -m tests.onnx_backend $(PEERS)

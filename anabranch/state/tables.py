@@ -83,9 +83,8 @@ class LookupTable:
             return result.reshape((*shape, *self.value_shape))
 
     def size(self) -> int:
-        """How many keys there are."""
+        """How many keys there are; none before the table is filled."""
         with self._lock:
-            self._check_ready()
             return len(self._values)
 
     def export(self) -> tuple[Array, Array]:

@@ -77,6 +77,7 @@ RECORDINGS: Final = {
     "make_public_function_fixture": Recording(("tensorflow/public_functions.json.gz", "tensorflow/autograph.json.gz")),
     "make_refused_shapes_fixture": Recording(("refused_shapes.json",), ours=True),
     "make_stacked_rnn_fixture": Recording(("stacked_rnn.npz",)),
+    "make_step_fixture": Recording(("tensorflow/steps.json.gz",)),
     "make_string_fixture": Recording(("tensorflow/strings.json",)),
     "make_structure_fixtures": Recording(("tensorflow/structures.json",)),
     "make_sync_replicas_fixture": Recording(("tensorflow/sync_replicas.json",)),

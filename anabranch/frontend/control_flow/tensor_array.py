@@ -20,6 +20,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.lists.rows import FIXED_SIZE
 
 
 class TensorArray:
@@ -279,6 +280,7 @@ class TensorArray:
         (flow,) = self._op(
             "TensorListScatterIntoExistingList", flow, tensor, positions, name=name or "TensorArrayScatterV3"
         )
+        flow.op._set_attr(FIXED_SIZE, True)  # it is as long as it has to be
         return self._changed(flow, tensor.shape[1:])
 
     def split(self, value: TensorLike, lengths: TensorLike, name: str | None = None) -> TensorArray:

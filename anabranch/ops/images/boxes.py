@@ -200,7 +200,8 @@ def _sample(
             sampled = box
             break
     top, left, tall, wide = sampled
-    begin, size = np.array([top, left, 0], image_size.dtype), np.array([tall, wide, -1], image_size.dtype)
+    # -1, all channels, is the greatest number where there are no negative ones
+    begin, size = (np.array(each).astype(image_size.dtype) for each in ([top, left, 0], [tall, wide, -1]))
     share = np.array([top / height, left / width, (top + tall) / height, (left + wide) / width], np.float32)
     return begin, size, share.reshape(1, 1, 4)
 

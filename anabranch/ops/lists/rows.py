@@ -28,11 +28,14 @@ from anabranch.ops.lists.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
     TensorListFromTensor,
+    TensorListLength,
+    TensorListResize,
     TensorListZerosLike,
     as_list_gradient,
     check_index,
     described_shape,
     list_shape,
+    resized,
 )
 from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape, unwritten
 
@@ -127,6 +130,9 @@ def _(op: Operation, grad: Gradient) -> Any:
     return IndexedSlices(convert_to_tensor(grad), op.inputs[1]), None, None
 
 
+#: an attribute of an operation that writes to a list which must not become longer
+FIXED_SIZE = "_fixed_size"
+
 TensorListScatterIntoExistingList = define_op(
     "TensorListScatterIntoExistingList",
     "input_handle: variant, tensor: element_dtype, indices: int32 -> output_handle: variant",
@@ -148,10 +154,19 @@ def _(handle: TensorShape, tensor: TensorShape, indices: TensorShape) -> TensorS
     return scattered_shape(tensor, indices)
 
 
+def _with_room(handle: TensorList, indices: Array, ctx: OperationContext) -> TensorList:
+    """The list, lengthened to the greatest index that is written to, unless it is that of an array of fixed size."""
+    if FIXED_SIZE not in ctx.op.attrs:
+        handle = resized(handle, max(handle.length, int(np.max(indices, initial=-1)) + 1))
+    check_index(ctx, indices, handle.length, "write to")
+    return handle
+
+
 @TensorListScatterIntoExistingList.kernel
 def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: StepTracingContext) -> TensorList:
-    check_index(ctx, indices, handle.length, "write to")
-    handle = handle.of_type(ctx).of_shape(np.shape(tensor)[1:])
+    if FIXED_SIZE not in ctx.op.attrs and not isinstance(indices, np.ndarray):
+        raise ctx.needs_host("a list grows with indices that only the device knows")
+    handle = _with_room(handle, indices, ctx).of_type(ctx).of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
     return handle.replaced(jnp.asarray(handle.elements).at[indices].set(tensor))
@@ -159,8 +174,8 @@ def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: StepTracingCont
 
 @TensorListScatterIntoExistingList.host_kernel
 def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: OperationContext) -> TensorList:
-    check_index(ctx, indices, handle.length, "write to")
-    elements = list(handle.of_type(ctx).to_host().elements)
+    handle = _with_room(handle.to_host(), indices, ctx)
+    elements = list(handle.of_type(ctx).elements)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
     return handle.replaced(elements)
@@ -170,7 +185,10 @@ def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: OperationContex
 def _(op: Operation, grad: Gradient) -> Any:
     _, tensor, indices = op.inputs
     list_grad = as_list_gradient(grad, op.outputs[0])
-    kept = TensorListScatterIntoExistingList(list_grad, raw.ZerosLike(tensor), indices)
+    kept = convert_to_tensor(TensorListScatterIntoExistingList(list_grad, raw.ZerosLike(tensor), indices))
+    kept.op._set_attr(FIXED_SIZE, True)
+    if FIXED_SIZE not in op.attrs:
+        kept = TensorListResize(kept, TensorListLength(op.inputs[0]))
     return kept, TensorListGather(list_grad, indices, tail_shape(tensor), element_dtype=tensor.dtype), None
 
 

@@ -318,7 +318,10 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 @ResourceGatherNd.kernel
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
     table = ctx.read(resource)
-    table = library_of(table, indices).asarray(table)
+    library = library_of(table, indices)
+    table = library.asarray(table)
+    if not np.shape(indices)[-1]:  # each vector of no numbers names the whole
+        return library.broadcast_to(table, (*np.shape(indices)[:-1], *table.shape))
     _check_index_vectors(ctx, indices, table.shape, "param shape")
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
 

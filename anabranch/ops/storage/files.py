@@ -51,7 +51,7 @@ def _(pattern: TensorShape) -> TensorShape:
 
 @MatchingFiles.host_kernel
 def _(pattern: Array) -> Any:
-    matching = sorted({name for p in pattern.reshape(-1).tolist() for name in gfile.glob(p.decode())})
+    matching = sorted(name for p in pattern.reshape(-1).tolist() for name in gfile.glob(p.decode()))
     names = np.empty(len(matching), np.object_)
     names[:] = [name.encode() for name in matching]
     return names
