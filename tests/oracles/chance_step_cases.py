@@ -32,6 +32,7 @@ def drawn_numbers(tf: Any) -> list[Any]:
         stateless = {"seed": np.int32([5, 6])}
         for name, given, mean, spread in (
             ("RandomStandardNormal", seeds, 0.0, 1.0),
+            ("RandomUniform", seeds, 0.5, 0.2887),
             ("TruncatedNormal", seeds, 0.0, 0.8796),
             ("StatelessRandomNormal", stateless, 0.0, 1.0),
             ("StatelessTruncatedNormal", stateless, 0.0, 0.8796),

@@ -177,28 +177,40 @@ def stacks(tf: Any) -> list[Any]:
 
 
 def accumulator_by_resource(tf: Any) -> list[Any]:
-    R, steps = tf.raw_ops, []
+    return _accumulated(tf, "Resource")
+
+
+def accumulator_by_reference(tf: Any) -> list[Any]:
+    return _accumulated(tf, "")
+
+
+def _accumulated(tf: Any, prefix: str) -> list[Any]:
+    steps: list[Any] = []
+
+    def made(name: str, **arguments: Any) -> Any:
+        return getattr(tf.raw_ops, f"{prefix}{name}")(**arguments)
+
     for dtype, reduction in ((tf.float32, "MEAN"), (tf.float64, "SUM")):
-        a = R.ResourceConditionalAccumulator(dtype=dtype, shape=[2], reduction_type=reduction)
+        a = made("ConditionalAccumulator", dtype=dtype, shape=[2], reduction_type=reduction)
 
         def give(step: int, values: Any, a: Any = a, dtype: Any = dtype) -> Any:
             gradient = tf.constant(np.array(values), dtype)
-            return R.ResourceAccumulatorApplyGradient(handle=a, local_step=np.int64(step), gradient=gradient)
+            return made("AccumulatorApplyGradient", handle=a, local_step=np.int64(step), gradient=gradient)
 
-        count = R.ResourceAccumulatorNumAccumulated(handle=a)
+        count = made("AccumulatorNumAccumulated", handle=a)
         steps += [
             count,
             give(0, [1, 2]),
             give(0, [4, 8]),
             count,
-            R.ResourceAccumulatorTakeGradient(handle=a, num_required=2, dtype=dtype),
+            made("AccumulatorTakeGradient", handle=a, num_required=2, dtype=dtype),
             give(0, [5, 5]),  # from an older step: dropped
             count,
-            R.ResourceAccumulatorSetGlobalStep(handle=a, new_global_step=np.int64(3)),
+            made("AccumulatorSetGlobalStep", handle=a, new_global_step=np.int64(3)),
             give(2, [5, 5]),
             give(3, [7, 9]),
             count,
-            R.ResourceAccumulatorTakeGradient(handle=a, num_required=1, dtype=dtype),
+            made("AccumulatorTakeGradient", handle=a, num_required=1, dtype=dtype),
             give(9, [1, 2, 3]),
         ]
     return steps
@@ -216,21 +228,28 @@ def reading_records_of_a_queue(tf: Any) -> list[Any]:
 
 
 def queues_that_pad_or_sort(tf: Any) -> list[Any]:
-    R = tf.raw_ops
-    padding = R.PaddingFIFOQueueV2(component_types=[tf.float32, tf.string], shapes=[[None, 2], []], capacity=9)
+    return _queues_that_pad_or_sort(tf, tf.raw_ops)
+
+
+def resources_that_pad_or_sort(tf: Any) -> list[Any]:
+    return _queues_that_pad_or_sort(tf, WithResources(tf))
+
+
+def _queues_that_pad_or_sort(tf: Any, R: Any) -> list[Any]:
+    padding = R.PaddingFIFOQueue(component_types=[tf.float32, tf.string], shapes=[[None, 2], []], capacity=9)
     types = {"component_types": [tf.float32, tf.string]}
-    sorting = R.PriorityQueueV2(component_types=[tf.string], shapes=[[]], capacity=9)
+    sorting = R.PriorityQueue(component_types=[tf.string], shapes=[[]], capacity=9)
     pairs = {"component_types": [tf.int64, tf.string]}
     return [
-        R.QueueEnqueueV2(handle=padding, components=[np.float32([[1, np.nan]]), "a"]),
-        R.QueueEnqueueV2(handle=padding, components=[np.zeros((0, 2), np.float32), ""]),
-        R.QueueEnqueueV2(handle=padding, components=[np.float32([[1, 2], [3, np.inf]]), "c"]),
-        R.QueueDequeueManyV2(handle=padding, n=2, **types),
-        R.QueueDequeueV2(handle=padding, **types),
-        [R.QueueIsClosedV2(handle=padding), R.QueueSizeV2(handle=padding)],
-        R.QueueEnqueueManyV2(handle=sorting, components=[np.int64([5, -1, 5, 2]), ["e", "b", "f", ""]]),
-        R.QueueDequeueV2(handle=sorting, **pairs),
-        R.QueueDequeueManyV2(handle=sorting, n=2, **pairs),
-        R.QueueCloseV2(handle=sorting),
-        [R.QueueIsClosedV2(handle=sorting), R.QueueSizeV2(handle=sorting)],
+        R.QueueEnqueue(handle=padding, components=[np.float32([[1, np.nan]]), "a"]),
+        R.QueueEnqueue(handle=padding, components=[np.zeros((0, 2), np.float32), ""]),
+        R.QueueEnqueue(handle=padding, components=[np.float32([[1, 2], [3, np.inf]]), "c"]),
+        R.QueueDequeueMany(handle=padding, n=2, **types),
+        R.QueueDequeue(handle=padding, **types),
+        [R.QueueIsClosed(handle=padding), R.QueueSize(handle=padding)],
+        R.QueueEnqueueMany(handle=sorting, components=[np.int64([5, -1, 5, 2]), ["e", "b", "f", ""]]),
+        R.QueueDequeue(handle=sorting, **pairs),
+        R.QueueDequeueMany(handle=sorting, n=2, **pairs),
+        R.QueueClose(handle=sorting),
+        [R.QueueIsClosed(handle=sorting), R.QueueSize(handle=sorting)],
     ]

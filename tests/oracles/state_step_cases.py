@@ -123,6 +123,30 @@ def rows_of_resources(tf: Any) -> list[Any]:
     return [*steps, in_order(tf, makers)[2::2]]
 
 
+def small_things_of_resources(tf: Any) -> list[Any]:
+    R = tf.raw_ops
+    counter = R.VarHandleOp(dtype=tf.int32, shape=[], shared_name="counter")
+    v = R.VarHandleOp(dtype=tf.float32, shape=[2, 2], shared_name="sliced")
+    read = R.ReadVariableOp(resource=v, dtype=tf.float32)
+    count = R.ResourceCountUpTo(resource=counter, limit=2, T=tf.int32)
+    slices = {"begin": np.int32([0, 1]), "end": np.int32([2, 2]), "strides": np.int32([1, 1])}
+    return [
+        [
+            R.AssignVariableOp(resource=counter, value=np.int32(0)),
+            R.AssignVariableOp(resource=v, value=np.eye(2, dtype="f")),
+        ],
+        count,
+        count,
+        count,
+        R.ResourceStridedSliceAssign(ref=v, value=np.float32([[9], [np.nan]]), **slices),
+        read,
+        R.ResourceStridedSliceAssign(ref=v, value=np.float32([4, 5]), shrink_axis_mask=1, begin_mask=2, **slices),
+        read,
+        R.AssignSubVariableOp(resource=v, value=np.ones((2, 2), np.float32)),
+        read,
+    ]
+
+
 def gradients_of_gathered_cells(tf: Any) -> list[Any]:
     v = tf.Variable(sample(4, 3), use_resource=True)
     steps: list[Any] = [v.initializer]
