@@ -27,6 +27,9 @@ MODULES: Final = tuple(
 
 Case = Callable[[Any], list[Any]]
 
+#: those of the cases that run
+_folders: list[str] = []
+
 
 @dataclass(frozen=True)
 class Drained:
@@ -53,13 +56,16 @@ def types_of(graph: Any) -> set[str]:
 
 def results(tf: Any, case: Case) -> Iterator[list[Any]]:
     """For each step of a case its values, or the name of the error's class."""
-    steps = case(tf)
-    with tf.Session() as session:
-        for step in steps:
-            if isinstance(step, Drained):
-                yield _drained(tf, session, step)
-            else:
-                yield _fetched(tf, session, step)
+    with tempfile.TemporaryDirectory(prefix="step-case-") as folder:
+        _folders.append(folder)
+        try:
+            steps = case(tf)
+            with tf.Session() as session:
+                for step in steps:
+                    take = _drained if isinstance(step, Drained) else _fetched
+                    yield take(tf, session, step)
+        finally:
+            _folders.remove(folder)
 
 
 def _fetched(tf: Any, session: Any, step: Any) -> list[Any]:
@@ -110,8 +116,8 @@ def function_of(tf: Any, *dtypes: Any) -> Any:
 
 
 def written(name: str, contents: bytes) -> str:
-    """The path of a new file; it lies in the system's folder for temporary files."""
-    path = Path(tempfile.mkdtemp(prefix="step-case-")) / name
+    """The path of a new file in a folder of its own, which is there while the case runs."""
+    path = Path(tempfile.mkdtemp(dir=_folders[-1])) / name
     path.write_bytes(contents)
     return str(path)
 
