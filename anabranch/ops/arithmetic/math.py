@@ -371,7 +371,7 @@ def _from_result(
 
     Args:
         function: (y, dy) -> gradient, of arrays.
-        by_y: (y, dy) -> its derivative by y, of tensors.
+        by_y: (y, dy, the result) -> its derivative by y, of tensors.
         conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
         zero_stays: whether zero comes of a dy of zero, even where y is zero, infinite or NaN.
     """
@@ -391,7 +391,7 @@ def _from_result(
         y, dy = operation.inputs
         alike = y.shape.ndims is not None and y.shape.dims_tuple == dy.shape.dims_tuple
         shaped = dy if alike else raw.Reshape(dy, raw.Shape(y))
-        by = by_y(conj(y), shaped if conjugating else conj(shaped))
+        by = by_y(conj(y), shaped if conjugating else conj(shaped), operation.outputs[0])
         by_dy = op(conj(y), grad)
         return Mul(conj(grad) if conjugating else grad, by), by_dy if alike else raw.Reshape(by_dy, raw.Shape(dy))
 
@@ -401,29 +401,29 @@ def _from_result(
 SqrtGrad = _from_result(
     "SqrtGrad",
     lambda y, dy: dy * y.dtype.type(0.5) / y,
-    lambda y, dy: RealDiv(RealDiv(Mul(dy, -0.5), y), y),
+    lambda y, dy, z: Neg(RealDiv(z, y)),  # the result counts as one that the gradient depends on, as in TensorFlow
     zero_stays=True,
 )
 RsqrtGrad = _from_result(
     "RsqrtGrad",
     lambda y, dy: dy * y.dtype.type(-0.5) * y * (y * y),
-    lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
+    lambda y, dy, z: Mul(Mul(dy, -1.5), Square(y)),
     zero_stays=True,
 )
 ReciprocalGrad, InvGrad = (
-    _from_result(name, lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y), zero_stays=True)
+    _from_result(name, lambda y, dy: -dy * (y * y), lambda y, dy, z: Mul(Mul(dy, -2.0), y), zero_stays=True)
     for name in ("ReciprocalGrad", "InvGrad")
 )
 TanhGrad = _from_result(
     "TanhGrad",
     lambda y, dy: dy * (y.dtype.type(1) - y * y),
-    lambda y, dy: Mul(Mul(dy, -2.0), y),
+    lambda y, dy, z: Mul(Mul(dy, -2.0), y),
     conjugating=False,
 )
 SigmoidGrad = _from_result(
     "SigmoidGrad",
     lambda y, dy: dy * y * (y.dtype.type(1) - y),
-    lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0))),
+    lambda y, dy, z: Mul(dy, Sub(1.0, Mul(y, 2.0))),
     conjugating=False,
 )
 

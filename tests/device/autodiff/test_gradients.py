@@ -173,6 +173,20 @@ def test_a_gradient_function_with_the_wrong_count_is_told() -> None:
         gradients(y, x)
 
 
+def test_gradients_of_gradients_of_roots_depend_on_what_these_are() -> None:
+    """TensorFlow computes the gradient of `SqrtGrad` from its result."""
+    y, dy = placeholder(name="y"), placeholder(name="dy")
+    z = raw.SqrtGrad(y, dy)
+    first = gradients(z, [y, dy])
+    second = gradients(first, [y, dy, z])
+    third = gradients(gradients(first[0], z)[0], y)[0]
+    feeds = {y: 2.0, dy: 3.0}
+    # z = dy / (2 y); by y it is -z / y, by dy 1 / (2 y)
+    assert run([*first, third], feeds) == pytest.approx([-3 / 8, 1 / 4, 1 / 4])
+    assert run(second, feeds) == pytest.approx([3 / 8 - 1 / 8, -1 / 8, -1 / 2])
+    assert run(gradients(first, z)[0], feeds | {dy: 0.0, z: 5.0}) == pytest.approx(-1 / 2)
+
+
 def test_ys_without_gradient() -> None:
     x = placeholder()
     with pytest.raises(TypeError, match=r"y.dtype = tf.bool"):
