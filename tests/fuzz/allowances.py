@@ -22,6 +22,8 @@ _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 _QUOTIENTS = {"RealDiv", "Div", "DivNoNan", "Xdivy", "Reciprocal", "Inv"}
 #: operations whose results are rounded as numbers near 1, however small they are, how often
 _ROUNDED_AS_ONE = {"Elu": 1, "Erfinv": 1, "Selu": 1, "MatrixLogarithm": 8}
+#: operations that TensorFlow computes in single precision, whatever the dtype (docs/differences.md)
+_IN_SINGLE_PRECISION_THERE = {"CTCLoss", "CTCBeamSearchDecoder"}
 
 
 class Allowances:
@@ -110,16 +112,21 @@ class Allowances:
         """Of a gradient that of the lowest precision among what it is of, with respect to and on the way.
 
         TensorFlow takes no value for the result of a loop of version 2, so that what is made of one by a cast is as
-        rounded as that. Else there is none.
+        rounded as that. So is what control flow computes by an operation of single precision. Else there is none.
         """
         node = self.nodes[producer(ref)]
         if dtype not in TOLERANCE:
             return None
         if node.get("op") == "Cast" and any("body" in self.nodes[producer(taken)] for taken in used(node)):
             return max(TOLERANCE[name] for name in (dtype, cast.get(producer(ref), dtype)))
+        if node["kind"] not in {"op", "gradients"} and self.operations(node["id"]) & _IN_SINGLE_PRECISION_THERE:
+            return max(TOLERANCE[name] for name in (dtype, "float32"))
         if node["kind"] != "gradients":
             return None
-        between = (cast.get(name, dtype) for name in needed(self.program, set(node["ys"])))
+        behind = needed(self.program, set(node["ys"]))
+        between = [cast.get(name, dtype) for name in behind]
+        if any(self.operations(name) & _IN_SINGLE_PRECISION_THERE for name in behind):
+            between.append("float32")
         return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs), *between))
 
     def value_of(self, ref: str, ours: dict[str, Array], step: int) -> Array | None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.fuzz.comparison import ROUNDING, rounded
+from tests.fuzz.comparison import ROUNDING, TOLERANCE, rounded
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.examination import Examination
 from tests.fuzz.given_values import precisions
@@ -211,6 +211,17 @@ def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
     assert found.allowed.tolerance("n3:0", [np.float32([1])], "float32", {"n2": "float16"}) == 1e-2
     assert found.allowed.tolerance("n2:0", [np.float16([1])], "float32", {}) is None
     assert found.allowed.tolerance("n3:0", [np.float16([1])], "float32", {}) == 1e-2
+
+
+def test_control_flow_is_as_rounded_as_what_is_of_single_precision_there() -> None:
+    inner = operation("n2", "CTCLoss", inputs="x:0")
+    branch = {"parameters": [], "nodes": [inner], "outputs": ["n2:0"]}
+    conditional = {"id": "n1", "kind": "cond", "predicate": "x:0", "then": branch, "else": branch}
+    of_it = {**GRADIENTS, "id": "n3", "ys": ["n1:0"]}
+    found = examination(conditional, of_it, operation("n4", "CTCLoss", inputs="x:0")).allowed
+    wanted = TOLERANCE["float32"], TOLERANCE["float32"], None, None
+    asked = ("n1", "float64"), ("n3", "float64"), ("n4", "float64"), ("n1", "int32")
+    assert tuple(found.tolerance(f"{name}:0", [np.ones(1)], dtype, {}) for name, dtype in asked) == wanted
 
 
 def test_a_node_is_asked_again_with_our_values_for_what_changes_the_state() -> None:

@@ -30,6 +30,8 @@ class Savers:
         self.lines: list[str] = []
         #: names of the first half -> dtype, shape
         self.saved: dict[str, tuple[str, tuple[int, ...]]] = {}
+        #: the second half's variables that have parts
+        self.parted: set[str] = set()
 
     def script(self) -> str:
         first = self._first()
@@ -65,6 +67,7 @@ class Savers:
                 f"partitioner={partitioner})"
             )
             self.lines.append(f"starts.append(({python}, {value}))")
+            self.parted.add(python)
             return
         resource = ", use_resource=True" if r.random() < 0.5 and may_be_resource else ""
         self.lines.append(
@@ -174,7 +177,7 @@ class Savers:
 
     def _begin(self, pairs: list[tuple[str, str]]) -> None:
         which = ", ".join(
-            f"{name!r}: {python} if isinstance({python}, tf.Variable) else list({python})" for name, python in pairs
+            f"{name!r}: {f'list({python})' if python in self.parted else python}" for name, python in pairs
         )
         self.lines += [
             *self._once("", "begun", f"tf.train.init_from_checkpoint('model', {{{which}}})"),
