@@ -83,7 +83,8 @@ class Containers:
         # a copy: the value belongs to whoever gives it, and the variable outlives that
         host = np.array(value)
         handle.check_fits(host.shape)
-        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
+        stays = host.dtype == np.object_ or host.dtype.fields  # strings and quantised numbers, which XLA does not know
+        array = host if stays else in_wide_types(jax.device_put, host)
         # with the array made before: steps that use the variable wait for this lock, and not for the transfer
         with state.lock:
             state.value = array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,30 @@ def test_what_is_refused() -> None:
     given = {"input": wide, "input_min": -1.0, "input_max": 1.0, "out_type": tf.quint8}
     with pytest.raises(tf.errors.InvalidArgumentError, match="requested_output_min must be <= 0"):
         run(tf.raw_ops.Requantize(requested_output_min=0.5, requested_output_max=1.0, **given))
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_variables_hold_quantised_numbers(tmp_path: Path, use_resource: bool) -> None:
+    for dtype in (tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32):
+        with tf.Graph().as_default(), tf.Session() as session:
+            given = np.array([[1, 2], [3, 4]], dtype.name[1:])
+            plain = tf.placeholder(given.dtype, [2, 2])
+            variable = tf.get_variable("v", [2, 2], dtype, tf.zeros_initializer(), use_resource=use_resource)
+            update = tf.assign(variable, tf.bitcast(plain, dtype))
+            rows = [partial(tf.gather, variable, row) for row in (0, 1)]
+            chosen = tf.cond(tf.placeholder_with_default(True, []), *rows)
+            saver = tf.train.Saver()
+            session.run(variable.initializer)
+            assert session.run(variable).tolist() == [[0, 0], [0, 0]]
+            assert session.run(update, {plain: given}).tolist() == given.tolist()
+            path = saver.save(session, str(tmp_path / dtype.name))
+            variable.load(given[::-1], session)
+            assert session.run(chosen).tolist() == [3, 4]
+            integers = tf.cast(tf.bitcast(variable, dtype.name[1:]), tf.int32)
+            assert session.run([tf.gather(variable, [1, 1]), integers + 1])[1].tolist() == [[4, 5], [2, 3]]
+            assert session.run(tf.dequantize(variable, 0.0, 1.0)).shape == (2, 2)
+            saver.restore(session, path)
+            assert (session.run(variable).dtype, session.run(variable).tolist()) == (given.dtype, given.tolist())
 
 
 def test_what_is_fetched_are_plain_integers() -> None:
