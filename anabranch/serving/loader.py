@@ -15,6 +15,7 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, StepRunner
 from anabranch.io import checkpoint_store, durable, os_errors, remote
+from anabranch.proto.texts import parse_text
 from anabranch.proto.training_pb2 import MetaGraphDef, SavedModel
 from anabranch.serving import assets, constants
 from anabranch.train.saver import import_meta_graph
@@ -52,7 +53,7 @@ def parse_saved_model(export_dir: str) -> SavedModel:
         if path.endswith(constants.SAVED_MODEL_FILENAME_PB):
             message.ParseFromString(data)
         else:
-            text_format.Parse(data.decode("utf-8"), message)
+            parse_text(data.decode("utf-8"), message)
     except (DecodeError, UnicodeDecodeError, text_format.ParseError, RecursionError) as error:
         raise _damaged(path, f"it is no SavedModel message: {error}") from error
     version = message.saved_model_schema_version

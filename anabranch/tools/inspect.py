@@ -32,6 +32,7 @@ from anabranch.io.tensor_reader import TensorReader
 from anabranch.proto.graph_pb2 import DataType, GraphDef, NodeDef
 from anabranch.proto.summary_pb2 import Event, Summary
 from anabranch.proto.tensors import shape_from_proto
+from anabranch.proto.texts import parse_text
 from anabranch.proto.training_pb2 import CheckpointState, CollectionDef, MetaGraphDef, SavedModel, TensorInfo
 from anabranch.tools.doctor import size_text
 
@@ -260,7 +261,7 @@ def read_message(path: Path) -> Any:
     kinds: tuple[Any, ...] = (SavedModel, MetaGraphDef, GraphDef)
     readers: tuple[Callable[[Any], Any], ...] = (
         lambda kind: kind.FromString(data),
-        lambda kind: text_format.Parse(data, kind()),
+        lambda kind: parse_text(data.decode("utf-8"), kind()),
     )
     for read in readers:
         for kind in kinds:

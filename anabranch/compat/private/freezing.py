@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from google.protobuf import message, text_format
+from google.protobuf import message
 
 import anabranch as tf
 from anabranch.proto.graph_pb2 import GraphDef, NodeDef
+from anabranch.proto.texts import parse_text
 from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
 
 Message = TypeVar("Message", bound=message.Message)
@@ -186,7 +187,7 @@ def _read(path: str, into: Message, binary: bool) -> Message:
         if binary:
             into.ParseFromString(file.read())
         else:
-            text_format.Merge(file.read(), into)
+            parse_text(file.read(), into, allow_repeats=True)
     return into
 
 

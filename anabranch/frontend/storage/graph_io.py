@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from anabranch.graph.graph import Graph
 from anabranch.io import durable, gfile
 from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.texts import parse_text
 
 M = TypeVar("M", bound=Message)
 
@@ -63,7 +64,7 @@ def read_message(path: str, message: M) -> M:
     except DecodeError:
         message.Clear()
     try:
-        text_format.Parse(data.decode("utf-8"), message)
+        parse_text(data.decode("utf-8"), message)
     except (UnicodeDecodeError, text_format.ParseError) as error:
         kind = message.DESCRIPTOR.name
         raise OSError(

@@ -78,6 +78,27 @@ def build(tmp_path: Path, *, as_text: bool = False) -> tuple[Path, list[list[flo
     return folder, outputs
 
 
+def test_assets_that_are_spelled_out_in_text_are_loaded(tmp_path: Path) -> None:
+    """So TensorFlow's builder writes them."""
+    folder, outputs = build(tmp_path, as_text=True)
+    file = folder / "saved_model.pbtxt"
+    kept = next(line for line in file.read_text().splitlines() if line.strip().startswith("type_url:"))
+    start = file.read_text().index(kept)
+    end = file.read_text().index("}", start)
+    spelled_out = (
+        "[type.googleapis.com/tensorflow.AssetFileDef] { "
+        f"{text_format.MessageToString(_only_asset(file), as_one_line=True)} }}"
+    )
+    file.write_text(f"{file.read_text()[:start]}{spelled_out}{file.read_text()[end:]}")
+    assert outputs_of(folder) == outputs
+
+
+def _only_asset(file: Path) -> AssetFileDef:
+    model = text_format.Parse(file.read_text(), SavedModel())
+    (packed,) = model.meta_graphs[0].collection_def["saved_model_assets"].any_list.value
+    return AssetFileDef.FromString(packed.value)
+
+
 @pytest.mark.parametrize("as_text", [False, True])
 def test_what_is_written_is_loaded(tmp_path: Path, as_text: bool) -> None:
     folder, outputs = build(tmp_path, as_text=as_text)
