@@ -253,12 +253,18 @@ class KerasConv(_Conv):
     """A convolution, which programs' own layers compute with other weights than the variable."""
 
     def call(self, inputs: PassedOn) -> Any:
-        """The convolution, which has TensorFlow's name where it is of pictures: "conv2d/Conv2D"."""
-        if len(self.kernel_size) != 2:
-            return super().call(inputs)
+        """The convolution, whose nodes have TensorFlow's names: "conv2d/Conv2D", "conv2d/BiasAdd"."""
+        if self.padding == "causal":
+            inputs = _padded_before(self, inputs)
         outputs = self._convolution_op(inputs, self.kernel)
-        if self.use_bias:
-            outputs = tf.nn.bias_add(outputs, self.bias, "NCHW" if self.data_format == "channels_first" else "NHWC")
+        if not self.use_bias:
+            pass
+        elif self.data_format == "channels_last":
+            outputs = tf.nn.bias_add(outputs, self.bias)
+        elif len(self.kernel_size) == 1:
+            outputs = outputs + tf.reshape(self.bias, [1, self.filters, 1])
+        else:
+            outputs = tf.nn.bias_add(outputs, self.bias, "NCHW")
         return outputs if self.activation is None else self.activation(outputs)
 
     def _convolution_op(self, inputs: PassedOn, kernel: PassedOn) -> Any:
@@ -266,9 +272,43 @@ class KerasConv(_Conv):
         rank = len(self.kernel_size)
         layout = {"channels_first": ("NCW", "NCHW", "NCDHW")}.get(self.data_format, ("NWC", "NHWC", "NDHWC"))[rank - 1]
         padding = "VALID" if self.padding == "causal" else self.padding.upper()
+        kernel = tf.convert_to_tensor(kernel)
+        if rank == 1:
+            return tf.nn.conv1d(
+                inputs, kernel, self.strides[0], padding, data_format=layout, dilations=self.dilation_rate[0]
+            )
         rates = {"strides": self.strides, "dilation_rate": self.dilation_rate}
-        name = "Conv2D" if rank == 2 else None
-        return tf.nn.convolution(inputs, tf.convert_to_tensor(kernel), padding, data_format=layout, name=name, **rates)
+        return tf.nn.convolution(inputs, kernel, padding, data_format=layout, name=f"Conv{rank}D", **rates)
+
+
+def _padded_before(layer: PassedOn, inputs: PassedOn) -> Any:
+    """Series with zeros before them, so that no result of a convolution sees what comes later."""
+    before = [layer.dilation_rate[0] * (layer.kernel_size[0] - 1), 0]
+    axes = [[0, 0], before, [0, 0]] if layer.data_format == "channels_last" else [[0, 0], [0, 0], before]
+    return tf.pad(inputs, axes)
+
+
+_Conv3DTranspose: Any = rebasing.rebased(_convolutional.Conv3DTranspose)
+
+
+@rebasing.serves(_convolutional.Conv3DTranspose)
+class KerasConv3DTranspose(_Conv3DTranspose):
+    """A transposed convolution of volumes, whose bias is added by the operation that TensorFlow's layers have."""
+
+    use_bias: bool
+    activation: Any
+
+    def call(self, inputs: PassedOn) -> Any:
+        use_bias, activation = self.use_bias, self.activation
+        self.use_bias, self.activation = False, None
+        try:
+            outputs = super().call(inputs)
+        finally:
+            self.use_bias, self.activation = use_bias, activation
+        if use_bias:
+            layout = "NHWC" if self.data_format == "channels_last" else "NCHW"
+            outputs = tf.nn.bias_add(outputs, self.bias, layout)
+        return outputs if activation is None else activation(outputs)
 
 
 _SeparableConv1D: Any = rebasing.rebased(_convolutional.SeparableConv1D)
@@ -295,12 +335,22 @@ class KerasSeparableConv1D(_SeparableConv1D):
             self.padding = "causal"
 
     def call(self, inputs: PassedOn) -> Any:
-        if self.padding != "causal":
-            return super().call(inputs)
-        before = [self.dilation_rate[0] * (self.kernel_size[0] - 1), 0]
-        axes = [[0, 0], before, [0, 0]] if self.data_format == "channels_last" else [[0, 0], [0, 0], before]
-        self.padding = "valid"
-        try:
-            return super().call(tf.pad(inputs, axes))
-        finally:
-            self.padding = "causal"
+        """Both convolutions as those of pictures of one line, with TensorFlow's names."""
+        is_causal, is_last = self.padding == "causal", self.data_format == "channels_last"
+        if is_causal:
+            inputs = _padded_before(self, inputs)
+        axis, layout = (1, "NHWC") if is_last else (2, "NCHW")
+        steps = self.strides * 2
+        outputs = tf.nn.separable_conv2d(
+            tf.expand_dims(inputs, axis),
+            tf.expand_dims(self.depthwise_kernel, 0),
+            tf.expand_dims(self.pointwise_kernel, 0),
+            (1, *steps, 1) if is_last else (1, 1, *steps),
+            "VALID" if is_causal else self.padding.upper(),
+            rate=(1, *self.dilation_rate),
+            data_format=layout,
+        )
+        if self.use_bias:
+            outputs = tf.nn.bias_add(outputs, self.bias, layout)
+        outputs = tf.squeeze(outputs, [axis])
+        return outputs if self.activation is None else self.activation(outputs)

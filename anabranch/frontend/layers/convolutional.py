@@ -198,10 +198,9 @@ def add_bias(outputs: Tensor, bias: TensorLike, data_format: str) -> Any:
     """One number per channel is added."""
     if data_format == "channels_last":
         return raw.BiasAdd(outputs, bias)
-    if outputs.shape.ndims == 4:
+    if outputs.shape.ndims in (4, 5):
         return raw.BiasAdd(outputs, bias, data_format="NCHW")
-    shape = [1, -1] + [1] * ((outputs.shape.ndims or 3) - 2)
-    return raw.Add(outputs, raw.Reshape(bias, shape))
+    return raw.AddV2(outputs, raw.Reshape(bias, [1, -1, 1]), name="add")  # the name that TensorFlow's layers have
 
 
 class Conv1D(Conv):
@@ -315,8 +314,16 @@ class _SeparableConv(Conv):
         image = raw.ExpandDims(inputs, axis)
         depthwise, pointwise = raw.ExpandDims(self.depthwise_kernel, 0), raw.ExpandDims(self.pointwise_kernel, 0)
         # the operation wants equal strides; the other dimension has length 1
-        outputs = self._separable(image, depthwise, pointwise, self.strides * 2, (1, *self.dilation_rate), padding)
-        return raw.Squeeze(outputs, squeeze_dims=[axis])
+        return self._separable(image, depthwise, pointwise, self.strides * 2, (1, *self.dilation_rate), padding)
+
+    def _finished(self, outputs: TensorLike) -> Any:
+        """Series are still images of one line; the bias is added to these, as in TensorFlow."""
+        if self.rank == 2:
+            return super()._finished(outputs)
+        if self.use_bias:
+            outputs = add_bias(outputs, self.bias, self.data_format)
+        outputs = raw.Squeeze(outputs, squeeze_dims=[1 if self.data_format == "channels_last" else 2])
+        return outputs if self.activation is None else self.activation(outputs)
 
     def _separable(
         self,

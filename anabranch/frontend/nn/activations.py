@@ -132,8 +132,8 @@ def leaky_relu(features: TensorLike, alpha: TensorLike = 0.2, name: str | None =
         features = convert_to_tensor(features, name="features")
         if features.dtype.is_integer:
             features = raw.Cast(features, DstT=dtypes.float32)
-        if isinstance(alpha, int | float | np.number):
-            result: Tensor = raw.LeakyRelu(features, alpha=float(alpha), name=scope)
+        if isinstance(alpha, int | float | np.number) or (isinstance(alpha, np.ndarray) and alpha.size == 1):
+            result: Tensor = raw.LeakyRelu(features, alpha=np.asarray(alpha).item(), name=scope)
         else:
             result = raw.Maximum(raw.Mul(alpha, features), features, name=scope)
         return result

@@ -213,8 +213,9 @@ def conv1d(
             use_cudnn_on_gpu=True if use_cudnn_on_gpu is None else use_cudnn_on_gpu,
             data_format="NHWC" if last else "NCHW",
             dilations=_with_height(dilations, last, "dilations"),
+            name=scope,
         )
-        result: Tensor = raw.Squeeze(out, squeeze_dims=[at], name=scope)
+        result: Tensor = raw.Squeeze(out, squeeze_dims=[at])
         return result
 
 
@@ -251,8 +252,9 @@ def conv1d_transpose(
             padding,
             data_format="NHWC" if last else "NCHW",
             dilations=_with_height(dilations, last, "dilations"),
+            name=scope,
         )
-        result: Tensor = raw.Squeeze(out, squeeze_dims=[at], name=scope)
+        result: Tensor = raw.Squeeze(out, squeeze_dims=[at])
         return result
 
 

@@ -16,6 +16,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.layers import convolutional, core, normalization, pooling, transposed, utils
 from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.nn import conv as nn_conv
 from anabranch.frontend.variables import functions
 from anabranch.frontend.variables.initializers import Constant, Ones
 from anabranch.frontend.variables.scope import variable_scope
@@ -235,6 +236,38 @@ def test_a_one_dimensional_convolution_is_one_of_two() -> None:
         before, after = (session.run(causal, {x: v}) for v in (value, changed))
     np.testing.assert_array_equal(before[:, :5], after[:, :5])
     assert before.shape == (2, 9, 4)
+
+
+def test_nodes_of_convolutions_have_the_names_of_tensorflow() -> None:
+    lines, volumes = placeholder(2, 9, 9), placeholder(2, 4, 4, 4, 4)
+    made = [
+        convolutional.conv1d(lines, 4, 3, name="a"),
+        convolutional.conv1d(lines, 4, 3, name="b", data_format="channels_first"),
+        convolutional.separable_conv1d(lines, 4, 3, name="c", data_format="channels_first"),
+        convolutional.separable_conv1d(lines, 4, 3, name="d", use_bias=False),
+        convolutional.conv3d(volumes, 4, 3, name="e", data_format="channels_first"),
+        nn_conv.conv1d(lines, np.ones([3, 9, 4], np.float32), 1, "SAME", name="f"),
+    ]
+    assert [tensor.op.name for tensor in made] == (
+        ["a/BiasAdd", "b/add", "c/Squeeze", "d/Squeeze", "e/BiasAdd", "f/Squeeze"]
+    )
+    of_type = {op.name: op.type for op in made[0].graph.get_operations()}
+    names = ("a/conv1d", "b/conv1d", "c/BiasAdd", "d/separable_conv2d", "e/Conv3D", "f")
+    assert [of_type[name] for name in names] == ["Conv2D", "Conv2D", "BiasAdd", "Conv2D", "Conv3D", "Conv2D"]
+
+
+def test_the_bias_of_separable_series_is_added() -> None:
+    value = data(2, 9, 3)
+    layer = convolutional.SeparableConv1D(4, 3, bias_initializer=Ones(), data_format="channels_first")
+    without = convolutional.SeparableConv1D(4, 3, use_bias=False)
+    first, last = placeholder(2, 3, 9), placeholder(2, 9, 3)
+    found, plain = layer(first), without(last)
+    with Session() as session:
+        session.run(functions.global_variables_initializer())
+        session.run(without.depthwise_kernel.assign(layer.depthwise_kernel))
+        session.run(without.pointwise_kernel.assign(layer.pointwise_kernel))
+        biased, unbiased = session.run([found, plain], {first: value.transpose(0, 2, 1), last: value})
+    np.testing.assert_allclose(biased, unbiased.transpose(0, 2, 1) + 1, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("padding", ["valid", "same"])

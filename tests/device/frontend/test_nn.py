@@ -343,6 +343,9 @@ def test_activations_outside_the_vocabulary() -> None:
     close(run(nn_activations.crelu(x)), np.maximum(np.concatenate([x, -x], -1), 0))
     close(run(nn_activations.swish(x)), x / (1 + np.exp(-x)))
     close(run(nn_activations.leaky_relu(np.array([-10, 10]), 0.1)), [-1, 10])
+    leaky = nn_activations.leaky_relu(np.array([-10, 10]), np.array(0.1, np.float32))
+    assert leaky.op.type == "LeakyRelu"
+    close(run(leaky), [-1, 10])
     for axis in (1, [1], raw.Sub(raw.Rank(x), np.int32(1))):
         close(run(nn_activations.l2_normalize(x, axis)), x / np.linalg.norm(x, axis=1, keepdims=True))
     close(run(nn_activations.zero_fraction(np.array([0, 1, 0, 2]))), 0.5)

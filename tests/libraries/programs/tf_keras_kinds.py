@@ -217,3 +217,30 @@ with tf.Graph().as_default() as graph:
     assert [tensor.name for tensor in made] == ["pictures_channels_last/BiasAdd:0", "pictures_channels_first/BiasAdd:0"]
     assert graph.get_operation_by_name("pictures_channels_last/Conv2D").type == "Conv2D"
     assert made[1].shape.as_list() == [2, 4, 4, 4]
+with tf.Graph().as_default() as graph:
+    series, volumes, first = tf.ones([2, 9, 4]), tf.ones([2, 4, 4, 4, 4]), {"data_format": "channels_first"}
+    layers = keras.layers
+    names = {
+        layers.Conv1D(4, 3, padding="causal", name="a")(series): ("a/BiasAdd", "a/conv1d", "Conv2D"),
+        layers.Conv1D(4, 3, name="b", **first)(series): ("b/add", "b/conv1d/Squeeze", "Squeeze"),
+        layers.SeparableConv1D(4, 3, name="c")(series): ("c/Squeeze", "c/BiasAdd", "BiasAdd"),
+        layers.SeparableConv1D(4, 3, name="d", **first)(series): ("d/Squeeze", "d/separable_conv2d", "Conv2D"),
+        layers.Conv3D(4, 3, name="e")(volumes): ("e/BiasAdd", "e/Conv3D", "Conv3D"),
+        layers.Conv3D(4, 3, name="f", **first)(volumes): ("f/BiasAdd", "f/Conv3D", "Conv3D"),
+        layers.Conv3DTranspose(4, 3, name="g")(volumes): ("g/BiasAdd", "g/conv3d_transpose", "Conv3DBackpropInputV2"),
+        layers.LeakyReLU(name="h")(series): ("h/LeakyRelu", "h/LeakyRelu", "LeakyRelu"),
+    }
+    for tensor, (name, inner, kind) in names.items():
+        assert (tensor.op.name, graph.get_operation_by_name(inner).type) == (name, kind), tensor.op.name
+with tf.Graph().as_default(), tf.Session() as session:
+    given = rng.normal(size=(2, 9, 4)).astype("float32")
+    for kind in (keras.layers.Conv1D, keras.layers.SeparableConv1D):
+        last, first = (
+            kind(5, 3, strides=2, activation="relu", data_format=f"channels_{order}") for order in ("last", "first")
+        )
+        pair = last(tf.constant(given)), first(tf.constant(given.transpose(0, 2, 1)))
+        session.run(tf.global_variables_initializer())
+        first.set_weights(last.get_weights())
+        one, other = session.run(pair)
+        np.testing.assert_allclose(one, other.transpose(0, 2, 1), rtol=1e-4, atol=1e-5)
+        assert (one > 0).any()
