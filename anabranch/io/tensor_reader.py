@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from anabranch import errors
 from anabranch.core import dtypes
+from anabranch.core.quantised_arrays import as_integers
 from anabranch.io import slices
 from anabranch.io.checkpoint_manifest import Entry, Piece
 
@@ -89,13 +90,15 @@ class TensorReader(abc.ABC):
     def get_tensor(self, tensor_str: str) -> Any:
         """A tensor, whole: an array, or for a scalar what a session gives: NumPy's scalar, or bytes.
 
+        Of quantised numbers it has the integers, as what a session gives.
+
         Args:
           tensor_str: its name.
 
         Raises:
           OpError: as `read_tensor`.
         """
-        return self.read_tensor(tensor_str)[()]
+        return as_integers(self.read_tensor(tensor_str))[()]
 
     def read_tensor(self, tensor_str: str, *, copy: bool = True) -> Array:
         """A tensor, whole, as an array also where it is a scalar.

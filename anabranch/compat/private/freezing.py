@@ -165,9 +165,9 @@ def _restore_by_name(session: tf.Session, checkpoint: str) -> None:
     for name in reader.get_variable_to_shape_map():
         node = nodes.get(name)
         if node is not None and node.type == "VarHandleOp":
-            assigned.append(tf.raw_ops.AssignVariableOp(resource=node.outputs[0], value=reader.get_tensor(name)))
+            assigned.append(tf.raw_ops.AssignVariableOp(resource=node.outputs[0], value=reader.read_tensor(name)))
         elif node is not None and node.type in _REFERENCES:
-            assigned.append(tf.raw_ops.Assign(ref=node.outputs[0], value=reader.get_tensor(name)))
+            assigned.append(tf.raw_ops.Assign(ref=node.outputs[0], value=reader.read_tensor(name)))
     if not assigned:
         raise ValueError(
             "No variables were found in this model. It is likely the model was frozen previously. "

@@ -251,6 +251,7 @@ def test_variables_hold_quantised_numbers(tmp_path: Path, use_resource: bool) ->
             assert session.run(variable).tolist() == [[0, 0], [0, 0]]
             assert session.run(update, {plain: given}).tolist() == given.tolist()
             path = saver.save(session, str(tmp_path / dtype.name))
+            assert tf.train.load_variable(path, "v").dtype == given.dtype
             variable.load(given[::-1], session)
             assert session.run(chosen).tolist() == [3, 4]
             integers = tf.cast(tf.bitcast(variable, dtype.name[1:]), tf.int32)
