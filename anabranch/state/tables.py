@@ -9,6 +9,7 @@ arguments alone is checked before it is taken.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -271,7 +272,8 @@ class MutableTable(LookupTable):
 class MutableDenseTable(MutableTable):
     """A table whose keys live in buckets, of which one key marks the empty and another the deleted ones.
 
-    The two special keys cannot be used. What is exported are the buckets, empty ones included.
+    The two special keys cannot be used. What is exported are the buckets, empty ones included: keys and values are
+    matrices [buckets, length], of length 1 for scalars.
 
     Args:
         empty_key, deleted_key: the special keys.
@@ -335,6 +337,9 @@ class MutableDenseTable(MutableTable):
         """Replaces all buckets; special keys mark those that are empty or deleted."""
         self.check_types(keys, values)
         special = {self._empty, self._deleted}
+        # as they are exported: scalars in vectors of one element
+        keys = keys if self.key_shape or keys.shape[1:] != (1,) else keys[:, 0]
+        values = values if self.value_shape or values.shape[1:] != (1,) else values[:, 0]
         pairs = list(zip(self._keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
             self._values = {k: v for k, v in pairs if k not in special}
@@ -358,7 +363,7 @@ class MutableDenseTable(MutableTable):
 
     def _checked_keys(self, keys: HostArray) -> list[Any]:
         checked = self._keys(keys)
-        if keys.ndim > 1 + len(self.key_shape):
+        if keys.ndim > 1 + len(self.key_shape) and keys.size != len(keys) * math.prod(self.key_shape):
             raise InvalidArgumentError(
                 None,
                 None,
@@ -385,7 +390,9 @@ class MutableDenseTable(MutableTable):
             more_values[...] = b""
         for row, value in enumerate(self._graves):
             more_values[row] = value
-        return np.concatenate([keys, more_keys]), np.concatenate([values, more_values])
+        keys, values = np.concatenate([keys, more_keys]), np.concatenate([values, more_values])
+        # TensorFlow's buckets hold vectors, of one element where keys or values are scalars, and are exported as such
+        return keys if self.key_shape else keys[:, None], values if self.value_shape else values[:, None]
 
 
 # ---------------------------------------------------------------------- text files

@@ -27,6 +27,7 @@ from typing import IO, Any, Final
 from anabranch.core.values import PassedOn
 
 _PART: Final = re.compile(r"\d+|[a-z]+|\.")
+_ENTRY: Final = re.compile(r"([^=]+?)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(?:\[.*\])?")
 _PICTURES: Final = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8", "jpeg"), (b"GIF8", "gif"), (b"BM", "bmp"))
 
 
@@ -147,6 +148,50 @@ class FormerDistribution:
         return FormerVersion(self.version)
 
 
+class FormerEntryPoint:
+    """`pkg_resources.EntryPoint` as far as programs make their own of a text: what a module's name and a colon lead to.
+
+    Args:
+        name: what it is called.
+        module_name: the module.
+        attrs: the names within the module, from the outermost; none: the module itself.
+    """
+
+    def __init__(self, name: str, module_name: str, attrs: Sequence[str] = ()) -> None:
+        self.name = name
+        self.module_name = module_name
+        self.attrs = tuple(attrs)
+
+    @classmethod
+    def parse(cls, src: str, dist: object = None) -> FormerEntryPoint:
+        """The one that "name = package.module:class.attribute" describes.
+
+        Raises:
+            ValueError: `src` is not of that form.
+        """
+        matched = _ENTRY.fullmatch(src.strip())
+        if matched is None:
+            raise ValueError(f"an entry point is written 'name = module:attribute'; got {src!r}")
+        name, module_name, attrs = matched.groups()
+        return cls(name, module_name, () if attrs is None else attrs.split("."))
+
+    def resolve(self) -> Any:
+        """What it leads to.
+
+        Raises:
+            ImportError: the module is not there, or lacks the name.
+        """
+        found: Any = importlib.import_module(self.module_name)
+        try:
+            return functools.reduce(getattr, self.attrs, found)
+        except AttributeError as error:
+            raise ImportError(str(error), name=self.module_name) from error
+
+    def load(self, require: bool = True, *args: object, **kwargs: object) -> Any:
+        """What it leads to; that its package's requirements are installed is not looked at."""
+        return self.resolve()
+
+
 def _within(package: PassedOn, name: str) -> Any:
     return resources.files(package if isinstance(package, str) else package.__name__).joinpath(name)
 
@@ -179,6 +224,7 @@ _CONTENTS: Final[dict[str, Callable[[], dict[str, object]]]] = {
     "pipes": lambda: {"quote": shlex.quote},
     "pkg_resources": lambda: {
         "DistributionNotFound": importlib.metadata.PackageNotFoundError,
+        "EntryPoint": FormerEntryPoint,
         "get_distribution": FormerDistribution,
         "parse_version": FormerVersion,
         "resource_exists": lambda package, name: _within(package, name).is_file(),

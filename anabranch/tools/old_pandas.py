@@ -1,11 +1,13 @@
 """What pandas 2 has removed and programs of TensorFlow 1's time call: `append`, `iteritems`, `as_matrix`, `get_values`
-and `ix` of its two classes, `get_value` and `set_value` of tables.
+and `ix` of its two classes, `get_value` and `set_value` of tables, and that `str.replace` takes a regular expression
+unless told otherwise.
 
 pandas is asked for by its name when a program has imported it; anabranch itself does not use it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,7 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
         tell: is called with the name of a method that the program uses.
     """
     added: list[tuple[type, str]] = []
+    give_back_replace = _restore_replace(pandas, tell)
 
     def add(owner: type, name: str, method: Callable[..., Any] | property) -> None:
         if not hasattr(owner, name):
@@ -53,9 +56,30 @@ def restore(tell: Callable[[str], None], pandas: ModuleType) -> Callable[[], Non
         add(owner, "iteritems", iteritems)
 
     def undo() -> None:
+        give_back_replace()
         for owner, name in added:
             delattr(owner, name)
 
+    return undo
+
+
+def _restore_replace(pandas: ModuleType, tell: Callable[[str], None]) -> Callable[[], None]:
+    """Lets `str.replace` take a regular expression unless told otherwise; returns the function that undoes it."""
+    texts = pandas.Series.str  # the class of what a column's `str` is
+    replace_by_text = texts.replace
+
+    @functools.wraps(replace_by_text)
+    def replace(self: PassedOn, pat: PassedOn, *arguments: PassedOn, **options: PassedOn) -> Any:
+        # (pat, repl, n, case, flags, regex); a single character always stood for itself
+        if len(arguments) < 5 and "regex" not in options and not (isinstance(pat, str) and len(pat) == 1):
+            tell("pandas.Series.str.replace with a regular expression")
+            options["regex"] = True
+        return replace_by_text(self, pat, *arguments, **options)
+
+    def undo() -> None:
+        texts.replace = replace_by_text
+
+    texts.replace = replace
     return undo
 
 

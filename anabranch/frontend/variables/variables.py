@@ -192,7 +192,8 @@ class Variable(VariableUpdates, Trackable, metaclass=_VariableType):
             synchronization, aggregation, trainable, name
         )
         with init_scope():
-            self._build(initial_value, name, dtype, shape, expected_shape, validate_shape, caching_device)
+            # of a variable that asks to be a resource, TensorFlow takes any shape: `validate_shape` is nothing to it
+            self._build(initial_value, name, dtype, shape, expected_shape, validate_shape, caching_device, use_resource)
             if not use_resource:
                 self._name_of_reads = f"{self._handle.op.name.rpartition('/')[2]}/read"
                 # see `control_flow.loop_invariants`
@@ -222,6 +223,7 @@ class Variable(VariableUpdates, Trackable, metaclass=_VariableType):
         expected_shape: ShapeLike,
         validate_shape: bool,
         caching_device: DeviceLike | None,
+        any_shape: bool | None,
     ) -> None:
         graph = get_default_graph()
         wanted = None if dtype is None else as_dtype(dtype).base_dtype
@@ -231,7 +233,7 @@ class Variable(VariableUpdates, Trackable, metaclass=_VariableType):
             with graph._attr_scope({"_class": [colocation_group(op_name)]}):
                 with graph.device(None):
                     value = _initial_tensor(initial_value, wanted, graph)
-                self._shape = _variable_shape(value, shape, expected_shape, validate_shape, op_name)
+                self._shape = _variable_shape(value, shape, expected_shape, validate_shape, any_shape, op_name)
                 self._dtype = value.dtype.base_dtype
                 self._handle: Tensor = raw.VarHandleOp(
                     dtype=self._dtype,
@@ -538,7 +540,9 @@ def _initial_tensor(initial_value: TensorLike | Callable[[], TensorLike], dtype:
         return convert_to_tensor(initial_value(), dtype, name="initial_value")
 
 
-def _variable_shape(value: Tensor, shape: ShapeLike, expected: ShapeLike, validate: bool, name: str) -> TensorShape:
+def _variable_shape(
+    value: Tensor, shape: ShapeLike, expected: ShapeLike, validate: bool, any_shape: bool | None, name: str
+) -> TensorShape:
     """The static shape of a variable with this initial value."""
     if expected is not None and not value.shape.is_compatible_with(expected):
         raise ValueError(f"variable {name!r}: the initial value has shape {value.shape}, expected {expected}")
@@ -551,7 +555,7 @@ def _variable_shape(value: Tensor, shape: ShapeLike, expected: ShapeLike, valida
         return given
     if not validate:
         return TensorShape(None)
-    if not value.shape.is_fully_defined():
+    if not any_shape and not value.shape.is_fully_defined():
         raise ValueError(
             f"variable {name!r}: the initial value {value.name} must have a fully known shape, it has {value.shape}; "
             "pass validate_shape=False to allow any shape"

@@ -32,10 +32,11 @@ def _(values: list[TensorShape], *, axis: int) -> TensorShape:
 
 @Pack.partial_value
 def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    if any(t.shape.ndims != 0 for t in tensor.op.inputs):
+    # what describes a shape is a vector: a part of unknown rank (a placeholder without a shape) is a number too
+    if any(t.shape.ndims not in (0, None) for t in tensor.op.inputs):
         return None
     parts = [partial_vector(t, depth) for t in tensor.op.inputs]
-    return [None if part is None else part[0] for part in parts]
+    return [None if part is None or len(part) != 1 else part[0] for part in parts]
 
 
 @Pack.kernel

@@ -140,12 +140,12 @@ def resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext) 
     wanted = ctx.constant("size")
     if wanted is None:
         return TensorShape([images[0], None, None, images[3]])
-    _check_size(wanted)
+    _check_size(wanted, least=0)  # that a picture has no pixels is an error of the step, as in TensorFlow
     return TensorShape([images[0], int(wanted[0]), int(wanted[1]), images[3]])
 
 
-def _check_size(size: Array) -> tuple[int, int]:
-    if np.shape(size) != (2,) or min(size) <= 0:
+def _check_size(size: Array, least: int = 1) -> tuple[int, int]:
+    if np.shape(size) != (2,) or min(size) < least:
         raise ValueError(f"size must be two positive numbers, height and width; got {np.asarray(size).tolist()}")
     return int(size[0]), int(size[1])
 

@@ -212,8 +212,11 @@ LookupTableExportV2.not_differentiable()
 def _(table_handle: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
     maker = _maker(ctx)
     many = TensorShape([None])
-    key = maker.inputs[0].shape if maker.type == "MutableDenseHashTableV2" else TensorShape([])
+    key = TensorShape([])
     value = maker.attrs.get("value_shape", TensorShape([]))
+    if maker.type == "MutableDenseHashTableV2":  # its buckets hold vectors
+        key = maker.inputs[0].shape
+        key, value = (TensorShape([1]) if shape.ndims == 0 else shape for shape in (key, value))
     return [many.concatenate(key), many.concatenate(value)]
 
 

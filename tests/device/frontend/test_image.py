@@ -78,6 +78,15 @@ def test_resizing_refuses_bad_arguments() -> None:
         image.resize_images(ONE, [2, 2], method=9)
 
 
+def test_a_picture_without_pixels_is_an_error_of_the_step() -> None:
+    with Graph().as_default(), Session() as session:
+        for resize in (raw.ResizeBilinear, raw.ResizeNearestNeighbor):
+            resized = resize(BATCH, np.array([0, 0], np.int32))
+            assert resized.shape.as_list() == [2, 0, 0, 3]
+            with pytest.raises(InvalidArgumentError, match="two positive numbers"):
+                session.run(resized)
+
+
 def middle(x: Array, height: int, width: int) -> Array:
     out = np.zeros((height, width, x.shape[2]), x.dtype)
     top, left = (x.shape[0] - height) // 2, (x.shape[1] - width) // 2

@@ -153,6 +153,11 @@ def test_initial_value_of_unknown_shape() -> None:
         session.run(v.initializer, {x: np.ones((3, 2))})
         assert session.run(v).shape == (3, 2)
         assert session.run(v.assign([1.0])).shape == (1,)
+    asks = Variable(x, use_resource=True)  # to a resource of TensorFlow `validate_shape` is nothing
+    assert asks.shape.as_list() == [None, 2]
+    with Session() as session:
+        session.run(asks.initializer, {x: np.ones((4, 2))})
+        assert session.run(asks).shape == (4, 2)
     free = Variable([1.0, 2.0], shape=TensorShape([None]))
     with Session() as session:
         session.run(free.initializer)

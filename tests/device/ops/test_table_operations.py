@@ -101,10 +101,27 @@ def test_tables_that_steps_change(kind: str) -> None:
         assert session.run(table.size()) == 2
         assert session.run(found).tolist() == ([20, -1] if kind == "scalar" else [[20, 2], [-1, -1]])
         keys, _ = session.run(table.export())
-        assert {1, 2} <= set(keys.tolist())
+        assert keys.shape[1:] == ((1,) if kind == "dense" else ())  # TensorFlow's dense tables keep vectors
+        assert {1, 2} <= set(keys.reshape(-1).tolist())
         replaced = raw.LookupTableImportV2(table.resource_handle, *table.export())
         session.run(replaced)
         assert session.run(table.size()) == 2
+
+
+def test_dense_tables_of_scalars_hold_vectors() -> None:
+    table: Any = tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, 0, -1, -2, 8)
+    keys, values = table.export()
+    assert (keys.shape.as_list(), values.shape.as_list()) == ([None, 1], [None, 1])
+    with tf.Session() as session:
+        session.run(table.insert(np.array([1]), np.array([5])))
+        session.run(table.insert(np.array([[2], [3]]), np.array([[6], [7]])))  # as another table exports them
+        assert session.run(table.lookup(np.array([[3], [1]]))).tolist() == [[7], [5]]
+        found = session.run([keys, values])
+        assert [part.shape for part in found] == [(8, 1), (8, 1)]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="for the values"):
+            session.run(table.insert(np.array([2, 3]), np.array([[6], [7]])))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Expected key shape"):
+            session.run(table.insert(np.array([[2, 3]]), np.array([[6, 7]])))
 
 
 def test_tables_are_saved(tmp_path: Path) -> None:

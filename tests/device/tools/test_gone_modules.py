@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import os
 import runpy
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,13 @@ def test_imp_and_others(told: list[str], tmp_path: Path) -> None:
     assert packages.resource_exists("anabranch", "py.typed")
     with pytest.raises(packages.DistributionNotFound):
         packages.get_distribution("no-such-distribution")
+    assert packages.EntryPoint.parse("x=os:path.join").load(False) is os.path.join
+    module = packages.EntryPoint.parse("any name = json.decoder [extra]")
+    assert (module.name, module.resolve().__name__) == ("any name", "json.decoder")
+    with pytest.raises(ImportError, match="no_such_name"):
+        packages.EntryPoint.parse("x=os:no_such_name").load()
+    with pytest.raises(ValueError, match="name = module:attribute"):
+        packages.EntryPoint.parse("os:path")
 
 
 def test_names_and_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

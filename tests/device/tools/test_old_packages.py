@@ -157,6 +157,14 @@ def test_methods_of_pandas(restored: None) -> None:
     assert frame["a"].get_values().tolist() == [1, 2]
 
 
+def test_replacing_by_a_regular_expression_in_pandas(restored: None) -> None:
+    texts: Any = importlib.import_module("pandas").Series(["a.c", "abc"]).str
+    assert texts.replace(".", "+").tolist() == ["a+c", "abc"]
+    assert texts.replace("a.c", "+", regex=False).tolist() == ["+", "abc"]
+    assert texts.replace("^a.", lambda found: found.group().upper()).tolist() == ["A.c", "ABc"]
+    assert texts.replace("a.c", "+").tolist() == ["+", "+"]
+
+
 def test_reading_pictures_needs_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match="pip install pillow"):

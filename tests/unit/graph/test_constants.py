@@ -63,6 +63,8 @@ def test_an_unknown_value_is_asked_for_again() -> None:
         (lambda: open_shape()[-2], [3]),
         (lambda: tf.concat([open_shape()[:2], [7]], 0), [None, 3, 7]),
         (lambda: tf.stack([open_shape()[0], 4, open_shape()[1]]), [None, 4, 3]),
+        (lambda: tf.stack([open_shape()[1], tf.placeholder(tf.int32)]), [3, None]),
+        (lambda: tf.stack([tf.placeholder(tf.int32), tf.placeholder(tf.int32)]), [None, None]),
         (lambda: tf.placeholder(tf.int32, [2]), [None, None]),
         (lambda: tf.placeholder(tf.int32, []), [None]),
         (lambda: tf.placeholder(tf.int32, [None]), None),

@@ -129,8 +129,9 @@ def test_all_buckets_are_exported(dtype: Any, empty: Any, deleted: Any, keys: An
     table.insert(keys, int64(10, 20, 30))
     table.remove(keys[1:2])
     found, values = table.export()
-    wanted = [*keys[[0, 2]].tolist(), deleted.tolist(), *([empty.tolist()] * 5)]
-    assert (found.tolist(), values.tolist()) == (wanted, [10, 30, 20, 0, 0, 0, 0, 0])
+    # buckets hold vectors, as TensorFlow's do: of one element where keys or values are scalars
+    wanted = [np.reshape(key, -1).tolist() for key in (*keys[[0, 2]], deleted, *([empty] * 5))]
+    assert (found.tolist(), values.tolist()) == (wanted, [[10], [30], [20], [0], [0], [0], [0], [0]])
     other = MutableDenseTable("t", dtype, dtypes.int64, TensorShape([]), empty, deleted, 4, 0.8)
     other.import_all(found, values)
     assert [part.tolist() for part in other.export()] == [found.tolist(), values.tolist()]
