@@ -66,7 +66,7 @@ CASES = [
     ),
     OpCase("TensorListGather", (X, [2, 5], SHAPE), F64, error=InvalidArgumentError, label="outside"),
     OpCase("TensorListScatterIntoExistingList", (X, PAIR, [2, 0]), oracle=lambda x, v, i: with_row(x, i, v), order=2),
-    OpCase("TensorListScatterIntoExistingList", (X, PAIR, [2, 3]), error=InvalidArgumentError, label="outside"),
+    OpCase("TensorListScatterIntoExistingList", (X, PAIR, [2, -1]), error=InvalidArgumentError, label="outside"),
     OpCase(
         "TensorListScatterV2",
         (PAIR, [2, 0], SHAPE, 4),
