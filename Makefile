@@ -17,7 +17,7 @@ RUN ?= missing
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz oracle covered onnx libraries unit-tests first-steps protos stubs names lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz oracle covered onnx libraries unit-tests programs first-steps protos stubs names lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -100,6 +100,9 @@ unit-tests: venv ## TensorFlow 1.15's own unit tests, kept results without CHECK
 	$(BIN)/python -m tests.tensorflow_tests $(FILES) \
 		$(if $(CHECKOUT),--checkout $(CHECKOUT) --run $(RUN),--run none) \
 		$(foreach folder,$(PACKAGES),--packages $(folder)) $(UNIT_TEST_ARGS)
+
+programs: venv bench-env ## public programs, unmodified, beside TensorFlow: PROGRAMS=FOLDER CHECKOUTS=FOLDER IDS='V02 V1*'
+	$(BIN)/python -m tests.listed_programs --programs $(PROGRAMS) --home $(CHECKOUTS) $(IDS)
 
 first-steps: venv bench-env ## gradients of public programs' first steps beside TensorFlow's: PROGRAMS=FOLDER CHECKOUTS=FOLDER IDS=V02
 	$(BIN)/python -m tests.first_steps --programs $(PROGRAMS) --home $(CHECKOUTS) $(IDS)

@@ -1,0 +1,1 @@
+"""Public programs, unmodified, with genuine TensorFlow and with anabranch: what came of each."""
