@@ -14,13 +14,9 @@ A finding is told with the number of its case, which `--only` runs again in this
 from __future__ import annotations
 
 import argparse
-import resource
-import signal
-import subprocess
+import functools
 import sys
-import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,28 +26,16 @@ from anabranch.core.op_def import OpDef
 from anabranch.core.values import to_array
 from anabranch.testing.op_cases import OpCase, op_function
 from tests.device.ops.table import table_rows
+from tests.fuzz import children
 
 HOSTILE = (-1, 0, 1, -(2**31), 2**31 - 1, 2**31, 2**31 + 1, 2**40, 2**62, 2**63 - 1, -(2**63), -2, 3, 2**20)
-ADDRESS_SPACE = 8 << 30
 #: seconds of processor time after which a case counts as one without end: the largest tensors that fit take a while
 PATIENCE = 180
-#: so many times these seconds after which one that waits does
-WAITING = 3
-#: cases that one child runs
-BATCH = 100
 #: what a refusal may be; while a graph is built, also Python's own errors for wrong arguments
 REFUSALS = (tf.errors.OpError, NotImplementedError)
 BUILD_REFUSALS = (*REFUSALS, ValueError, TypeError)
 #: kinds of attributes that are sizes
 _SIZE_KINDS = frozenset({"int", "list(int)", "shape", "list(shape)"})
-
-
-@dataclass
-class Counts:
-    """What came of the cases: how many ended how, and the findings."""
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
 
 
 def rows() -> list[OpCase]:
@@ -244,67 +228,25 @@ def _sizes_in(attr: Any) -> list[tuple[Any, str]]:
 
 # ---------------------------------------------------------------------- children
 def run_batch(seed: int, first: int, count: int, seconds: float) -> None:
-    """Runs cases in this process until so many seconds are over; tells on stdout how each begins and ends."""
+    """Runs cases in this process; see `children.run_cases`."""
     table = rows()
-    until = time.monotonic() + seconds
-    for number in range(first, first + count):
-        if time.monotonic() > until:
-            return
-        print(f"begin {number}", flush=True)
-        # nobody handles them: the process ends when a case does not, be it at work or waiting
-        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-        signal.alarm(WAITING * PATIENCE)
-        case = make_case(table, seed, number)
-        try:
-            outcome = run_case(case)
-        except Exception as error:  # any exception that is no refusal is what this looks for
-            outcome = f"finding {type(error).__name__}: {str(error)[:400]!r} in {str(case)[:600]!r}"
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.alarm(0)
-        print(f"end {outcome}", flush=True)
+    cases = (
+        ("sizes", number, functools.partial(_outcome, table, seed, number)) for number in range(first, first + count)
+    )
+    children.run_cases(cases, PATIENCE, seconds)
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def _outcome(table: list[OpCase], seed: int, number: int) -> str:
+    case = make_case(table, seed, number)
+    try:
+        return run_case(case)
+    except Exception as error:  # any exception that is no refusal is what this looks for
+        return f"finding {type(error).__name__}: {str(error)[:400]!r} in {str(case)[:600]!r}"
 
 
-def fuzz(seed: int, seconds: float, first: int = 0) -> Counts:
+def fuzz(seed: int, seconds: float, first: int = 0) -> children.Counts:
     """Runs batches of cases in child processes for so many seconds, and at least one case."""
-    counts = Counts()
-    until = time.monotonic() + seconds
-    number = first
-    while number == first or time.monotonic() < until:
-        left = max(0.0, until - time.monotonic())
-        options = {"seed": seed, "first": number, "count": BATCH, "seconds": left}
-        command = [sys.executable, "-m", "tests.fuzz.sizes", "--child"]
-        command += [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        child = subprocess.run(command, capture_output=True, text=True, check=False)
-        number = _count(child, number, counts)
-    return counts
-
-
-def _count(child: subprocess.CompletedProcess[str], number: int, counts: Counts) -> int:
-    """Enters what a child told into the counts; returns the number of the next case."""
-    for line in child.stdout.splitlines():
-        word, _, rest = line.partition(" ")
-        if word == "begin":
-            number = int(rest)
-        elif word == "end":
-            counts.outcomes[rest.split()[0] if rest.startswith("finding") else rest] += 1
-            if rest.startswith("finding"):
-                _tell(counts, f"case {number}: {rest}")
-    if child.returncode:
-        counts.outcomes["finding"] += 1
-        endless = child.returncode in (-signal.SIGALRM, -signal.SIGPROF)
-        how = f"no end after {PATIENCE} s of work" if endless else f"exit {child.returncode}"
-        _tell(counts, f"case {number}: {how}: {child.stderr[-600:]!r}")
-    return number + 1
-
-
-def _tell(counts: Counts, finding: str) -> None:
-    counts.findings.append(finding)
-    print(finding, flush=True)
+    return children.fuzz("tests.fuzz.sizes", (), seed, seconds, first, PATIENCE)
 
 
 def main() -> int:
@@ -313,24 +255,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--count", type=int, default=BATCH, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, default=children.BATCH, help=argparse.SUPPRESS)
     parser.add_argument("--only", type=int, help="run this case alone, in this process")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        _limit()
+        children.limit()
         run_batch(options.seed, options.first, options.count, options.seconds)
         return 0
     if options.only is not None:
-        _limit()
+        children.limit()
         case = make_case(rows(), options.seed, options.only)
         print(case, run_case(case), sep="\n")
         return 0
-    counts = fuzz(options.seed, options.seconds, options.first)
-    print(f"seed {options.seed}: {sum(counts.outcomes.values())} cases, {len(counts.findings)} findings")
-    for outcome, count in counts.outcomes.most_common():
-        print(f"  {count:7d} {outcome}")
-    return 1 if counts.findings else 0
+    return fuzz(options.seed, options.seconds, options.first).told(options.seed)
 
 
 if __name__ == "__main__":
