@@ -37,7 +37,8 @@ def _towers() -> _Towers:
     states = tf.get_collection_ref(_STATE)
     if not states:
         states.append(_Towers())
-    return states[-1]  # type: ignore[no-any-return]
+    latest: _Towers = states[-1]
+    return latest
 
 
 class TowerOptimizer(tf.train.Optimizer):

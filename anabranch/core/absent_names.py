@@ -24,7 +24,7 @@ _COPY: Final = (
     "into your program, and let its imports lead there"
 )
 #: modules of `tf.contrib` that are so
-_IN_PYTHON: Final = (*("constrained_optimization", "grid_rnn", "kernel_methods", "labeled_tensor", "testing"),)
+_IN_PYTHON: Final = ("constrained_optimization", "grid_rnn", "kernel_methods", "labeled_tensor", "testing")
 _SERVICES: Final = "tf.data.Dataset.from_generator reads by that service's own package for Python"
 #: by the longest beginning of a name of `tf.contrib`, which never had a list: a way out
 _WAYS_OUT: Final[dict[str, str]] = {

@@ -481,14 +481,15 @@ class Estimator:
         if not modes:
             raise ValueError(f"No valid modes for exporting found. Got {list(input_receiver_fn_map)}.")
         path = self._trained(checkpoint_path)
-        export = ModelExport(os.fsdecode(export_dir_base), path, self._config.session_config)
-        for mode in modes:
-            with self._graph():
-                tf.train.create_global_step()
-                receiver = input_receiver_fn_map[mode]()
-                labels = getattr(receiver, "labels", None)
-                export.add(self._call_model_fn(receiver.features, labels, mode, self._config, exporting=True), receiver)
-        return export.finish(dict(assets_extra or {}), as_text)
+        with ModelExport(os.fsdecode(export_dir_base), path, self._config.session_config) as export:
+            for mode in modes:
+                with self._graph():
+                    tf.train.create_global_step()
+                    receiver = input_receiver_fn_map[mode]()
+                    labels = getattr(receiver, "labels", None)
+                    spec = self._call_model_fn(receiver.features, labels, mode, self._config, exporting=True)
+                    export.add(spec, receiver)
+            return export.finish(dict(assets_extra or {}), as_text)
 
     def export_savedmodel(
         self,

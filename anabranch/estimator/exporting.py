@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
@@ -25,6 +25,8 @@ _SUPERVISED: Final = {ModeKeys.TRAIN: TrainingOutput, ModeKeys.EVAL: EvaluationO
 class ModelExport:
     """A model that is being written, a graph for each mode; its variables are saved with the first.
 
+    As a context, it leaves nothing behind where an exception ends it.
+
     Args:
         export_dir_base: the directory of directories.
         checkpoint_path: the values of the variables.
@@ -38,6 +40,13 @@ class ModelExport:
         self._builder = tf.saved_model.Builder(self._unfinished)
         self._checkpoint, self._config = checkpoint_path, session_config
         self._has_variables = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: object, traceback: object) -> None:
+        if exc_type is not None and tf.gfile.Exists(self._unfinished):
+            tf.gfile.DeleteRecursively(self._unfinished)
 
     def add(self, spec: EstimatorSpec, receiver: PassedOn) -> None:
         """Adds the default graph.

@@ -257,15 +257,16 @@ class KerasConv(_Conv):
         if self.padding == "causal":
             inputs = _padded_before(self, inputs)
         outputs = self._convolution_op(inputs, self.kernel)
-        if not self.use_bias:
-            pass
-        elif self.data_format == "channels_last":
-            outputs = tf.nn.bias_add(outputs, self.bias)
-        elif len(self.kernel_size) == 1:
-            outputs = outputs + tf.reshape(self.bias, [1, self.filters, 1])
-        else:
-            outputs = tf.nn.bias_add(outputs, self.bias, "NCHW")
+        if self.use_bias:
+            outputs = self._with_bias(outputs)
         return outputs if self.activation is None else self.activation(outputs)
+
+    def _with_bias(self, outputs: PassedOn) -> Any:
+        if self.data_format == "channels_last":
+            return tf.nn.bias_add(outputs, self.bias)
+        if len(self.kernel_size) == 1:
+            return outputs + tf.reshape(self.bias, [1, self.filters, 1])
+        return tf.nn.bias_add(outputs, self.bias, "NCHW")
 
     def _convolution_op(self, inputs: PassedOn, kernel: PassedOn) -> Any:
         """The convolution by the layer's strides, dilations and padding, by the name that TensorFlow's layers have."""

@@ -28,6 +28,7 @@ from anabranch.core.values import PassedOn
 
 _PART: Final = re.compile(r"\d+|[a-z]+|\.")
 _ENTRY: Final = re.compile(r"([^=]+?)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(?:\[.*\])?")
+_RANKS: Final = {"dev": 0, **dict.fromkeys(("a", "alpha", "b", "beta", "c", "pre", "preview", "rc"), 1), "": 2}
 _PICTURES: Final = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8", "jpeg"), (b"GIF8", "gif"), (b"BM", "bmp"))
 
 
@@ -65,9 +66,28 @@ class FormerVersion:
     def _of(cls, other: PassedOn) -> FormerVersion:
         return other if isinstance(other, FormerVersion) else cls(str(other))
 
-    def _key(self) -> list[tuple[bool, Any]]:
+    def _key(self) -> list[tuple[int, Any]]:
         # a word stands before a number, so that the two may be compared at all
         return [(isinstance(part, int), part) for part in self.version]
+
+
+class FormerRelease(FormerVersion):
+    """`distutils.version.StrictVersion`, and what `pkg_resources.parse_version` gives.
+
+    One that is not released yet (1.0rc1) comes before the one that is, and zeros at the end count for nothing.
+    """
+
+    def _key(self) -> list[tuple[int, Any]]:
+        # what comes before a release, its end, another word, which comes after it, and a further number
+        key: list[tuple[int, Any]] = []
+        for part in [*self.version, ""]:
+            if isinstance(part, int):
+                key.append((4, part))
+                continue
+            while key and key[-1] == (4, 0):
+                key.pop()
+            key.append((_RANKS.get(part, 3), part))
+        return key
 
 
 def _strtobool(val: str) -> int:
@@ -143,9 +163,9 @@ class FormerDistribution:
         self.location = str(found.locate_file(""))
 
     @property
-    def parsed_version(self) -> FormerVersion:
+    def parsed_version(self) -> FormerRelease:
         """The version, to be compared."""
-        return FormerVersion(self.version)
+        return FormerRelease(self.version)
 
 
 class FormerEntryPoint:
@@ -213,7 +233,7 @@ _CONTENTS: Final[dict[str, Callable[[], dict[str, object]]]] = {
     "distutils.file_util": lambda: {"copy_file": _copy_file, "move_file": shutil.move},
     "distutils.spawn": lambda: {"find_executable": shutil.which},
     "distutils.util": lambda: {"strtobool": _strtobool},
-    "distutils.version": lambda: {"LooseVersion": FormerVersion, "StrictVersion": FormerVersion},
+    "distutils.version": lambda: {"LooseVersion": FormerVersion, "StrictVersion": FormerRelease},
     "imghdr": lambda: {"what": _what},
     "imp": lambda: {
         "find_module": _find_module,
@@ -226,7 +246,7 @@ _CONTENTS: Final[dict[str, Callable[[], dict[str, object]]]] = {
         "DistributionNotFound": importlib.metadata.PackageNotFoundError,
         "EntryPoint": FormerEntryPoint,
         "get_distribution": FormerDistribution,
-        "parse_version": FormerVersion,
+        "parse_version": FormerRelease,
         "resource_exists": lambda package, name: _within(package, name).is_file(),
         "resource_filename": lambda package, name: str(_within(package, name)),
         "resource_stream": _open_within,

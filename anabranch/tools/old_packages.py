@@ -95,9 +95,8 @@ def _count_iterations(module: ModuleType, tell: Tell) -> Undo:
 
 def _impute(module: ModuleType, tell: Tell) -> Undo:
     """Lets the module have `Imputer`, which is `sklearn.impute.SimpleImputer` since scikit-learn 0.22."""
-    if hasattr(module, "Imputer"):
+    if hasattr(module, "Imputer") or "__getattr__" in vars(module):  # answered by somebody else
         return lambda: None
-    before = vars(module).get("__getattr__")
 
     def answer(name: str) -> Any:
         if name != "Imputer":
@@ -105,8 +104,6 @@ def _impute(module: ModuleType, tell: Tell) -> Undo:
         tell("sklearn.preprocessing.Imputer")
         return _imputer
 
-    if before is not None:
-        return lambda: None
     vars(module)["__getattr__"] = answer
     return lambda: vars(module).pop("__getattr__", None)
 

@@ -165,13 +165,13 @@ def stacks(tf: Any) -> list[Any]:
         (tf.bool, [np.array(True)]),
     ):
         s = R.Stack(elem_type=dtype, stack_name="s")
-        push = [lambda s=s, v=v: R.StackPush(handle=s, elem=tf.constant(v)) for v in values]  # type: ignore[misc]
-        pop = [lambda s=s, d=dtype: R.StackPop(handle=s, elem_type=d)] * len(values)  # type: ignore[misc]
-        steps.append(in_order(tf, [*push, *pop, lambda s=s: R.StackClose(handle=s)]))  # type: ignore[misc]
+        push = [lambda s=s, v=v: R.StackPush(handle=s, elem=tf.constant(v)) for v in values]
+        pop = [lambda s=s, d=dtype: R.StackPop(handle=s, elem_type=d)] * len(values)
+        steps.append(in_order(tf, [*push, *pop, lambda s=s: R.StackClose(handle=s)]))
         v2 = R.StackV2(max_size=2, elem_type=dtype, stack_name="v2")
-        push = [lambda s=v2, v=v: R.StackPushV2(handle=s, elem=tf.constant(v)) for v in values]  # type: ignore[misc]
-        pop = [lambda s=v2, d=dtype: R.StackPopV2(handle=s, elem_type=d)] * len(values)  # type: ignore[misc]
-        steps.append(in_order(tf, [*push, *pop, lambda s=v2: R.StackCloseV2(handle=s)]))  # type: ignore[misc]
+        push = [lambda s=v2, v=v: R.StackPushV2(handle=s, elem=tf.constant(v)) for v in values]
+        pop = [lambda s=v2, d=dtype: R.StackPopV2(handle=s, elem_type=d)] * len(values)
+        steps.append(in_order(tf, [*push, *pop, lambda s=v2: R.StackCloseV2(handle=s)]))
     empty = R.Stack(elem_type=tf.float32)
     return [*steps, R.StackPop(handle=empty, elem_type=tf.float32)]
 

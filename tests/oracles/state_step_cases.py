@@ -203,7 +203,10 @@ def temporary_variables(tf: Any) -> list[Any]:
 def mutexes(tf: Any) -> list[Any]:
     R = tf.raw_ops
     m = R.MutexV2(shared_name="m")
-    take = lambda: R.ConsumeMutexLock(mutex_lock=R.MutexLock(mutex=m))  # noqa: E731
+
+    def take() -> Any:
+        return R.ConsumeMutexLock(mutex_lock=R.MutexLock(mutex=m))
+
     return [take(), in_order(tf, [take, take])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -55,8 +56,9 @@ class _ClassesHead(SingleLearnHead):
         loss = self._loss_fn(ids, logits) if weights is None else self._loss_fn(ids, logits, weights)
         return loss, loss
 
+    @abc.abstractmethod
     def _own_losses(self, labels: PassedOn, logits: tf.Tensor, weights: TensorLike) -> Losses:
-        raise NotImplementedError
+        """As `losses`, where no function was given."""
 
     def _ids(self, labels: PassedOn) -> Any:
         """The labels as numbers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import itertools
 import os
 import runpy
 import sys
@@ -37,6 +38,8 @@ def test_distutils(told: list[str], tmp_path: Path) -> None:
     version: Any = importlib.import_module("distutils.version")
     assert version.LooseVersion("1.10") > version.LooseVersion("1.9.1") >= "1.9"
     assert version.StrictVersion("2.0") == "2.0"
+    assert version.StrictVersion("2.0.0") == "2"
+    assert version.StrictVersion("1.15.0b2") < version.StrictVersion("1.15")
     assert version.LooseVersion("1.15.0rc1") < version.LooseVersion("1.15.0.1")
     util: Any = importlib.import_module("distutils.util")
     assert [util.strtobool(word) for word in ("yes", "OFF")] == [1, 0]
@@ -64,6 +67,10 @@ def test_imp_and_others(told: list[str], tmp_path: Path) -> None:
     assert (imghdr.what(str(picture)), imghdr.what("", b"GIF89a"), imghdr.what("", b"none")) == ("png", "gif", None)
     packages: Any = importlib.import_module("pkg_resources")
     assert packages.parse_version("1.9") < packages.parse_version("1.10")
+    ordered = ["1.0.dev1", "1.0a2", "1.0rc1", "1.0", "1.0.post1", "1.0.1rc1", "1.0.1", "1.1"]
+    versions = [packages.parse_version(text) for text in ordered]
+    assert all(one < other for one, other in itertools.pairwise(versions))
+    assert packages.parse_version("1.15") == packages.parse_version("1.15.0")
     assert packages.get_distribution("numpy").version == np.__version__
     assert packages.resource_exists("anabranch", "py.typed")
     with pytest.raises(packages.DistributionNotFound):
