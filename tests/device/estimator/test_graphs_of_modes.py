@@ -87,3 +87,18 @@ def test_a_model_with_a_graph_for_each_mode(tmp_path: Path) -> None:
                 assert signature.method_name == "tensorflow/supervised/training"
     with pytest.raises(ValueError, match="No valid modes"):
         estimator.experimental_export_all_saved_models(str(tmp_path), {})
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """Also where the graph of an earlier mode is written already."""
+    estimator = tf.estimator.Estimator(model, str(tmp_path / "model"), params={"towers": False})
+    estimator.train(batches)
+    supervised = tf.contrib.estimator.build_supervised_input_receiver_fn_from_input_fn(batch)
+
+    def broken() -> Any:
+        raise KeyError("no receiver")
+
+    receivers = {MODES.TRAIN: supervised, MODES.PREDICT: broken}
+    with pytest.raises(KeyError, match="no receiver"):
+        estimator.experimental_export_all_saved_models(str(tmp_path / "out"), receivers)
+    assert [*(tmp_path / "out").rglob("*")] == []
