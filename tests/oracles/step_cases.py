@@ -22,7 +22,7 @@ _MOST: Final = 40
 
 #: the modules of this folder that hold cases
 MODULES: Final = tuple(
-    f"{name}_step_cases" for name in ("chance", "dataset", "file", "list", "queue", "state", "update")
+    f"{name}_step_cases" for name in ("chance", "dataset", "file", "list", "plain", "queue", "state", "update")
 )
 
 Case = Callable[[Any], list[Any]]
