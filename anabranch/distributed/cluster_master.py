@@ -22,6 +22,7 @@ from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
 from anabranch.distributed.described_tasks import Describing, TasksToCome, check_task, described, tasks_of_session
 from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
+from anabranch.distributed.read_ahead import ReadAhead
 from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, link_failed, nothing
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
 from anabranch.errors import (
@@ -44,16 +45,18 @@ from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.half_precision import half_request
+from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.lent_tensors import DlpackTensor, lent_to_host
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
 from anabranch.runtime.protocols import OnDone, Step, WorkerSession
 from anabranch.runtime.remote_worker import RemoteWorkerSession, read_reply
+from anabranch.runtime.rendezvous import StepId
 from anabranch.runtime.served_sessions import Asked
 from anabranch.runtime.task_sessions import Watcher
 from anabranch.runtime.worker_service import WorkerService
-from anabranch.xla.partitions import Partition
+from anabranch.xla.partitions import Partition, TransferEnd
 
 _log = logging.getLogger(__name__)
 
@@ -289,6 +292,10 @@ class ClusterMaster:
         """The way to a task; None where it is this process."""
         return None if self._here(address) is not None else self._network.connect(address)
 
+    def service(self, address: str) -> WorkerService | None:
+        """What serves a task of this process; None where an address is another's."""
+        return self._here(address)
+
     def _first_step(self) -> int:
         """The number below which steps have ended: they begin in the order of their numbers."""
         with self._lock:
@@ -361,6 +368,7 @@ class ClusterStep:
         ]
         #: the one part of a step that does not leave this process
         self._only = self._parts[0] if len(self._parts) == 1 and self._parts[0].task.is_here else None
+        self._ahead = ReadAhead(self._parts, master.connection)
 
     def register(self) -> None:
         """Gives each task its partition."""
@@ -386,7 +394,10 @@ class ClusterStep:
         if self._only is not None:
             own = self._only.own_feeds(feeds)
             return self._only.ready().partition.run(self._master.next_number(), own, record, timeout)
-        run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
+        self._ahead.count()
+        # a recorded step tells what each task does
+        ahead = self._ahead if record is None else None
+        run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches), ahead)
         # a lock that the end of the step releases: an event is a dozen calls of Python functions
         ended = threading.Lock()
         ended.acquire()
@@ -425,10 +436,18 @@ class ClusterRun:
         number: the step's, which the master gives it when it is under way.
         tasks: the names of those that have a part in it.
         outcome: the values of the fetches, or what the step failed with; set when it has ended.
+
+    Args:
+        ahead: what is read here before the step begins; only where a part of it is left to the caller of `start`.
     """
 
-    def __init__(self, master: ClusterMaster, parts: Sequence[Part], fetches: int) -> None:
+    def __init__(
+        self, master: ClusterMaster, parts: Sequence[Part], fetches: int, ahead: ReadAhead | None = None
+    ) -> None:
         self._master, self._parts, self._timing = master, parts, master.timing
+        self._ahead = ahead
+        #: what starts other parts along with the first tensor for them, by the devices that tensors go to
+        self._held: dict[str, HeldStart] = {}
         self.number = 0
         self.tasks = tuple(part.task.name for part in parts)
         self._protocol = StepProtocol(self.tasks)
@@ -471,6 +490,7 @@ class ClusterRun:
             self._forget_deadline = self._timing.call_at(deadline, lambda: self._too_late(timeout))
         run_local: Callable[[], None] | None = None
         begun: int | None = None
+        arrived: list[tuple[TransferEnd, TensorValue]] = []
         try:
             # all before any begins: a task that has no session yet would drop what the others send it
             registered = [part.ready() for part in self._parts]
@@ -480,14 +500,45 @@ class ClusterRun:
                     run_local = functools.partial(self._run_here, position, registered[position], own, timeout, record)
                     continue
                 if not self._begins(position):
+                    self._let_go()
                     return None
                 begun, (epoch, partition) = position, registered[position]
-                partition.start(self.number, own, functools.partial(self._answered, position, epoch), timeout, record)
+                on_done = functools.partial(self._answered, position, epoch)
+                shown = None if self._ahead is None else self._ahead.at(position, partition)
+                values = None if shown is None else shown.reads.values()
+                if shown is None or values is None:
+                    partition.start(self.number, own, on_done, timeout, record)
+                    continue
+                arrived += zip(shown.ends, values, strict=True)
+                held = shown.partition.start_later(self.number, own, on_done, timeout)
+                self._held.update(dict.fromkeys(shown.devices, held))
+            if arrived:
+                self._bring(registered, arrived)
         except BaseException as error:
             # it ends if it cannot begin everywhere
             self.give_up(error) if begun is None else self._answered(begun, 0, error)
             return None
         return run_local
+
+    def _bring(self, registered: Sequence[Registered], arrived: Sequence[tuple[TransferEnd, TensorValue]]) -> None:
+        """Gives what was read ahead to the part of this process, which has not begun."""
+        for part, (_, partition) in zip(self._parts, registered, strict=True):
+            service = self._master.service(part.task.address) if part.task.is_here else None
+            if service is not None and isinstance(partition, BoundPartition):
+                service.hold(StepId(self._master.name, self.number), self._held)
+                partition.arrive(self.number, arrived)
+
+    def _let_go(self) -> None:
+        """Starts what was not started yet: the part here has ended, or the step is given up."""
+        if not self._held:
+            return
+        for part in self._parts:
+            service = self._master.service(part.task.address) if part.task.is_here else None
+            if service is not None:
+                service.let_go(StepId(self._master.name, self.number))
+        # another thread may put one there at this moment: it finds out that the step has failed, and comes here too
+        for start in list(self._held.values()):
+            start.send()
 
     def _begins(self, position: int) -> bool:
         with self._lock:
@@ -502,6 +553,7 @@ class ClusterRun:
         record: Recorder | None,
     ) -> None:
         if not self._begins(position):
+            self._let_go()
             return
         epoch, partition = registered
         if isinstance(partition, BoundPartition) and partition.is_short:
@@ -540,6 +592,8 @@ class ClusterRun:
             # the link failed, and is up again, between what was registered and the beginning of the step
             outcome = link_failed(task.name)
         error = outcome if isinstance(outcome, BaseException) else None
+        if task.is_here:
+            self._let_go()
         with self._lock:
             if not isinstance(outcome, BaseException):
                 for at, value in zip(self._parts[position].partition.fetch_positions, outcome, strict=False):
@@ -555,6 +609,8 @@ class ClusterRun:
                 self._end(instruction.error)
 
     def _abort(self, abort: Abort) -> None:
+        # who has begun has to answer
+        self._let_go()
         self._forget_grace = self._timing.call_at(self._timing.now() + GRACE, self._grace_is_over)
         cause = abort.error
         if not isinstance(cause, OpError):

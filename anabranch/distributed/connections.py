@@ -12,6 +12,7 @@ from anabranch.distributed.wire import Hello, Lane
 from anabranch.errors import OpError, UnavailableError
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.published_values import BOARD_BYTES, BoardMemory
 
 #: how long (s) a task may take to answer what it does at once: it opens a session, binds a partition
 ANSWER_WITHIN: Final = 60.0
@@ -40,6 +41,16 @@ class PeerConnection:
     def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
         """Sends a request, and returns."""
         self._peer.request(frames, on_reply, _lane(frames))
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the task has proved to be on this host."""
+        return self._peer.shares_memory
+
+    def board(self, process: int, descriptor: int, number: int) -> memoryview | None:
+        """Where the task shows values; None where that cannot be mapped."""
+        view = self._peer.mapped(process, descriptor, number, BOARD_BYTES)
+        return None if view is None else view.contents
 
     def post(self, frames: Frames) -> None:
         """Sends a message that is not answered."""
@@ -71,6 +82,11 @@ class EndpointNetwork:
     def traffic(self) -> list[LinkTraffic]:
         """What went between this process and each other that it knows."""
         return self.endpoint.traffic()
+
+    def make_board(self) -> BoardMemory | None:
+        """See `distributed.network.TaskNetwork`."""
+        memory = self.endpoint.memory
+        return None if memory is None else memory.make(BOARD_BYTES)
 
     def expect(self) -> None:
         """See `distributed.network.TaskNetwork`."""

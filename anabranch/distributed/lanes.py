@@ -65,6 +65,11 @@ class Lanes:
         #: what went through shared memory
         self.shared_bytes = 0
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the peer has proved to be on this host, for this opening of the link."""
+        return self._pool is not None
+
     def lend(self, frames: Sequence[Buffer]) -> LentFrames | None:
         """Copies large frames to shared memory, where the peer can read that; under no lock of the peer's."""
         pool = self._pool

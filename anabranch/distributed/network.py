@@ -8,6 +8,7 @@ from typing import Protocol
 from anabranch.errors import OpError
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.published_values import BoardMemory
 from anabranch.runtime.worker_service import Transport
 
 
@@ -21,6 +22,13 @@ class TaskConnection(Transport, Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the task has proved to be on this host."""
+
+    def board(self, process: int, descriptor: int, number: int) -> memoryview | None:
+        """Where the task shows values (`runtime.published_values`); None where that cannot be mapped."""
+
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
         """Calls back whenever the task is given up as lost; returns what withdraws the callback."""
 
@@ -33,6 +41,9 @@ class TaskNetwork(Protocol):
 
     def traffic(self) -> Sequence[LinkTraffic]:
         """What went between this process and each other that it knows."""
+
+    def make_board(self) -> BoardMemory | None:
+        """Memory that tasks of this host can map, to show values there; None where there is none."""
 
     def expect(self) -> None:
         """A thread of this process has nothing to do from now on but wait for what comes."""

@@ -34,6 +34,7 @@ from anabranch.distributed.links import (
     Say,
 )
 from anabranch.distributed.place import OnReply, Place
+from anabranch.distributed.segments import View
 from anabranch.distributed.wire import Hello, Lane, MessageKind
 from anabranch.errors import (
     CancelledError,
@@ -164,6 +165,18 @@ class Peer:
         number = next(self._place.requests)
         self._post(MessageKind.REQUEST, lane, number, frames, on_reply)
         return number
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it has proved to be on this host, and of this user."""
+        return self.merged._lanes.shares_memory
+
+    def mapped(self, process: int, descriptor: int, number: int, capacity: int) -> View | None:
+        """Memory of the peer's process; None where it cannot be mapped, or is not what it should be."""
+        memory = self._place.memory
+        if memory is None or not self.shares_memory:
+            return None
+        return memory.map(process, descriptor, number, capacity)
 
     def forget(self, request: int) -> bool:
         """Gives up waiting for a reply; whether it was still to come."""

@@ -48,10 +48,15 @@ _NUMBER: Final = struct.Struct("<Q")
 class Block(Protocol):
     """A piece of this process's memory that others can map."""
 
+    process: int
     #: by which other processes find it
     descriptor: int
     #: stands in it, so that it is not taken for another that has come to have the descriptor
     number: int
+
+    @property
+    def contents(self) -> memoryview:
+        """All of it, for this process to write to."""
 
     @property
     def released(self) -> int:
@@ -66,6 +71,10 @@ class Block(Protocol):
 
 class View(Protocol):
     """Another process's block, mapped."""
+
+    @property
+    def contents(self) -> memoryview:
+        """All of it, to be read while the other process writes."""
 
     def frame(self, size: int, use: int) -> Buffer:
         """Its first bytes; the use is released when nobody holds them any more."""

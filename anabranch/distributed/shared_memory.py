@@ -102,6 +102,7 @@ class MadeBlock:
     """See `distributed.segments.Block`."""
 
     def __init__(self, capacity: int) -> None:
+        self.process = os.getpid()
         self.descriptor = _sealed_file(_HEAD + capacity)
         try:
             self._bytes, self._head = _mapped(self.descriptor, _HEAD + capacity)
@@ -115,6 +116,11 @@ class MadeBlock:
     def released(self) -> int:
         """The last use that was released."""
         return int(self._head[0])
+
+    @property
+    def contents(self) -> memoryview:
+        """All of it, for this process to write to."""
+        return memoryview(self._bytes.data)[_HEAD:]
 
     def write(self, frame: Buffer) -> None:
         """Copies a frame to its beginning."""
@@ -132,6 +138,11 @@ class MappedBlock:
     def __init__(self, descriptor: int, capacity: int) -> None:
         self._bytes, self._head = _mapped(descriptor, _HEAD + capacity)
         self.number = int(self._head[1])
+
+    @property
+    def contents(self) -> memoryview:
+        """All of it, to be read while the other process writes."""
+        return memoryview(self._bytes.data)[_HEAD:].toreadonly()
 
     def frame(self, size: int, use: int) -> Buffer:
         """Its first bytes; the use is released when nobody holds them any more."""

@@ -9,6 +9,7 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.published_values import BoardMemory
 from anabranch.runtime.served_sessions import ServedTask, SessionOpener, open_here
 from anabranch.runtime.worker_service import Submit, WorkerService
 from anabranch.runtime.worker_threads import worker_threads
@@ -42,7 +43,12 @@ class Task:
         self.name = name
         self.state = LocalTask(name)
         self.service = WorkerService(
-            ServedTask(name, self.state, addresses, config, incarnation), self._post, opener, submit, self._traffic
+            ServedTask(name, self.state, addresses, config, incarnation),
+            self._post,
+            opener,
+            submit,
+            self._traffic,
+            self._make_board,
         )
         self._network: TaskNetwork | None = None
         #: to the tasks that something was sent to, by their addresses
@@ -68,6 +74,9 @@ class Task:
 
     def _traffic(self) -> Sequence[LinkTraffic]:
         return () if self._network is None else self._network.traffic()
+
+    def _make_board(self) -> BoardMemory | None:
+        return None if self._network is None else self._network.make_board()
 
     def _post(self, address: str, frames: Frames) -> None:
         # a step sends many tensors: to look for the peer of an address takes longer than to send one

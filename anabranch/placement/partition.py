@@ -17,6 +17,7 @@ and is dead if what arrives is.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,28 @@ def partition(step: StepGraph) -> StepGraph:
     """Adds the Send and Recv operations that a placed step needs."""
     if len({op.placed_on for op in step.operations}) <= 1:
         return step
-    return _Partition(*add_control_loops(step)).run()
+    return _Partition(*add_control_loops(_without_idle_waits(step))).run()
+
+
+def _without_idle_waits(step: StepGraph) -> StepGraph:
+    """Drops what only waits for operations of other tasks, and for which nothing waits, such as a `tf.group`.
+
+    A step ends when all its tasks have done their parts, so that a message which says so to one of them says nothing
+    new; most training steps end in such an operation.
+    """
+    waiting = Counter(op for later in step.operations for op in (*later.control_inputs, *(t.op for t in later.inputs)))
+    targets, dropped = dict.fromkeys(step.targets), set[StepNode]()
+    # from the end: what a dropped one has waited for may be the next
+    for op in reversed(step.operations):
+        home = task_of(op.placed_on)
+        if op.type == "NoOp" and not waiting[op] and any(task_of(c.placed_on) != home for c in op.control_inputs):
+            dropped.add(op)
+            targets.pop(op, None)
+            targets.update(dict.fromkeys(op.control_inputs))
+            waiting.subtract(op.control_inputs)
+    if not dropped:
+        return step
+    return step.with_operations([op for op in step.operations if op not in dropped], targets=list(targets))
 
 
 class _Partition(Rewriting):

@@ -779,6 +779,7 @@ class WorkerRequest(_message.Message):
     WATCH_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
     RELOCATE_FIELD_NUMBER: _builtins.int
+    PUBLISH_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     @_builtins.property
     def open(self) -> Global___OpenSession: ...
@@ -800,6 +801,8 @@ class WorkerRequest(_message.Message):
     def activity(self) -> Global___DescribeActivity: ...
     @_builtins.property
     def relocate(self) -> Global___RelocateTask: ...
+    @_builtins.property
+    def publish(self) -> Global___PublishPartition: ...
     def __init__(
         self,
         *,
@@ -814,16 +817,103 @@ class WorkerRequest(_message.Message):
         watch: Global___WatchSession | None = ...,
         activity: Global___DescribeActivity | None = ...,
         relocate: Global___RelocateTask | None = ...,
+        publish: Global___PublishPartition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "publish", b"publish", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "watch", b"watch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "activity", b"activity", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "publish", b"publish", "register", b"register", "release", b"release", "relocate", b"relocate", "reset", b"reset", "session", b"session", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch", "activity", "relocate"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "release", "close", "abort", "describe", "reset", "watch", "activity", "relocate", "publish"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___WorkerRequest: _TypeAlias = WorkerRequest  # noqa: Y015
+
+@_typing.final
+class PublishPartition(_message.Message):
+    """Show the values that a partition would read for the task that starts it, in memory that this task can map."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    READER_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    reader: _builtins.str
+    """the full name of that task"""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        reader: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "reader", b"reader"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishPartition: _TypeAlias = PublishPartition  # noqa: Y015
+
+@_typing.final
+class PublishedTensorDef(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENSOR_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    tensor: _builtins.str
+    """the name of the transfer"""
+    slot: _builtins.int
+    offset: _builtins.int
+    """bytes"""
+    size: _builtins.int
+    def __init__(
+        self,
+        *,
+        tensor: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "size", b"size", "slot", b"slot", "tensor", b"tensor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishedTensorDef: _TypeAlias = PublishedTensorDef  # noqa: Y015
+
+@_typing.final
+class PublishedPartition(_message.Message):
+    """See runtime.published_values. Of a partition that cannot do so: empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_FIELD_NUMBER: _builtins.int
+    DESCRIPTOR_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TENSOR_FIELD_NUMBER: _builtins.int
+    process: _builtins.int
+    descriptor: _builtins.int
+    number: _builtins.int
+    @_builtins.property
+    def tensor(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishedTensorDef]: ...
+    def __init__(
+        self,
+        *,
+        process: _builtins.int = ...,
+        descriptor: _builtins.int = ...,
+        number: _builtins.int = ...,
+        tensor: _abc.Iterable[Global___PublishedTensorDef] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor", b"descriptor", "number", b"number", "process", b"process", "tensor", b"tensor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishedPartition: _TypeAlias = PublishedPartition  # noqa: Y015
 
 @_typing.final
 class RelocateTask(_message.Message):
@@ -1118,6 +1208,7 @@ class WorkerReply(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     LOST_TASK_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
+    PUBLISHED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemEventDef]: ...
     @_builtins.property
@@ -1130,6 +1221,8 @@ class WorkerReply(_message.Message):
 
     @_builtins.property
     def activity(self) -> Global___TaskActivity: ...
+    @_builtins.property
+    def published(self) -> Global___PublishedPartition: ...
     def __init__(
         self,
         *,
@@ -1138,10 +1231,11 @@ class WorkerReply(_message.Message):
         description: Global___TaskDescription | None = ...,
         lost_task: _abc.Iterable[_builtins.str] | None = ...,
         activity: Global___TaskActivity | None = ...,
+        published: Global___PublishedPartition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error", "published", b"published"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error", "event", b"event", "lost_task", b"lost_task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "description", b"description", "error", b"error", "event", b"event", "lost_task", b"lost_task", "published", b"published"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
+from anabranch.core.values import TensorValue
+from anabranch.errors import FailedPreconditionError
 from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import plan_of_island
 from anabranch.runtime import trace_clock
@@ -21,10 +23,12 @@ from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
 from anabranch.runtime.item_work import ItemWork
+from anabranch.runtime.one_sided_reads import one_sided_reads, sent_under
 from anabranch.runtime.pace import Pace, Stopwatch
-from anabranch.runtime.pinned_read import is_only_sent, pinned_read
+from anabranch.runtime.pinned_read import PinnedReadCall, is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.rendezvous import Exchange, StepId
+from anabranch.runtime.published_values import Board, BoardMemory, PublishedTensor, keeps_order
+from anabranch.runtime.rendezvous import Exchange, Key, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.started_runs import StartedRun
@@ -34,7 +38,7 @@ from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
-from anabranch.xla.partitions import Partition
+from anabranch.xla.partitions import Partition, TransferEnd
 
 #: environment variable that bounds the bound partitions that a process keeps, of all sessions together
 PLANS_VARIABLE: Final = "ANABRANCH_MAX_PLANS"
@@ -76,14 +80,16 @@ class BoundPartition:
             if isinstance(call, HostKernelCall) and is_slow(partition.items[position])
         }
         self._pace = Pace()
-        #: positions of the calls that may hold the thread that takes a turn, now or ever
-        self._holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
         self._known = {i: t.known for i, t in enumerate(partition.fetches) if t.is_known}
         self._fetch_slots = [-1 if t.is_known else slots[t] for t in partition.fetches]
         #: whether an exception that comes from outside finds the step undone or done, wherever it enters
         self._is_whole = _is_whole(partition, self._calls) if self._graph is None else False
         #: for each call of a partition that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
+        holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
+        self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split)
+        #: where another task has read what this one would read for it
+        self._read_ahead: StraightCalls | None = None
 
     def _bind(self, item: PlanItem, position: int) -> ItemCall:
         environment = self._environment
@@ -114,8 +120,9 @@ class BoundPartition:
 
     def release(self) -> None:
         """Releases the executables; a run that is under way, or comes later, compiles what it needs anew."""
-        for call in self._calls:
-            call.release()
+        self._straight.release()
+        if self._read_ahead is not None:
+            self._read_ahead.release()
         if self._graph is not None:
             for node in self._graph.graph.nodes:
                 if node.payload is not None:
@@ -158,8 +165,51 @@ class BoundPartition:
             on_done: told the values of the fetches, or what the step failed with: once, on a thread of ours. It must
                 neither raise nor wait.
         """
-        make = functools.partial(self._started, number, feeds, timeout, record)
-        StartedRun(make, on_done, self._pace, self._is_quick)
+        straight = self._straight
+        make = functools.partial(self._started, number, feeds, timeout, record, straight)
+        # the executor's runs are not taken by threads that receive: what runs in one turn of them is not known
+        StartedRun(make, on_done, self._pace, straight.is_quick if self._graph is None else bool)
+
+    def start_read_ahead(
+        self, number: int, feeds: Sequence[Any], on_done: OnDone, timeout: float | None = None
+    ) -> None:
+        """Like `start`, where the task has read itself for which this one was published.
+
+        Raises:
+            FailedPreconditionError: it was not published.
+        """
+        straight = self._read_ahead
+        if straight is None:
+            raise FailedPreconditionError(None, None, "nobody reads for this partition; start it as it is")
+        make = functools.partial(self._started, number, feeds, timeout, None, straight)
+        StartedRun(make, on_done, self._pace, straight.is_quick)
+
+    def publish(
+        self, reader: str, make: Callable[[], BoardMemory | None]
+    ) -> tuple[Board, list[PublishedTensor]] | None:
+        """Lets another task read what this partition would read for it. See `runtime.one_sided_reads`.
+
+        Args:
+            reader: the full name of the task that starts the partition.
+            make: makes memory that the reader can map, or None.
+
+        Returns:
+            Where the values stand; None where it cannot do so.
+        """
+        left_out = one_sided_reads(self.partition, reader) if self._graph is None and keeps_order() else None
+        board = None if left_out is None else self._environment.containers.share(make)
+        if board is None or left_out is None:
+            return None
+        sent = {t: sent_under(item) for i in left_out for item in [self.partition.items[i]] for t in item.inputs}
+        published: list[PublishedTensor] = []
+        for call in (self._calls[position] for position in left_out):
+            if isinstance(call, PinnedReadCall):
+                slots = call.publish(board)
+                if slots is None:
+                    return None
+                published += [PublishedTensor(sent[t], one.slot, one.offset, one.size) for t, one in slots]
+        self._read_ahead = self._straight.without(left_out)
+        return board, published
 
     @property
     def is_short(self) -> bool:
@@ -175,12 +225,20 @@ class BoundPartition:
         record: Recorder | None = None,
     ) -> None:
         """Like `start`, but this thread takes the first turn, also where it takes long."""
-        make = functools.partial(self._started, number, feeds, timeout, record)
-        StartedRun(make, on_done, self._pace, self._is_quick, begins_here=True)
+        make = functools.partial(self._started, number, feeds, timeout, record, self._straight)
+        is_quick = self._straight.is_quick if self._graph is None else bool
+        StartedRun(make, on_done, self._pace, is_quick, begins_here=True)
 
-    def _is_quick(self) -> bool:
-        # the executor's runs are not taken so: what runs in one turn of them is not known
-        return self._graph is None and all(self._calls[position].is_quick() for position in self._holding)
+    @property
+    def runs_straight(self) -> bool:
+        """Whether each of its items runs once in each step that does not fail."""
+        return self._graph is None
+
+    def arrive(self, number: int, values: Sequence[tuple[TransferEnd, TensorValue]]) -> None:
+        """Takes what was read on other tasks for a step that begins here next."""
+        step = StepId(self._environment.session, number)
+        arrived = {Key(step, end.source, end.destination, end.tensor): value for end, value in values}
+        self._environment.containers.rendezvous.arrive_all(arrived, sum(end.size for end, _ in values))
 
     def _started(
         self,
@@ -188,6 +246,7 @@ class BoundPartition:
         feeds: Sequence[Any],
         timeout: float | None,
         record: Recorder | None,
+        straight: StraightCalls,
         wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
         graph = self._graph
@@ -199,7 +258,6 @@ class BoundPartition:
                 lambda results: [fetched_value(value) for value in self._with_known(results)],
                 exchange,
             )
-        straight = StraightCalls(self._calls, self._slow, self._emptied, self._split)
         rendezvous = self._environment.containers.rendezvous
         return StraightRun(
             straight,

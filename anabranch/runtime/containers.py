@@ -14,6 +14,7 @@ import numpy.typing as npt
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError
+from anabranch.runtime.published_values import Board, BoardMemory, PublishedValue
 from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.xla.jax_settings import in_wide_types
 
@@ -36,15 +37,27 @@ class VariableState:
     #: moment in which it pins the value.
     #: `pins` has an element for each dispatch that uses `value` without holding the lock: while there is one, a writer
     #: gives the executable a copy instead of the buffer itself, so nobody ever waits for a reader.
+    #: `published` is where other processes see the value. Whoever changes that withdraws it first, under the lock.
     """
 
-    __slots__ = ("handle", "lock", "pins", "value")
+    __slots__ = ("handle", "lock", "pins", "published", "value")
 
     def __init__(self, handle: ResourceHandle) -> None:
         self.handle = handle
         self.lock = threading.Lock()
         self.pins: list[None] = []
         self.value: Any = None
+        self.published: PublishedValue | None = None
+
+    def withdraw(self) -> None:
+        """Other processes do not see the value any more, which is about to change; under the lock."""
+        if self.published is not None:
+            self.published.withdraw()
+
+    def change(self, value: object) -> None:
+        """Gives the variable, which is locked, another value, or none (None)."""
+        self.withdraw()
+        self.value = value
 
     def __repr__(self) -> str:
         return f"<VariableState {self.handle.name} {'uninitialised' if self.value is None else self.value.shape}>"
@@ -63,6 +76,16 @@ class Containers:
         self.is_closed = False
         #: how the names began that were private to sessions which were closed last
         self._ended: deque[str] = deque(maxlen=MAX_ENDED)
+        #: where other processes of the host see values of small variables, once one of them asks
+        self.board: Board | None = None
+
+    def share(self, make: Callable[[], BoardMemory | None]) -> Board | None:
+        """The board, made of shared memory when it is first asked for; None where there is none."""
+        with self._lock:
+            if self.board is None and not self.is_closed:
+                memory = make()
+                self.board = None if memory is None else Board(memory)
+            return self.board
 
     def variable(self, handle: ResourceHandle) -> VariableState:
         """The state behind a variable handle; the same object for as long as the task lives."""
@@ -87,7 +110,7 @@ class Containers:
         array = host if stays else in_wide_types(jax.device_put, host)
         # with the array made before: steps that use the variable wait for this lock, and not for the transfer
         with state.lock:
-            state.value = array
+            state.change(array)
 
     def object(self, handle: ResourceHandle, make: Callable[[], T]) -> T:
         """The object behind a handle (a queue, a table, a reader), made on first use.
@@ -127,14 +150,17 @@ class Containers:
         # not under the lock of the containers: an island holds that of a variable for as long as it runs
         for state in states:
             with state.lock:
-                state.value = None
+                state.change(None)
 
     def close(self) -> None:
         """Drops all objects, cancels what waits for them, and what a step that is still running asks for later."""
         # first: an object that a running step made after the others are dropped would never be closed
         with self._lock:
             self.is_closed = True
+            board, self.board = self.board, None
         self.close_objects()
+        if board is not None:
+            board.memory.close()
 
     def close_objects(self, containers: Iterable[str] | None = None) -> None:
         """Drops the queues, tables and readers of some containers (default: all) and cancels what waits."""

@@ -67,7 +67,8 @@ class HostContext(KernelContext):
             return self.containers.remove_object(handle)
         state = self.containers.variable(handle)
         with state.lock:
-            existed, state.value = state.value is not None, None
+            existed = state.value is not None
+            state.change(None)
         return existed
 
     def read(self, handle: ResourceHandle) -> np.ndarray[Any, Any]:

@@ -39,7 +39,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.kernels.native_calls import failed_operation
-from anabranch.runtime.containers import Containers
+from anabranch.runtime.containers import Containers, VariableState
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
@@ -101,6 +101,7 @@ class IslandCall(ItemCall):
         self._static = [slots[t] for t in executable.static]
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
+        self._containers = containers
         self._written = [containers.variable(h) for h in island.writes]
         self._counters = (
             environment.counters.group([op.origin for op in island.random]) if executable.uses_random else None
@@ -210,7 +211,11 @@ class IslandCall(ItemCall):
             undo: Iterator[Any] = map(release, compress(self._locks, held))
             try:
                 held.extend(map(acquire, self._locks))
-                results = self._dispatch(frame, [*inputs, *self._take_values(), *tail], apart)
+                args = [*inputs, *self._take_values(), *tail]
+                withdrawn = self._withdraw() if self._containers.board is not None else ()
+                results = self._dispatch(frame, args, apart)
+                for state in withdrawn:
+                    _show(state)
             finally:
                 drain(undo)
             return results
@@ -224,10 +229,23 @@ class IslandCall(ItemCall):
             args = [*inputs, *self._take_values(), *tail]
             pinned.extend(map(pin, self._pins, repeat(None)))
             drain(release_read)
+            withdrawn = self._withdraw() if self._containers.board is not None else ()
             results = self._dispatch(frame, args, apart)
+            for state in withdrawn:
+                _show(state)
         finally:
             drain(undo)
         return results
+
+    def _withdraw(self) -> list[VariableState]:
+        """The variables that are about to change where other processes saw their values, which these do no more.
+
+        An exception that comes before they are shown anew leaves them withdrawn, which is always true.
+        """
+        published = [state for state in self._written if state.published is not None]
+        for state in published:
+            state.withdraw()
+        return published
 
     def _take_values(self) -> list[Any]:
         """The values of the variables that are arguments; all are locked."""
@@ -360,6 +378,12 @@ class IslandCall(ItemCall):
                     return NeedsHostError(op, f"the {handle} has no value yet, which the branch taken may not need")
                 return uninitialized(op, handle)
         return uninitialized(self.island.operations[-1], handle)
+
+
+def _show(state: VariableState) -> None:
+    """Lets other processes see the new value of a variable, which is locked, if they saw the one before."""
+    if state.published is not None:
+        state.published.show(state.value)
 
 
 def _of_fixed_shape(island: Island) -> set[ResourceHandle]:

@@ -8,25 +8,23 @@ go of it when its bytes are out. A small value is copied, as its message would d
 
 from __future__ import annotations
 
-import math
-from ctypes import string_at
 from itertools import compress, repeat
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import jax
 import numpy as np
 
+from anabranch.graph.step_nodes import StepTensor
 from anabranch.runtime.containers import Containers, VariableState
 from anabranch.runtime.island_call import IslandCall, acquire, drain, is_locked, pin, release, unpin
 from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.published_values import Board, PublishedValue, is_on_host, small_content
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall, Island
 from anabranch.xla.partitions import Partition, crosses_tasks
 from anabranch.xla.state import known_handle
 
 _READ: Final = "ReadVariableOp"
-#: a value of fewer bytes is copied
-_COPIED_BELOW: Final = 1 << 14
 
 
 def is_only_sent(island: Island, partition: Partition) -> bool:
@@ -63,8 +61,6 @@ class PinnedReadCall(ItemCall):
         self.kind, self.device = island.kind, island.device
         self._variables = variables
         self._slots = [slots[t] for t in island.island.outputs]
-        #: of a value that was found in the host's memory
-        self._on_host: jax.sharding.Sharding | None = None
         # in the order in which islands lock them
         ordered = {(s.handle.container, s.handle.name): s for s in variables}
         self._locks = [ordered[key].lock for key in sorted(ordered)]
@@ -81,6 +77,18 @@ class PinnedReadCall(ItemCall):
     def is_quick(self) -> bool:
         """Whether nobody has locked its variables."""
         return not any(map(is_locked, self._locks))
+
+    def publish(self, board: Board) -> list[tuple[StepTensor, PublishedValue]] | None:
+        """Lets other processes see the values from now on; None where one has none that they could."""
+        published: list[tuple[StepTensor, PublishedValue]] = []
+        for tensor, state in zip(self._island.island.outputs, self._variables, strict=True):
+            # nobody changes it between what is shown and the mark that it is shown
+            with state.lock:
+                slot = board.publish(state)
+            if slot is None:
+                return None
+            published.append((tensor, slot))
+        return published
 
     def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
         """Runs the island, which tells what it did."""
@@ -99,10 +107,16 @@ class PinnedReadCall(ItemCall):
             held.extend(map(acquire, self._locks))
             for state in self._variables:
                 value = state.value
-                if not self._is_in_host_memory(value):
+                if not is_on_host(value):
                     break
-                copied = _copied(value)
-                taken.append(_Pin(state, value) if copied is None else copied)
+                content = small_content(value)
+                if content is None:
+                    taken.append(_Pin(state, value))
+                    continue
+                taken.append(np.frombuffer(content, value.dtype).reshape(value.shape))
+                if state.published is not None:
+                    # nobody had shown it since it was changed
+                    state.published.show(value)
         finally:
             drain(undo)
         if len(taken) < len(self._variables):
@@ -112,29 +126,6 @@ class PinnedReadCall(ItemCall):
             return
         for slot, one in zip(self._slots, taken, strict=True):
             frame.values[slot] = one.shown() if isinstance(one, _Pin) else one
-
-    def _is_in_host_memory(self, value: object) -> TypeGuard[jax.Array]:
-        if not isinstance(value, jax.Array):
-            return False
-        sharding = value.sharding
-        # a parameter has the same one in all steps, and to ask it takes several calls of Python functions
-        if sharding is not self._on_host:
-            # one of several devices' memories has no single address
-            if [one.platform for one in value.devices()] != ["cpu"]:
-                return False
-            self._on_host = sharding
-        return True
-
-
-def _copied(value: jax.Array) -> np.ndarray[Any, Any] | None:
-    """A small value in an array of its own; None: it is pinned."""
-    dtype, shape = value.dtype, value.shape
-    size = math.prod(shape) * dtype.itemsize
-    # one that is computed still would be waited for under its lock
-    if not 0 < size < _COPIED_BELOW or not value.is_ready():  # type: ignore[attr-defined]
-        return None
-    # by its address, as `_Pin` shows it
-    return np.frombuffer(string_at(value.unsafe_buffer_pointer(), size), dtype).reshape(shape)
 
 
 class _Pin:

@@ -18,7 +18,8 @@ from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.proto.step_plan_pb2 import OpenSession, WorkerReply, WorkerRequest
+from anabranch.proto.step_plan_pb2 import OpenSession, PublishedPartition, WorkerReply, WorkerRequest
+from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.messages import (
     Frames,
@@ -29,7 +30,8 @@ from anabranch.runtime.messages import (
     nodes_by_origin,
 )
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.step_messages import decode_done, encode_start, kind_of
+from anabranch.runtime.rendezvous import Key
+from anabranch.runtime.step_messages import NOTHING_FETCHED, decode_done, encode_start, kind_of
 from anabranch.runtime.task_sessions import Watcher
 from anabranch.runtime.worker_service import Transport
 from anabranch.xla.partition_codec import partition_to_proto
@@ -180,6 +182,9 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
     Raises:
         InvalidArgumentError: it is malformed.
     """
+    # most parts of a step end so
+    if len(frames) == 1 and frames[0] == NOTHING_FETCHED[0]:
+        return _EMPTY, []
     try:
         if kind_of(frames) is None:
             return WorkerReply.FromString(bytes(frames[0])), []
@@ -203,7 +208,7 @@ class RemotePartition:
         self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
     ) -> list[TensorValue]:
         """Runs it as part of the step of that number."""
-        frames = self._request(number, feeds, timeout, record is not None)
+        frames = self._request(number, feeds, timeout, recorded=record is not None)
         reply, values = read_reply(self._session.transport.call(frames))
         if record is not None:
             for event in reply.event:
@@ -225,6 +230,48 @@ class RemotePartition:
         record: Recorder | None = None,
     ) -> None:
         """Likewise, but returns at once."""
+        request = self._request(number, feeds, timeout, recorded=record is not None)
+        self._session.transport.start(request, self._answered(on_done, record))
+
+    def start_later(
+        self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None
+    ) -> HeldStart:
+        """Like `start` where this process has read what it was shown (`publish`), but along with a tensor for it."""
+        answered = self._answered(on_done, None)
+
+        def send(sent: tuple[Key, TensorValue | None] | None) -> None:
+            try:
+                self._session.transport.start(
+                    self._request(number, feeds, timeout, read_ahead=True, sent=sent), answered
+                )
+            except Exception as error:
+                on_done(error)
+
+        return HeldStart(send)
+
+    def publish(self, reader: str, on_published: Callable[[PublishedPartition], None]) -> None:
+        """Asks the worker to show what it reads for `reader` in memory; one that cannot is not asked again.
+
+        Args:
+            reader: the full name of the task that this process is.
+            on_published: told where that is, on whichever thread.
+        """
+        request = WorkerRequest(session=self._session.name)
+        request.publish.partition, request.publish.reader = self._number, reader
+
+        def on_reply(reply: Frames | OpError) -> None:
+            # whatever is wrong there will be wrong for a step as well, which says so
+            with contextlib.suppress(OpError):
+                if not isinstance(reply, OpError):
+                    told, _ = read_reply(reply)
+                    if told.published.tensor:
+                        on_published(told.published)
+
+        with contextlib.suppress(OpError):
+            self._session.transport.start([request.SerializeToString()], on_reply)
+
+    def _answered(self, on_done: OnDone, record: Recorder | None) -> Callable[[Frames | OpError], None]:
+        """What tells the outcome when the worker's answer comes."""
 
         def done(frames: Frames | OpError) -> None:
             if isinstance(frames, OpError):
@@ -240,13 +287,22 @@ class RemotePartition:
                 outcome = error
             on_done(outcome)
 
-        self._session.transport.start(self._request(number, feeds, timeout, record is not None), done)
+        return done
 
     def release(self) -> None:
         """Releases its executables; a run that comes later compiles anew."""
         self._session.release(self._number, False)
 
-    def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
+    def _request(
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        timeout: float | None,
+        *,
+        recorded: bool = False,
+        read_ahead: bool = False,
+        sent: tuple[Key, TensorValue | None] | None = None,
+    ) -> Frames:
         session = self._session
         session.forget_collected()
         return encode_start(
@@ -256,11 +312,13 @@ class RemotePartition:
             feeds,
             timeout=timeout,
             recorded=recorded,
+            read_ahead=read_ahead,
+            sent=sent,
             first_step=session.first_step(),
         )
 
     def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
-        if reply.HasField("error"):
+        if reply is not _EMPTY and reply.HasField("error"):
             raise error_from_proto(reply.error, self._nodes)
         # what has no dimensions is given as a scalar, as `BoundPartition.run` gives it
         return [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in values]

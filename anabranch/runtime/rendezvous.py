@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -418,6 +418,15 @@ class Rendezvous:
         with self._lock:
             deliveries = self._table.arrive(key, value, size)
         _settle(deliveries)
+
+    def arrive_all(self, values: Mapping[Key, TensorValue], size: int) -> None:
+        """Takes values of one step, of `size` bytes in all, that were read on another task."""
+        deliveries: list[Delivery] = []
+        with self._lock:
+            for key, value in values.items():
+                deliveries += self._table.arrive(key, value, size // len(values))
+        if deliveries:
+            _settle(deliveries)
 
     def open_session(self, session: str, first: int = 0) -> None:
         """Keeps from now on what comes for steps of a session before they begin; until `forget_session`.

@@ -83,7 +83,7 @@ def _store(values: Mapping[VariableState, Any]) -> None:
     for value in values.values():
         value.block_until_ready()
     for state, value in values.items():
-        state.value = value
+        state.change(value)
 
 
 def _rows(op: OperationLike, state: VariableState) -> int:

@@ -32,7 +32,7 @@ def needs_executor(partition: Partition) -> bool:
         return True
     slow = [call.operation for call in calls if is_slow(call) and not call.operation.op_def.is_transfer]
     # in step order, so that it is enough to look at neighbours: being before is transitive
-    if any(one not in _before(partition, [other]) for one, other in itertools.pairwise(slow)):
+    if any(one not in before(partition, [other]) for one, other in itertools.pairwise(slow)):
         return True
     islands = [item for item in partition.items if isinstance(item, Island)]
     blocking = [op for op in slow if op.op_def.blocking]
@@ -81,11 +81,11 @@ def mode_of(item: PlanItem, several: bool) -> Mode:
 
 
 def _are_ordered(partition: Partition, island: Island, op: StepNode) -> bool:
-    return op in _before(partition, island.operations) or not _before(partition, [op]).isdisjoint(island.operations)
+    return op in before(partition, island.operations) or not before(partition, [op]).isdisjoint(island.operations)
 
 
-def _before(partition: Partition, later: Sequence[StepNode]) -> set[StepNode]:
-    """The operations of a partition that must have ended before all of some others can begin; among them these."""
+def before(partition: Partition, later: Sequence[StepNode]) -> set[StepNode]:
+    """The operations of a partition that must have ended before all of some others can; among them these."""
     grouping, seen, stack = partition.grouping, set[StepNode](), list(later)
     while stack:
         op = stack.pop()

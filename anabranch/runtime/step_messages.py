@@ -10,14 +10,16 @@ to read. A message is frames (`runtime.messages.Frames`). The first begins with
 and goes on, little-endian and without padding, with
 
     START       partition i64, step i64, first step i64 (those below have ended), timeout f64 (s; 0: any time),
-                recorded u8, values u32, session (u16 and UTF-8)
+                flags u8 (1: recorded, 2: the sender has read what it needs, 4: a tensor comes along), values u32,
+                session (u16 and UTF-8)
     TRANSFER    step i64, iteration i64, flags u8 (1: dead, 2: float32 sent as bfloat16), values u32 (0 or 1),
                 route (u16, and session, source, destination, tensor, frame in UTF-8, with zero bytes between)
     DONE        values u32, told (u32, and a `WorkerReply` with the events of a step that was recorded)
 
-and the values. Each has its kind u8, its dtype u8 and the number of its dimensions u16, its bytes u64, its dimensions
-i64; then the bytes themselves where they are few, else they are the next frame. The bytes of an array of strings are a
-frame in any case, and the length u64 of each string stands in their place. A handle is a `HandleDef`.
+and the values; behind those of a START the tensor that comes along, as in a TRANSFER. Each value has its kind u8, its
+dtype u8 and the number of its dimensions u16, its bytes u64, its dimensions i64; then the bytes themselves where they
+are few, else they are the next frame. The bytes of an array of strings are a frame in any case, and the length u64 of
+each string stands in their place. A handle is a `HandleDef`.
 
 What arrives is not believed: whatever is wrong with a message raises InvalidArgumentError, and no memory is taken for a
 size that it states.
@@ -80,6 +82,11 @@ _FRAME: Final = 2
 _STRINGS: Final = 3
 _HANDLE: Final = 4
 
+#: flags of a start
+_RECORDED: Final = 1
+_READ_AHEAD: Final = 2
+_BRINGS: Final = 4
+
 #: flags of a transfer
 _DEAD: Final = 1
 _HALVED: Final = 2
@@ -96,7 +103,11 @@ class StepStart(NamedTuple):
     #: in seconds; None: any time
     timeout: float | None
     recorded: bool
+    #: whether the sender has read itself what the partition would read for it; see `runtime.one_sided_reads`
+    read_ahead: bool
     feeds: list[TensorValue]
+    #: a tensor for this step
+    sent: SentTensor | None = None
 
 
 class SentTensor(NamedTuple):
@@ -128,16 +139,31 @@ def encode_start(
     *,
     timeout: float | None = None,
     recorded: bool = False,
+    read_ahead: bool = False,
     first_step: int = 0,
+    sent: tuple[Key, TensorValue | None] | None = None,
 ) -> Frames:
     """The message that starts a partition's part of a step.
+
+    Args:
+        sent: a tensor that comes along; None in place of its value: it is dead.
 
     Raises:
         UnimplementedError: a value is neither an array of numbers or strings nor a handle.
     """
     name = session.encode()
-    fields = _START.pack(partition, step, first_step, timeout or 0.0, recorded, len(feeds), len(name))
-    return _message(StepMessage.START, [fields, name], feeds)
+    flags = (_RECORDED if recorded else 0) | (_READ_AHEAD if read_ahead else 0) | (0 if sent is None else _BRINGS)
+    fields = _START.pack(partition, step, first_step, timeout or 0.0, flags, len(feeds), len(name))
+    parts: list[Buffer] = [_PREFIXES[StepMessage.START], fields, name]
+    frames = Frames()
+    for value in feeds:
+        _write(value, parts, frames)
+    if sent is not None:
+        key, tensor = sent
+        parts += _transfer_fields(key, tensor is None, False)
+        if tensor is not None:
+            _write(tensor, parts, frames)
+    return [b"".join(parts), *frames]
 
 
 def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False) -> Frames:
@@ -147,10 +173,13 @@ def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False
         UnimplementedError: see `encode_start`.
     """
     values = [] if value is None else [value]
-    flags = (_DEAD if value is None else 0) | (_HALVED if is_halved else 0)
+    return _message(StepMessage.TRANSFER, _transfer_fields(key, value is None, is_halved), values)
+
+
+def _transfer_fields(key: Key, is_dead: bool, is_halved: bool) -> list[Buffer]:
+    flags = (_DEAD if is_dead else 0) | (_HALVED if is_halved else 0)
     route = _route(key.step.session, key.source, key.destination, key.tensor, key.frame)
-    fields = _TRANSFER.pack(key.step.number, key.iteration, flags, len(values), len(route))
-    return _message(StepMessage.TRANSFER, [fields, route], values)
+    return [_TRANSFER.pack(key.step.number, key.iteration, flags, 0 if is_dead else 1, len(route)), route]
 
 
 def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
@@ -160,6 +189,10 @@ def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
         UnimplementedError: see `encode_start`.
     """
     return _message(StepMessage.DONE, [_DONE.pack(len(fetches), len(reply)), reply], fetches)
+
+
+#: the message that ends the part of a partition of which nothing is fetched
+NOTHING_FETCHED: Final[Frames] = [_PREFIXES[StepMessage.DONE] + _DONE.pack(0, 0)]
 
 
 def _message(kind: StepMessage, fields: list[Buffer], values: Sequence[TensorValue]) -> Frames:
@@ -239,10 +272,12 @@ def decode_start(frames: Frames) -> StepStart:
 
 
 def _read_start(reader: _Reader) -> StepStart:
-    partition, step, first_step, timeout, recorded, count, length = reader.fields(_START)
+    partition, step, first_step, timeout, flags, count, length = reader.fields(_START)
     session = _text(reader.take(length))
     values = reader.values(count) if count else []
-    return StepStart(session, partition, step, first_step, timeout or None, bool(recorded), values)
+    sent = _read_transfer(reader) if flags & _BRINGS else None
+    recorded, read_ahead = bool(flags & _RECORDED), bool(flags & _READ_AHEAD)
+    return StepStart(session, partition, step, first_step, timeout or None, recorded, read_ahead, values, sent)
 
 
 def decode_transfer(frames: Frames) -> SentTensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.pending import Pending
@@ -23,19 +23,41 @@ class StraightCalls:
         calls: in order; one that turns out to be host work in part is replaced.
         slow: by position, those that may wait, or hold their thread for long.
         emptied: for each call, the slots that nothing after it reads.
+        holding: positions of the calls that may hold the thread that takes a turn, now or ever.
     """
 
-    __slots__ = ("_split", "calls", "emptied", "slow")
+    __slots__ = ("_split", "calls", "emptied", "holding", "slow")
 
     def __init__(
         self,
         calls: list[ItemCall],
         slow: Mapping[int, HostKernelCall],
         emptied: list[tuple[int, ...]],
+        holding: Sequence[int],
         split: Callable[[ItemCall, NeedsHostError], ItemCall],
     ) -> None:
-        self.calls, self.slow, self.emptied = calls, slow, emptied
+        self.calls, self.slow, self.emptied, self.holding = calls, slow, emptied, holding
         self._split = split
+
+    def without(self, left_out: Sequence[int]) -> StraightCalls:
+        """The same, without the calls at these positions."""
+        kept = [position for position in range(len(self.calls)) if position not in left_out]
+        return StraightCalls(
+            [self.calls[position] for position in kept],
+            {now: self.slow[position] for now, position in enumerate(kept) if position in self.slow},
+            [self.emptied[position] for position in kept],
+            [now for now, position in enumerate(kept) if position in self.holding],
+            self._split,
+        )
+
+    def is_quick(self) -> bool:
+        """Whether nothing is known that would hold the thread that takes a turn."""
+        return all(self.calls[position].is_quick() for position in self.holding)
+
+    def release(self) -> None:
+        """Releases the executables."""
+        for call in self.calls:
+            call.release()
 
     def replace(self, position: int, refusal: NeedsHostError) -> ItemCall:
         """What runs from now on in place of a call of which one operation turned out to be host work."""

@@ -24,6 +24,7 @@ from anabranch.errors import (
     AbortedError,
     AlreadyExistsError,
     CancelledError,
+    FailedPreconditionError,
     NotFoundError,
     OpError,
     UnavailableError,
@@ -35,6 +36,8 @@ from anabranch.proto.step_plan_pb2 import (
     DeviceDef,
     LinkActivity,
     OpenSession,
+    PublishedPartition,
+    PublishedTensorDef,
     TaskActivity,
     TaskDescription,
     VariableActivity,
@@ -42,7 +45,9 @@ from anabranch.proto.step_plan_pb2 import (
     WorkerRequest,
 )
 from anabranch.proto.tensors import make_tensor_proto
+from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.devices import session_devices
+from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.messages import (
@@ -53,9 +58,11 @@ from anabranch.runtime.messages import (
     malformed,
 )
 from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition
-from anabranch.runtime.rendezvous import DEAD, Dead, Key
+from anabranch.runtime.published_values import Board, BoardMemory, PublishedTensor
+from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
 from anabranch.runtime.served_sessions import Asked, ServedSession, ServedTask, SessionOpener, TaskSession, open_here
 from anabranch.runtime.step_messages import (
+    NOTHING_FETCHED,
     SentTensor,
     StepMessage,
     StepStart,
@@ -128,6 +135,7 @@ class WorkerService:
         opener: opens the sessions of the task.
         submit: where sessions are opened and ended, and partitions bound.
         traffic: says what went between this process and others.
+        make_board: makes memory that other processes of the host can map; None where there is none.
     """
 
     def __init__(
@@ -137,6 +145,7 @@ class WorkerService:
         opener: SessionOpener = open_here,
         submit: Submit = worker_threads.submit,
         traffic: Callable[[], Sequence[LinkTraffic]] = tuple,
+        make_board: Callable[[], BoardMemory | None] = lambda: None,
     ) -> None:
         self._lock = threading.Lock()
         self._sessions: TaskSessions[ServedSession] = TaskSessions()
@@ -144,6 +153,9 @@ class WorkerService:
         self._task, self._post = task, post
         self._opener, self._submit = opener, submit
         self._traffic = traffic
+        self._make_board = make_board
+        #: one assignment, look or pop each
+        self._held: dict[StepId, Mapping[str, HeldStart]] = {}
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
@@ -186,10 +198,19 @@ class WorkerService:
             on_reply(_reply(WorkerReply(error=error_to_proto(error))))
 
     def _start(self, run: StepStart, on_reply: Callable[[Frames], None]) -> None:
-        events = list[ItemEvent]()
-        partition = self._partition(run.session, run.partition)
+        served = self._served(run.session)
+        partition = _registered(served, run.session, run.partition)
+        rendezvous = served.session.rendezvous
         if run.first_step:
-            self._served(run.session).session.rendezvous.end_below(run.session, run.first_step)
+            rendezvous.end_below(run.session, run.first_step)
+        if run.sent is not None:
+            _deliver(rendezvous, run.sent)
+        if run.read_ahead:
+            _published(partition).start_read_ahead(
+                run.step, run.feeds, lambda outcome: on_reply(_outcome(outcome, ())), run.timeout
+            )
+            return
+        events = list[ItemEvent]()
         partition.start(
             run.step,
             run.feeds,
@@ -212,7 +233,7 @@ class WorkerService:
                 with self._lock:
                     served = self._sessions.at(transfer.key.step.session)
                 if served is not None:
-                    _deliver(served.session, transfer)
+                    _deliver(served.session.rendezvous, transfer)
                 return
             request = _request(frames)
             with self._lock:
@@ -371,6 +392,10 @@ class WorkerService:
         assert self._post is not None
         served = self._served(key.step.session)
         address = served.address_of(key.destination)
+        if self._held:
+            start = self._held.get(key.step, _NONE_HELD).get(key.destination)
+            if start is not None and start.send(key, None if isinstance(value, Dead) else value):
+                return
         if isinstance(value, Dead):
             frames = encode_transfer(key, None)
         elif served.halves and getattr(value, "dtype", None) == np.float32:
@@ -378,6 +403,18 @@ class WorkerService:
         else:
             frames = encode_transfer(key, value)
         self._post(address, frames)
+
+    def hold(self, step: StepId, starts: Mapping[str, HeldStart]) -> None:
+        """Parts of a step on other tasks are started along with the first tensor for them, until `let_go`.
+
+        Args:
+            starts: by the full names of the devices to which tensors go.
+        """
+        self._held[step] = starts
+
+    def let_go(self, step: StepId) -> None:
+        """Nothing more is started so."""
+        self._held.pop(step, None)
 
     # ------------------------------------------------------------------ what messages ask for
     def _do(self, request: WorkerRequest) -> WorkerReply:
@@ -395,6 +432,10 @@ class WorkerService:
             if self._task is not None:
                 self._task.state.containers.reset(request.reset.container)
             return reply
+        self._do_in_session(kind, request, reply)
+        return reply
+
+    def _do_in_session(self, kind: str | None, request: WorkerRequest, reply: WorkerReply) -> None:
         served = self._served(request.session)
         if kind == "register":
             registered = served.session.register(self._own(partition_from_proto(request.register.partition)))
@@ -404,6 +445,13 @@ class WorkerService:
                 raise _closed(request.session)
         elif kind == "relocate":
             self.relocate(request.session, request.relocate.task, request.relocate.address)
+        elif kind == "publish":
+            partition = self._partition(request.session, request.publish.partition)
+            # what goes as bfloat16 does not go as it is shown
+            known = partition if isinstance(partition, BoundPartition) and not served.halves else None
+            published = None if known is None else known.publish(request.publish.reader, self._make_board)
+            if published is not None:
+                reply.published.CopyFrom(_described(*published))
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -411,7 +459,6 @@ class WorkerService:
             # one that is only released is bound still, and compiles anew if it is run
             if request.release.forgotten:
                 served.partitions.pop(request.release.partition, None)
-        return reply
 
     def _own(self, partition: Partition) -> Partition:
         """The partition, if it is for the task that this process is."""
@@ -488,13 +535,7 @@ class WorkerService:
         return served
 
     def _partition(self, session: str, number: int) -> RegisteredPartition:
-        served = self._served(session)
-        partition = served.partitions.get(number)
-        if partition is None and served.is_closed:
-            raise _closed(session)
-        if partition is None:
-            raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
-        return partition
+        return _registered(self._served(session), session, number)
 
     def _run(self, run: StepStart) -> Frames:
         events = list[ItemEvent]()
@@ -508,20 +549,44 @@ class WorkerService:
         return _outcome(outcome, events)
 
 
+def _registered(served: ServedSession, session: str, number: int) -> RegisteredPartition:
+    partition = served.partitions.get(number)
+    if partition is None and served.is_closed:
+        raise _closed(session)
+    if partition is None:
+        raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
+    return partition
+
+
+def _published(partition: RegisteredPartition) -> BoundPartition:
+    if not isinstance(partition, BoundPartition):
+        raise FailedPreconditionError(None, None, "nobody reads for this partition; start it as it is")
+    return partition
+
+
+def _described(board: Board, tensors: Sequence[PublishedTensor]) -> PublishedPartition:
+    memory = board.memory
+    return PublishedPartition(
+        process=memory.process,
+        descriptor=memory.descriptor,
+        number=memory.number,
+        tensor=[PublishedTensorDef(**tensor._asdict()) for tensor in tensors],
+    )
+
+
 def _closed(session: str) -> CancelledError:
     return CancelledError(None, None, f"the step cannot begin: its session was closed ({session}); open another")
 
 
-#: of a partition that nothing is fetched of, which most are
-_DONE: Final = encode_done(())
+_NONE_HELD: Final[Mapping[str, HeldStart]] = {}
 
 
-def _deliver(session: TaskSession, transfer: SentTensor) -> None:
+def _deliver(rendezvous: Rendezvous, transfer: SentTensor) -> None:
     """Gives what another task sent to the step that it is for."""
     value = DEAD if transfer.value is None else transfer.value
     if transfer.is_halved:
         value = np.asarray(value).astype(np.float32)
-    session.rendezvous.arrive(transfer.key, value, transfer.size)
+    rendezvous.arrive(transfer.key, value, transfer.size)
 
 
 def _request(frames: Frames) -> WorkerRequest:
@@ -533,7 +598,7 @@ def _request(frames: Frames) -> WorkerRequest:
 
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:
     if not events and isinstance(outcome, list) and not outcome:
-        return _DONE
+        return NOTHING_FETCHED
     reply = WorkerReply(event=[event_to_proto(event) for event in events])
     if not isinstance(outcome, BaseException):
         try:

@@ -77,6 +77,9 @@ class LocalCluster:
     def expect(self) -> None:
         """See `distributed.network.TaskNetwork`: nobody sleeps here."""
 
+    def make_board(self) -> None:
+        """See `distributed.network.TaskNetwork`: nothing is shared here."""
+
     def has_left(self, name: str, address: str) -> bool:
         """See `distributed.network.TaskNetwork`: no task moves."""
         return False
@@ -144,6 +147,14 @@ class LocalConnection:
             self._answer(number, error)
             return
         task.request("client", self._carried(frames), lambda reply: self._answer(number, self._carried(reply)))
+
+    @property
+    def shares_memory(self) -> bool:
+        """See `distributed.network.TaskConnection`."""
+        return False
+
+    def board(self, process: int, descriptor: int, number: int) -> None:
+        """See `distributed.network.TaskConnection`."""
 
     def post(self, frames: Frames) -> None:
         """See `runtime.worker_service.Transport`."""

@@ -463,6 +463,9 @@ class SimulatedTasks:
     def expect(self) -> None:
         """See `distributed.network.TaskNetwork`: nobody sleeps here."""
 
+    def make_board(self) -> None:
+        """See `distributed.network.TaskNetwork`: nothing is shared here."""
+
     def has_left(self, name: str, address: str) -> bool:
         """See `distributed.network.TaskNetwork`."""
         return self.place.has_left(name, address)

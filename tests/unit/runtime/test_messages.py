@@ -93,7 +93,7 @@ def test_what_starts_a_step_and_what_travels_in_it_come_back() -> None:
     assert start[:6] == ("session", 7, 8, 5, 1.5, True)
     assert start.feeds[0] == 2
     np.testing.assert_array_equal(start.feeds[1], LARGE)
-    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, [])
+    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, False, [])
     transfer = decode_transfer(encode_transfer(KEY, LARGE, is_halved=True))
     assert (transfer.key, transfer.is_halved) == (KEY, True)
     assert transfer.size > LARGE.nbytes

@@ -1,0 +1,139 @@
+"""What other processes of this host show of the values that a step reads there (one-sided reads, §4.4).
+
+A master whose process runs a part of the step as well asks the other parts, once the step has run a few times, to show
+what they read for this one (`runtime.one_sided_reads`). From then on it reads that itself when a step begins, and the
+message that starts such a part goes along with the first tensor for it.
+
+    =========  =========================  ====================  ===========================
+    a part is  many steps have run        the task has shown    the link to it failed
+    =========  =========================  ====================  ===========================
+    plain      it is asked, -> asked      -                     -
+    asked      -                          -> shown              plain, when it is registered
+    shown      -                          -                     likewise
+    =========  =========================  ====================  ===========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from anabranch.core.devices import task_of
+from anabranch.distributed.network import TaskConnection
+from anabranch.distributed.session_tasks import Part
+from anabranch.proto.step_plan_pb2 import PublishedPartition
+from anabranch.runtime.bound_partition import BoundPartition
+from anabranch.runtime.protocols import RegisteredPartition
+from anabranch.runtime.published_values import PublishedReads, PublishedTensor
+from anabranch.runtime.remote_worker import RemotePartition
+from anabranch.xla.partitions import TransferEnd
+
+#: so many steps after each other are many; then, and each time that so many more have run, the parts are asked that
+#: were not
+_MANY: Final = 64
+
+
+class ShownPart(NamedTuple):
+    """A part whose task shows what it reads.
+
+    Attributes:
+        partition: as it is registered.
+        reads: the values.
+        ends: the transfers that they are, in their order.
+        devices: to which tensors go from here, by their full names.
+    """
+
+    partition: RemotePartition
+    reads: PublishedReads
+    ends: Sequence[TransferEnd]
+    devices: Collection[str]
+
+
+class ReadAhead:
+    """The parts of one step that are shown. Thread-safe: each part's state is one assignment.
+
+    Args:
+        parts: all parts of the step.
+        connect: the way to an address; None where that is this process.
+    """
+
+    def __init__(self, parts: Sequence[Part], connect: Callable[[str], TaskConnection | None]) -> None:
+        self._parts, self._connect = parts, connect
+        here = [part for part in parts if part.task.is_here]
+        #: the part whose tensors are read
+        self._own = here[0] if len(here) == 1 else None
+        self._runs = 0
+        self._asked: dict[int, RegisteredPartition] = {}
+        self._shown: dict[int, ShownPart] = {}
+
+    def at(self, position: int, partition: RegisteredPartition) -> ShownPart | None:
+        """The part at a position, if it is shown as it is registered now."""
+        shown = self._shown.get(position)
+        return shown if shown is not None and shown.partition is partition else None
+
+    def count(self) -> None:
+        """Another step has begun."""
+        self._runs += 1
+        if not self._runs % _MANY:
+            self._ask()
+
+    def _ask(self) -> None:
+        own = None if self._own is None or self._own.registered is None else self._own.registered.partition
+        # each of its Sends must be made in each step: what starts a part goes along with one
+        if self._own is None or not isinstance(own, BoundPartition) or not own.runs_straight:
+            return
+        for position, part in enumerate(self._parts):
+            partition = None if part.registered is None else part.registered.partition
+            if not isinstance(partition, RemotePartition) or self._asked.get(position) is partition:
+                continue
+            connection = self._connect(part.task.address)
+            # who is on another host, or has said little, may be asked later
+            if connection is None or not connection.shares_memory:
+                continue
+            self._asked[position] = partition
+            devices = {
+                end.destination for end in self._own.partition.sends if task_of(end.destination) == part.task.name
+            }
+            answer = _Answer(self, position, part.task.name, partition, connection, devices)
+            partition.publish(self._own.task.name, answer.take)
+
+    def published(self, position: int, shown: ShownPart) -> None:
+        """A task shows its part."""
+        self._shown[position] = shown
+
+    def ends_from(self, task: str) -> dict[str, TransferEnd]:
+        """What comes here from a task, by the names of the transfers."""
+        received = () if self._own is None else self._own.partition.receives
+        return {end.tensor: end for end in received if task_of(end.source) == task}
+
+
+class _Answer(NamedTuple):
+    """Takes a task's answer."""
+
+    ahead: ReadAhead
+    position: int
+    task: str
+    partition: RemotePartition
+    connection: TaskConnection
+    devices: Collection[str]
+
+    def take(self, told: PublishedPartition) -> None:
+        """Reads from now on what a task shows."""
+        ends = self.ahead.ends_from(self.task)
+        tensors = [PublishedTensor(one.tensor, one.slot, one.offset, one.size) for one in told.tensor]
+        contents = self.connection.board(told.process, told.descriptor, told.number)
+        # what does not fit is not believed: the part stays as it is
+        if contents is None or any(
+            one.tensor not in ends or not ends[one.tensor].shape.is_fully_defined() for one in tensors
+        ):
+            return
+        own = [ends[one.tensor] for one in tensors]
+        dtypes = [np.dtype(end.dtype.as_numpy_dtype) for end in own]
+        shapes = [[size or 0 for size in end.shape.as_list()] for end in own]
+        try:
+            reads = PublishedReads(contents, list(zip(tensors, dtypes, shapes, strict=True)))
+        except ValueError:
+            return
+        self.ahead.published(self.position, ShownPart(self.partition, reads, own, self.devices))
