@@ -61,12 +61,15 @@ def measured_costs(
 
     def per_byte(who: str) -> float:
         more = [seconds("large", f"{who} {role}") - seconds("scalar", f"{who} {role}") for role in ROLES]
-        return max(sum(more), 0.0) / (2 * LARGE)
+        # each takes so many bytes of a step, and what it takes to send as many is in it
+        return max(sum(more), 0.0) / LARGE
 
     def messages(who: str) -> MessageCosts:
+        # what takes long at a server is done by threads beside the one that receives
+        own = seconds(kind, "server program") if who == "server" else 0.0
         # of a step with one server, a worker and the server take two messages each, and send two
         return MessageCosts(
-            receive=seconds(kind, f"{who} receive") / (2 * servers),
+            receive=(seconds(kind, f"{who} receive") + own) / (2 * servers),
             network=seconds(kind, f"{who} network") / (4 * servers),
             rest=REST,
             receive_per_byte=per_byte(who),
@@ -116,7 +119,9 @@ def compared(figures: dict[str, float], cores: int, console: Console) -> dict[st
         costs = measured_costs(figures, 0.0, kind, compute, servers)
         model = Model(compute=lambda _, of=compute: of)
         for count in counts:
-            real = figures[f"{kind}, {count} workers: steps/s"]
+            real = figures.get(f"{kind}, {count} workers: steps/s")
+            if real is None:  # of an earlier measurement, which had fewer runs
+                continue
             simulated = Cluster(count, servers, costs, model, cores).asynchronous(5.0).rate
             off[f"{kind}, {count}"] = simulated / real - 1
             table.add_row(kind, str(count), f"{real:.0f}", f"{simulated:.0f}", f"{simulated / real - 1:+.0%}")

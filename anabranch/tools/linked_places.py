@@ -37,7 +37,7 @@ class MessageCosts:
         network: seconds of the network's thread for each that is sent or comes.
         rest: the share of both that comes after what they are for: nobody waits for it.
         under_way: seconds between two processes.
-        receive_per_byte: seconds of the receiving thread for each byte.
+        receive_per_byte: seconds of the receiving thread for each byte, with what it takes to send one.
         bytes_per_second: of a machine's link, in each direction; 0: as many as there are.
     """
 

@@ -119,13 +119,19 @@ def thread_seconds() -> dict[str, float]:
     receiving = {t.native_id for t in threading.enumerate() if t.name.startswith("anabranch endpoint")}
     seconds = dict.fromkeys(ROLES, 0.0)
     for thread in Path("/proc/self/task").iterdir():
-        try:
-            name, used = (thread / "comm").read_text(), int((thread / "schedstat").read_text().split()[0]) / 1e9
-        except FileNotFoundError:  # it has ended
-            continue
-        role = "network" if name.startswith("ZMQ") else "receive" if int(thread.name) in receiving else "program"
-        seconds[role] += used
+        is_network = _read(thread / "comm").startswith("ZMQ")
+        if is_network or int(thread.name) in receiving:
+            seconds["network" if is_network else "receive"] += int(_read(thread / "schedstat").split()[0]) / 1e9
+    # also of threads that have ended
+    seconds["program"] = time.process_time() - seconds["receive"] - seconds["network"]
     return seconds
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended, which is neither of the two
+        return ""
 
 
 def serve(tf: Any, addresses: dict[str, list[str]], job: str, index: int) -> None:

@@ -46,26 +46,21 @@ def test_what_comes_after_a_result_holds_up_the_thread_and_not_the_result() -> N
     assert told == [1.0, 2.5]
 
 
-@pytest.mark.parametrize(("rested", "begins"), [(WARM * 0.9, 0.01), (WARM * 1.1, 0.0)])
-def test_a_thread_that_has_just_run_waits_for_its_core_though_another_is_idle(rested: float, begins: float) -> None:
-    events = Events()
+@pytest.mark.parametrize(("free", "begins"), [(WARM * 0.9, 0.01), (WARM * 1.1, WARM * 1.1)])
+def test_a_thread_that_has_just_run_waits_for_its_core_though_another_is_idle(free: float, begins: float) -> None:
+    events, begun = Events(), list[float]()
     machine = Machine(events, cores=2)
-    waiting, long, short = (MachineThread(machine) for _ in range(3))
-    for thread in (waiting, long):
-        thread.core = machine.any_core()
-    # `waiting` and `long` belong to one core, `short` to the other
-    long.core = waiting.core
-    started = list[float]()
-    waiting.do(1e-6, lambda: None)
+    waiting, short, long = (MachineThread(machine) for _ in range(3))
+    # it and the one that takes long are on one core
+    assert waiting.core is long.core is not short.core
+    waiting.do(0.0, lambda: None)
     events.run()
-    ran, hand_over = events.now, rested / 2
     long.do(0.01, lambda: None)
-    short.do(hand_over, lambda: None)
-    # it comes while both are busy, and before the other core looks for something to do
-    events.after(rested / 4, lambda: waiting.do(0.0, lambda: started.append(events.now - ran)))
-    events.after(rested / 4, lambda: short.do(rested - hand_over, lambda: None))
+    short.do(free, lambda: None)
+    # while both cores are busy
+    events.after(free / 2, lambda: waiting.do(0.0, lambda: begun.append(events.now)))
     events.run()
-    assert started == [pytest.approx(rested if begins == 0.0 else begins, rel=0.05)]
+    assert begun == [pytest.approx(begins)]
 
 
 def test_a_thread_with_much_to_do_gives_way_after_its_slice() -> None:
