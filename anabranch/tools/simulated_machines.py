@@ -71,7 +71,7 @@ class Events:
             call()
 
 
-class Piece(NamedTuple):
+class WorkPiece(NamedTuple):
     """What a thread has to do.
 
     Attributes:
@@ -103,7 +103,7 @@ class MachineThread:
 
     def __init__(self, machine: Machine, lock: PythonLock | None = None) -> None:
         self._machine, self.lock = machine, lock
-        self.work: deque[Piece] = deque()
+        self.work: deque[WorkPiece] = deque()
         self.is_awake = False
         #: the core that it runs on, or ran on last
         self.core = machine.any_core()
@@ -111,8 +111,8 @@ class MachineThread:
         self.since = self.ran_at = 0.0
 
     def do(self, seconds: float, then: Call, after: float = 0.0) -> None:
-        """It has something to do, behind what it has to do already; see `Piece`."""
-        self.work.append(Piece(seconds, then, after))
+        """It has something to do, behind what it has to do already; see `WorkPiece`."""
+        self.work.append(WorkPiece(seconds, then, after))
         if not self.is_awake:
             self.is_awake = True
             self._machine.take_in(self)
