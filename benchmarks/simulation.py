@@ -1,6 +1,6 @@
-"""The paper's Figures 6-8 up to 200 workers, simulated with costs measured on real clusters of 1-8 workers.
+"""The paper's Figures 6-8 up to 200 workers, simulated with costs measured on real runs of one worker.
 
-`python -m benchmarks simulate` measures, says how far the simulation is from what was measured, and draws.
+`python -m benchmarks simulate` measures, says how far the simulation is from real runs of 1-8 workers, and draws.
 `--costs FILE` takes costs that were measured before. See `anabranch.tools.cluster_simulation` for what is simulated.
 """
 
@@ -20,11 +20,15 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch.tools.cluster_simulation import Cluster, Costs, Model, percentile
+from anabranch.tools.linked_places import MessageCosts
 from benchmarks.harness import run_worker
-from benchmarks.workers.simulation import COMPUTE, LARGE
+from benchmarks.workers.simulation import COMPUTE, LARGE, ROLES, RUNS, SERVERS
 
-#: workers of the real clusters
-REAL = (1, 2, 4, 8)
+#: of what a thread does for a message, the share that comes after it has handed on what others wait for: it looks for
+#: more, and goes to sleep
+REST = 0.5
+#: the longest that it may take to wake a thread (s), and how exactly that is found
+MOST_WAKE, HALVINGS = 0.0002, 10
 SIMULATED = (1, 2, 5, 10, 25, 50, 100, 200)
 BACKUPS = tuple(range(9))
 #: of Fig. 6: bytes that a null step fetches, and pushes
@@ -40,62 +44,89 @@ MODEL_BYTES, BATCH = 95e6, 32
 NULL_SERVERS, MODEL_SERVERS = 16, 17
 
 
-def measured_costs(figures: dict[str, float], gigabits: float, kind: str = "scalar", compute: float = 0.0) -> Costs:
-    """What a step takes, by what one real worker and one parameter server needed for it.
+def measured_costs(
+    figures: dict[str, float], gigabits: float, kind: str = "scalar", compute: float = 0.0, servers: int = 1
+) -> Costs:
+    """What a step takes, by what real runs of one worker needed for it.
 
     Args:
         gigabits: per second, of the machines that are simulated.
         kind: of the steps.
         compute: seconds of them that are a wait.
+        servers: parameter servers of such a step.
     """
-    worker, server = figures[f"{kind}, 1 workers: worker"], figures[f"{kind}, 1 workers: server"]
-    alone = 1 / figures[f"{kind}, 1 workers: steps/s"]
-    more = [figures[f"large, 1 workers: {who}"] - figures[f"scalar, 1 workers: {who}"] for who in ("worker", "server")]
-    # of what a worker's processor does in a step with one server, half is for that server's messages
-    return Costs(
-        worker=worker / 2,
-        worker_per_server=worker / 2,
+
+    def seconds(of: str, who: str) -> float:
+        return figures[f"{of}, 1 workers: {who}"]
+
+    def per_byte(who: str) -> float:
+        more = [seconds("large", f"{who} {role}") - seconds("scalar", f"{who} {role}") for role in ROLES]
+        # each takes so many bytes of a step, and what it takes to send as many is in it
+        return max(sum(more), 0.0) / LARGE
+
+    def messages(who: str) -> MessageCosts:
+        # what takes long at a server is done by threads beside the one that receives
+        own = seconds(kind, "server program") if who == "server" else 0.0
+        # of a step with one server, a worker and the server take two messages each, and send two
+        return MessageCosts(
+            receive=(seconds(kind, f"{who} receive") + own) / (2 * servers),
+            network=seconds(kind, f"{who} network") / (4 * servers),
+            rest=REST,
+            receive_per_byte=per_byte(who),
+            bytes_per_second=gigabits * 1e9 / 8,
+        )
+
+    # what another server costs the program; it cannot be less than nothing, whatever disturbed the measurement
+    per_server = max(seconds("two", "worker program") - seconds("scalar", "worker program"), 0.0)
+    program = seconds(kind, "worker program")
+    worker, server = messages("worker"), messages("server")
+    costs = Costs(
+        program=max(program - servers * per_server, 0.0),
+        program_per_server=min(per_server, program / servers),
+        worker=worker,
         server=server,
-        under_way=max(alone - worker - server - compute, 0.0),
-        worker_per_byte=max(more[0], 0.0) / (2 * LARGE),
-        server_per_byte=max(more[1], 0.0) / (2 * LARGE),
-        bytes_per_second=gigabits * 1e9 / 8,
+        spread=figures["scalar, 1 workers: spread"] * independent(program, worker, server, servers),
     )
+    return woken(costs, figures[f"{kind}, 1 workers: steps/s"], compute, servers)
+
+
+def independent(program: float, worker: MessageCosts, server: MessageCosts, servers: int) -> float:
+    """How much more the parts of a step differ than the step, if none knows of the others."""
+    parts = [program] + servers * (2 * [worker.receive, server.receive] + 4 * [worker.network, server.network])
+    return sum(parts) / math.sqrt(sum(part * part for part in parts))
+
+
+def woken(costs: Costs, rate: float, compute: float, servers: int) -> Costs:
+    """With the time that it takes to wake a thread: so much that one worker makes so many steps a second."""
+    low, high = 0.0, MOST_WAKE
+    model = Model(compute=lambda _: compute)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        tried = dataclasses.replace(costs, wake=middle)
+        is_quick = Cluster(1, servers, tried, model, cores=2).asynchronous(300 / rate).rate > rate
+        low, high = (middle, high) if is_quick else (low, middle)
+    return dataclasses.replace(costs, wake=low)
 
 
 def compared(figures: dict[str, float], cores: int, console: Console) -> dict[str, float]:
     """Real rates beside simulated ones, on one machine; returns how far the simulation is off, by the run's name."""
     off = {}
-    table = Table(
-        "steps/s on one machine", "workers", "real", "simulated", "off by", "on the processors it got", "off by"
-    )
-    for kind, compute in {"scalar": 0.0, "compute": COMPUTE}.items():
-        costs, model = measured_costs(figures, 1.0, kind, compute), Model(compute=lambda _, of=compute: of)
-        for count in REAL:
-            run = f"{kind}, {count} workers"
-            real = figures[f"{run}: steps/s"]
-            simulated = Cluster(count, 1, costs, model, cores).asynchronous(5.0).rate
-            # where others use the machine as well, a run that needs all of it gets less
-            needed, got = costs.worker + costs.worker_per_server + costs.server, figures[f"{run}: processors"]
-            whole_machine = Cluster(count, 1, slowed(costs, cores / got), model, cores).asynchronous(5.0).rate
-            shared = whole_machine if simulated * needed > 0.9 * cores else simulated
-            off[f"{kind}, {count}"] = shared / real - 1
-            table.add_row(
-                kind, str(count), f"{real:.0f}", f"{simulated:.0f}", f"{simulated / real - 1:+.0%}", f"{shared:.0f}",
-                f"{shared / real - 1:+.0%}",
-            )  # fmt: skip
+    table = Table("steps/s on one machine", "workers", "real", "simulated", "off by")
+    for kind, counts in RUNS.items():
+        if kind == "large":
+            continue
+        compute, servers = COMPUTE if kind == "compute" else 0.0, SERVERS if kind == "two" else 1
+        costs = measured_costs(figures, 0.0, kind, compute, servers)
+        model = Model(compute=lambda _, of=compute: of)
+        for count in counts:
+            real = figures.get(f"{kind}, {count} workers: steps/s")
+            if real is None:  # of an earlier measurement, which had fewer runs
+                continue
+            simulated = Cluster(count, servers, costs, model, cores).asynchronous(5.0).rate
+            off[f"{kind}, {count}"] = simulated / real - 1
+            table.add_row(kind, str(count), f"{real:.0f}", f"{simulated:.0f}", f"{simulated / real - 1:+.0%}")
     console.print(table)
     return off
-
-
-def slowed(costs: Costs, factor: float) -> Costs:
-    """What a step takes where processors are slower."""
-    return dataclasses.replace(
-        costs,
-        worker=costs.worker * factor,
-        worker_per_server=costs.worker_per_server * factor,
-        server=costs.server * factor,
-    )
 
 
 def straggling(median: float) -> Any:
@@ -132,7 +163,7 @@ def backup_workers(costs: Costs, compute: float) -> dict[str, list[float]]:
     model = Model(MODEL_BYTES, MODEL_BYTES, straggling(compute))
     durations_by_backups: dict[str, list[float]] = {"median": [], "90th percentile": [], "speed-up": []}
     for backups in BACKUPS:
-        durations = Cluster(50 + backups, MODEL_SERVERS, costs, model, seed=1).synchronous(50, 60).durations
+        durations = Cluster(50 + backups, MODEL_SERVERS, costs, model, seed=1).synchronous(50, 40).durations
         durations_by_backups["median"].append(percentile(durations, 0.5))
         durations_by_backups["90th percentile"].append(percentile(durations, 0.9))
         # the paper's t(b) / t(0) * 50 / (50 + b), turned round

@@ -1,19 +1,19 @@
 """Training with parameter servers, simulated event by event: what a cluster of hundreds of workers would do (§6).
 
 A step of a worker fetches the model from all parameter servers at once, computes, and pushes its update to all. What
-it takes of each is given (`Costs`), and measured by `benchmarks.simulation` on real clusters of 1-8 workers: processor
-time of a worker and of a parameter server for each message and each byte, the time that messages are under way, the
-bandwidth of a machine. What is simulated is how all that is waited for: processors and links serve one after the other.
+it takes of each is given (`Costs`), and measured by `benchmarks.simulation` on real runs of one worker: processor time
+of each thread, the time that messages are under way, the bandwidth of a machine. What is simulated is how all that is
+waited for (`tools.simulated_machines`).
 
-Replicas that train in step do so by the machines that really do it: the accumulator that takes the first m gradients
-and drops stale ones (`state.accumulators`), and the queue of tokens (`state.queue`), with the rules of
-`train.sync_replicas`.
+What decides is what decides in real clusters: the machine of a step as its master sees it
+(`distributed.step_protocol`), those of the links that its messages go by (`distributed.links`), the accumulator that
+takes the first m gradients and drops stale ones (`state.accumulators`), and the queue of tokens (`state.queue`), with
+the rules of `train.sync_replicas`.
 """
 
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
 import random
 from collections.abc import Callable, Generator, Sequence
@@ -24,122 +24,45 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.shapes import TensorShape
+from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
+from anabranch.distributed.wire import MessageKind
+from anabranch.errors import CancelledError, DeadlineExceededError, OpError
 from anabranch.state.accumulators import DenseAccumulator
 from anabranch.state.components import Components
 from anabranch.state.element_stores import FifoStore
 from anabranch.state.queue import Queue
+from anabranch.tools.linked_places import LinkedPlace, MessageCosts
+from anabranch.tools.simulated_machines import Call, Events, Machine, MachineThread, differing
+
+#: threads of a task: the program's, the one that receives, the network's
+_THREADS = 3
+#: bytes of a message that starts a part of a step, gives it up, or says that it is done
+_SMALL = 64.0
+
+#: yields what it waits for
+Process = Generator[Pending, None, None]
 
 
-# ---------------------------------------------------------------------- events
-class Resource:
-    """Serves one after the other, in the order in which they come, so many at a time."""
-
-    def __init__(self, capacity: int = 1) -> None:
-        self.free_at = [0.0] * capacity
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a process yields to be served by resources, all at the same time, for so many seconds."""
-
-    resources: tuple[Resource, ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class All:
-    """What a process yields to wait for processes of its own."""
-
-    processes: tuple[Process, ...]
-
-
-#: yields seconds to wait for, a `Use`, an `All`, or a `Pending`
-Process = Generator["float | Use | All | Pending", None, None]
-
-
-class Events:
-    """The time, and what is to happen at some.
-
-    Example:
-        >>> events, desk, done = Events(), Resource(), []
-        >>> def customer(name):
-        ...     yield Use((desk,), 2.0)
-        ...     done.append((name, events.now))
-        >>> for name in "ab":
-        ...     events.start(customer(name))
-        >>> events.run(until=10)
-        >>> done
-        [('a', 2.0), ('b', 4.0)]
-    """
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()
-
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Something happens."""
-        heapq.heappush(self._heap, (when, next(self._numbers), call))
-
-    def run(self, until: float = float("inf"), stop: Callable[[], bool] = lambda: False) -> None:
-        """Lets time pass until then, until nothing happens any more, or until it is told to stop."""
-        while self._heap and self._heap[0][0] <= until and not stop():
-            self.now, _, call = heapq.heappop(self._heap)
-            call()
-
-    def start(self, process: Process, on_end: Callable[[], None] = lambda: None) -> None:
-        """Starts a process now."""
-        self._go_on(process, on_end)
-
-    def _go_on(self, process: Process, on_end: Callable[[], None]) -> None:
-        wanted = next(process, None)
-        go_on = functools.partial(self._go_on, process, on_end)
-        match wanted:
-            case None:
-                on_end()
-            case Use(resources, seconds):
-                begin = max(self.now, *(resource.free_at[0] for resource in resources))
-                for resource in resources:
-                    heapq.heapreplace(resource.free_at, begin + seconds)
-                self.at(begin + seconds, go_on)
-            case All(processes):
-                left = list(processes)
-
-                def one_ended() -> None:
-                    left.pop()
-                    if not left:
-                        go_on()
-
-                for one in processes:
-                    self.start(one, one_ended)
-            case Pending():
-                wanted.when_settled(lambda _: self.at(self.now, go_on))
-            case _:
-                self.at(self.now + wanted, go_on)
-
-
-# ---------------------------------------------------------------------- the cluster
+# ---------------------------------------------------------------------- what is given
 @dataclass(frozen=True, slots=True)
 class Costs:
     """What a step takes.
 
     Attributes:
-        worker: processor seconds of a worker for a step, whatever the number of parameter servers.
-        worker_per_server: the same, for each parameter server.
-        server: processor seconds of a parameter server for each step of a worker.
-        under_way: seconds of a step in which messages are under way and nobody computes.
-        worker_per_byte: processor seconds of a worker for each byte of the model, fetched and pushed.
-        server_per_byte: of a parameter server.
-        bytes_per_second: of a machine's link, in each direction.
+        program: seconds of the thread of a worker's program for a step, whatever the number of parameter servers.
+        program_per_server: the same, for each parameter server.
+        worker: of messages, at a worker.
+        server: at a parameter server.
+        wake: seconds until a thread runs on a core that was idle.
+        spread: of what a thread takes for a message or a step, in parts of that.
     """
 
-    worker: float
-    worker_per_server: float
-    server: float
-    under_way: float
-    worker_per_byte: float = 0.0
-    server_per_byte: float = 0.0
-    bytes_per_second: float = 1.25e9
+    program: float = 0.0
+    program_per_server: float = 0.0
+    worker: MessageCosts = field(default_factory=MessageCosts)
+    server: MessageCosts = field(default_factory=MessageCosts)
+    wake: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +72,13 @@ class Model:
     Attributes:
         fetched, pushed: bytes of a step of a worker, of all parameter servers together.
         compute: seconds of a step of a worker, given the dice.
+        timeout: seconds after which a worker gives its step up; None: never.
     """
 
     fetched: float = 0.0
     pushed: float = 0.0
     compute: Callable[[random.Random], float] = lambda dice: 0.0
+    timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -163,11 +88,13 @@ class TrainingOutcome:
     Attributes:
         steps: when each step ended: of a worker where they are asynchronous, of all where they are synchronous.
         dropped: gradients that came too late.
+        failed: steps of workers that ended with an error, by its type; they were run again.
         seconds: how long it lasted, without the beginning.
     """
 
     steps: list[float] = field(default_factory=list)
     dropped: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -181,6 +108,149 @@ class TrainingOutcome:
         return [after - before for before, after in itertools.pairwise(self.steps)]
 
 
+# ---------------------------------------------------------------------- tasks
+class ParameterServer:
+    """Sends its part of the model to whoever starts a step, and takes the update.
+
+    Attributes:
+        running: the steps that have begun here, and not ended, each with this server's position in it.
+    """
+
+    def __init__(self, cluster: Cluster, place: LinkedPlace) -> None:
+        self.place = place
+        self._cluster = cluster
+        self.running: dict[WorkerStep, int] = {}
+
+    def start(self, step: WorkerStep, position: int) -> None:
+        """A step begins here."""
+        self.running[step] = position
+        size = self._cluster.fetched_of_one
+        self.place.send(step.worker.place, MessageKind.MESSAGE, size, step.fetched)
+
+    def update(self, step: WorkerStep) -> None:
+        """What belongs to a step comes; it is dropped where the step was given up."""
+        if step in self.running:
+            self._end(step, None)
+
+    def abort(self, step: WorkerStep, error: BaseException) -> None:
+        """A step is given up."""
+        if step in self.running:
+            self._end(step, error)
+
+    def forget(self, place: LinkedPlace) -> None:
+        """A worker is lost, and its steps with it."""
+        for step in [step for step in self.running if step.worker.place is place]:
+            del self.running[step]
+
+    def _end(self, step: WorkerStep, error: BaseException | None) -> None:
+        position = self.running.pop(step)
+        answer = functools.partial(step.answered, position, error)
+        self.place.send(step.worker.place, MessageKind.REPLY, _SMALL, answer)
+
+
+class TrainingWorker:
+    """Runs steps one after the other; the master of its session lives here."""
+
+    def __init__(self, cluster: Cluster, place: LinkedPlace) -> None:
+        self.place, self.cluster = place, cluster
+        self.program = MachineThread(place.machine, place.lock)
+        self.step: WorkerStep | None = None
+
+    def run(self) -> Pending:
+        """Begins a step; settled when it has ended."""
+        self.step = WorkerStep(self)
+        return self.step.ended
+
+    def lost(self, error: OpError) -> None:
+        """A parameter server is lost to it."""
+        if self.step is not None:
+            self.step.give_up(error)
+
+
+class WorkerStep:
+    """One step of a worker: carries out what its `StepProtocol` says, as `distributed.cluster_master` does.
+
+    Attributes:
+        ended: settled with the end of the step.
+    """
+
+    def __init__(self, worker: TrainingWorker) -> None:
+        cluster = worker.cluster
+        self.worker, self._servers, self._costs = worker, cluster.servers, cluster.costs
+        self._protocol = StepProtocol((worker.place.name, *cluster.server_names))
+        self._missing = len(self._servers)
+        self._events, self._model = cluster.events, cluster.model
+        self.ended = Pending()
+        if self._model.timeout is not None:
+            self._events.after(self._model.timeout, self._too_late)
+        worker.program.do(self._costs.program, self._begin)
+
+    def _begin(self) -> None:
+        # the part of the worker's own task, which waits for what the servers send
+        self._protocol.begin(0)
+        for position, server in enumerate(self._servers, 1):
+            self.worker.program.do(self._costs.program_per_server, functools.partial(self._start, position, server))
+
+    def _start(self, position: int, server: ParameterServer) -> None:
+        if self._protocol.begin(position):
+            start = functools.partial(server.start, self, position)
+            self.worker.place.send(server.place, MessageKind.REQUEST, _SMALL, start)
+
+    def fetched(self) -> None:
+        """A part of the model has come."""
+        self._missing -= 1
+        if self._missing == 0:
+            seconds = self._model.compute(self.worker.cluster.dice)
+            if seconds:
+                self._events.after(seconds, self._push)
+            else:
+                self._push()
+
+    def _push(self) -> None:
+        if self._protocol.has_ended:
+            return
+        size = self.worker.cluster.pushed_to_one
+        for server in self._servers:
+            update = functools.partial(server.update, self)
+            self.worker.place.send(server.place, MessageKind.MESSAGE, size, update)
+        self.answered(0, None)
+
+    def answered(self, position: int, error: BaseException | None) -> None:
+        """A task says that its part of the step has ended."""
+        self._follow(self._protocol.answered(position, error))
+
+    def give_up(self, error: BaseException) -> None:
+        """The step is to end with an error."""
+        self._follow(self._protocol.give_up(error))
+
+    def _too_late(self) -> None:
+        if not self._protocol.has_ended:
+            silent = ", ".join(self._protocol.unanswered)
+            self.give_up(DeadlineExceededError(None, None, f"{silent} did not answer in time"))
+
+    def _follow(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, Abort):
+                self._abort(instruction)
+            elif instruction.error is None:
+                self.ended.complete(())
+            else:
+                self.ended.fail(instruction.error)
+
+    def _abort(self, abort: Abort) -> None:
+        self._events.after(GRACE, lambda: self._follow(self._protocol.grace_is_over()))
+        for position in abort.tasks:
+            if position == 0:
+                # soon: the protocol is in the midst of saying what to do
+                cancelled = functools.partial(self.answered, 0, CancelledError(None, None, "the step was given up"))
+                self._events.after(0.0, cancelled)
+            else:
+                server = self._servers[position - 1]
+                abort_there = functools.partial(server.abort, self, abort.error)
+                self.worker.place.send(server.place, MessageKind.MESSAGE, _SMALL, abort_there)
+
+
+# ---------------------------------------------------------------------- the cluster
 class Cluster:
     """Parameter servers and workers.
 
@@ -196,63 +266,77 @@ class Cluster:
         self, workers: int, servers: int, costs: Costs, model: Model, cores: int | None = None, seed: int = 0
     ) -> None:
         self.events = Events()
-        self._costs, self._model = costs, model
-        self._dice = random.Random(seed)
-        machine = None if cores is None else Resource(cores)
-        self._cores = () if machine is None else (machine,)
-        self._servers = [Resource() for _ in range(servers)]
-        #: links: out of and into each server, and each worker
-        self._out, self._in = [Resource() for _ in range(servers)], [Resource() for _ in range(servers)]
-        self._workers = [(Resource(), Resource(), Resource()) for _ in range(workers)]
+        self.costs, self.model = costs, model
+        self.dice = random.Random(seed)
+        self.fetched_of_one, self.pushed_to_one = model.fetched / servers, model.pushed / servers
+        self._factors = differing(costs.spread, self.dice) if costs.spread else None
+        self._shared = None if cores is None else self._machine(cores)
+        self.server_names = tuple(f"/job:ps/replica:0/task:{index}" for index in range(servers))
+        self.servers = [
+            ParameterServer(self, self._place(name, costs.server, self._server_lost)) for name in self.server_names
+        ]
+        self._workers = [
+            TrainingWorker(self, self._place(f"/job:worker/replica:0/task:{index}", costs.worker, self._worker_lost))
+            for index in range(workers)
+        ]
 
-    # ------------------------------------------------------------------ a step
-    def _fetch(self, worker: int, server: int) -> Process:
-        costs, size = self._costs, self._model.fetched / len(self._servers)
-        yield Use((self._servers[server], *self._cores), costs.server / 2 + size * costs.server_per_byte)
-        yield from self._carry(size, self._out[server], self._workers[worker][1])
+    def _place(
+        self, name: str, costs: MessageCosts, lost: Callable[[LinkedPlace, LinkedPlace, OpError], None]
+    ) -> LinkedPlace:
+        machine = self._shared or self._machine(_THREADS)
+        place: LinkedPlace = LinkedPlace(
+            self.events, name, machine, costs, lambda other, error: lost(place, other, error)
+        )
+        return place
 
-    def _push(self, worker: int, server: int) -> Process:
-        costs, size = self._costs, self._model.pushed / len(self._servers)
-        yield from self._carry(size, self._workers[worker][2], self._in[server])
-        yield Use((self._servers[server], *self._cores), costs.server / 2 + size * costs.server_per_byte)
+    def _machine(self, cores: int) -> Machine:
+        return Machine(self.events, cores, self.costs.wake, self._factors)
 
-    def _carry(self, size: float, out: Resource, into: Resource) -> Process:
-        seconds = size / self._costs.bytes_per_second
-        if self._cores:
-            # within one machine nothing but its processors is needed, which the costs per byte have
-            yield self._costs.under_way / 2
-            return
-        yield Use((out,), seconds)
-        yield self._costs.under_way / 2
-        yield Use((into,), seconds)
+    def _server_lost(self, place: LinkedPlace, other: LinkedPlace, error: OpError) -> None:
+        for server in self.servers:
+            if server.place is place:
+                server.forget(other)
 
-    def _worked(self, worker: int, share: float) -> Use:
-        costs, servers = self._costs, len(self._servers)
-        size = self._model.fetched + self._model.pushed
-        seconds = share * (costs.worker + servers * costs.worker_per_server + size * costs.worker_per_byte)
-        return Use((self._workers[worker][0], *self._cores), seconds)
+    def _worker_lost(self, place: LinkedPlace, other: LinkedPlace, error: OpError) -> None:
+        for worker in self._workers:
+            if worker.place is place:
+                worker.lost(error)
 
-    def _step(self, worker: int) -> Process:
-        servers = range(len(self._servers))
-        yield self._worked(worker, 0.5)
-        yield All(tuple(self._fetch(worker, server) for server in servers))
-        yield self._model.compute(self._dice)
-        yield self._worked(worker, 0.5)
-        yield All(tuple(self._push(worker, server) for server in servers))
+    def stop_server(self, index: int, when: float, seconds: float) -> None:
+        """A parameter server does nothing for a while, as after SIGSTOP."""
+        self.events.after(when - self.events.now, lambda: self.servers[index].place.machine.stop(seconds))
 
     # ------------------------------------------------------------------ training
+    def _start(self, process: Process, on_end: Call = lambda: None) -> None:
+        wanted = next(process, None)
+        if wanted is None:
+            on_end()
+        else:
+            # not at once: whoever settles it is in the midst of something
+            wanted.when_settled(lambda _: self.events.after(0.0, lambda: self._start(process, on_end)))
+
+    def _succeeding(self, worker: TrainingWorker, outcome: TrainingOutcome) -> Process:
+        """A step, which is run again where it fails."""
+        while True:
+            ended = worker.run()
+            yield ended
+            if ended.error is None:
+                return
+            kind = type(ended.error).__name__
+            outcome.failed[kind] = outcome.failed.get(kind, 0) + 1
+
     def asynchronous(self, seconds: float) -> TrainingOutcome:
         """Each worker goes on at once, for so many seconds after a beginning of a tenth of that."""
         outcome, beginning = TrainingOutcome(seconds=seconds), seconds / 10
 
-        def train(worker: int) -> Process:
+        def train(worker: TrainingWorker) -> Process:
             while True:
-                yield from self._step(worker)
+                yield from self._succeeding(worker, outcome)
                 if self.events.now > beginning:
                     outcome.steps.append(self.events.now)
 
-        for worker in range(len(self._workers)):
-            self.events.start(train(worker))
+        for worker in self._workers:
+            self._start(train(worker))
         self.events.run(beginning + seconds)
         return outcome
 
@@ -264,11 +348,11 @@ class Cluster:
         tokens = Queue("tokens", "FIFOQueue", components, -1, FifoStore())
         handed_in = 0
 
-        def train(worker: int) -> Process:
+        def train(worker: TrainingWorker) -> Process:
             nonlocal handed_in
             local_step = 0
             while True:
-                yield from self._step(worker)
+                yield from self._succeeding(worker, outcome)
                 handed_in += 1
                 gradients.apply_gradient(local_step, np.ones((), np.float32))
                 token = tokens.dequeue()
@@ -282,10 +366,10 @@ class Cluster:
                 gradients.set_global_step(step)
                 tokens.enqueue_many([np.full(max(aggregate, count), step, np.int64)])
 
-        for worker in range(count):
-            self.events.start(train(worker))
+        for worker in self._workers:
+            self._start(train(worker))
         ended: list[bool] = []
-        self.events.start(chief(), lambda: ended.append(True))
+        self._start(chief(), lambda: ended.append(True))
         self.events.run(stop=lambda: bool(ended))
         outcome.dropped = handed_in - aggregate * steps
         outcome.seconds = outcome.steps[-1]
