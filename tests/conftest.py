@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import numpy as np
@@ -42,6 +44,24 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("ANABRANCH_CACHE_DIR", os.path.join(caches, "anabranch-tests"))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
     os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and whatever is installed; the tests of oneDNN turn it on
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Has all temporary files of a process of tests, and of its children, in one folder that is removed at the end.
+
+    Estimators leave theirs, as TensorFlow's do, and so do Ray and what is killed for a test. Those of pytest stay.
+    """
+    from anabranch.distributed.own_folders import OwnFolder
+
+    tmp_path_factory.getbasetemp()
+    # short: a socket's path has an end
+    folder = OwnFolder("ab-t-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", os.fspath(folder.path))
+        patch.setattr(tempfile, "tempdir", os.fspath(folder.path))
+        yield
+    folder.close()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -37,9 +37,10 @@ from anabranch.distributed.addresses import Address, parse_address
 from anabranch.distributed.cluster_files import MOVED_TASKS
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.keys import FILE_VARIABLE
+from anabranch.distributed.own_folders import OwnFolder, sweep
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, Restarts, Start, TaskState
 from anabranch.distributed.task_engine import OutputReader, PlanWishes, TaskProgram, TaskStatus, TaskStatuses, log_name
-from anabranch.distributed.task_keeper import News, TaskKeeper
+from anabranch.distributed.task_keeper import FOLDERS, News, TaskKeeper
 from anabranch.distributed.task_places import MapFile, TaskPlaces
 from anabranch.errors import (
     DeadlineExceededError,
@@ -72,6 +73,10 @@ _TELL_EVERY: Final = 10.0
 #: how long (s) an actor may take beyond the grace of its task to end
 _END_WITHIN: Final = 10.0
 _KILLED: Final = -9
+#: what the names of the folders begin with in which a Ray that is started here has its logs and sockets
+_RAY_FOLDERS: Final = "ab-ray-"
+#: how long such a folder's path may be: that of a socket, of which Ray's are these, has 107 characters at most
+_LONGEST_PATH: Final = 107 - len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 #: for those of Ray's functions that have no types
 _untyped: Final[Any] = ray
 
@@ -142,7 +147,13 @@ class RayPlan:
             raise InvalidArgumentError(None, None, "a cluster has at least one task")
         shares = [(resources or TaskResources()).of(job) for job, _ in tasks]
         with contextlib.ExitStack() as stack:
-            _connect(address, sum(share.get("CPU", 0) for share in shares))
+            # actors that were killed have left theirs on this machine; on others the next actor removes them
+            stack.callback(sweep, FOLDERS)
+            folder = None
+            if address is None:
+                folder = OwnFolder(_RAY_FOLDERS)
+                stack.callback(folder.close)
+            _connect(address, sum(share.get("CPU", 0) for share in shares), folder)
             stack.callback(ray.shutdown)
             self._shares = shares
             self._group = _reserved([share or {"CPU": 0.001} for share in shares], within)
@@ -492,7 +503,7 @@ def cluster_plan(counts: Mapping[str, int], wishes: PlanWishes) -> RayPlan:
     return RayPlan(counts, wishes.address, TaskResources(cpus, wishes.gpus or 0.0))
 
 
-def _connect(address: str | None, cpus: float) -> None:
+def _connect(address: str | None, cpus: float, folder: OwnFolder | None) -> None:
     if ray.is_initialized():
         raise FailedPreconditionError(None, None, "this process is connected to Ray already")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
@@ -500,6 +511,8 @@ def _connect(address: str | None, cpus: float) -> None:
         if address is None:
             # as many as are asked for: tasks of one machine share its processors, as they do without Ray
             most = max(os.cpu_count() or 1, int(cpus + 1))
+            if folder is not None and len(os.fsencode(folder.path)) <= _LONGEST_PATH:
+                quiet["_temp_dir"] = os.fspath(folder.path)
             ray.init("local", num_cpus=most, include_dashboard=False, **quiet)
         else:
             if address != "auto":

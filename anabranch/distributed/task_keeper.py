@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import shutil
 import sys
-import tempfile
 import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from anabranch.distributed.addresses import ADDRESS_MAP_VARIABLE
 from anabranch.distributed.held_ports import HeldPorts
+from anabranch.distributed.own_folders import OwnFolder
 from anabranch.distributed.process_engine import ProcessEngine
 from anabranch.distributed.restarts import RestartLimits, RestartRule
 from anabranch.distributed.task_engine import TaskProgram, TaskStatus
@@ -27,6 +25,8 @@ from anabranch.errors import UnavailableError
 _NEWS_WITHIN: Final = 30.0
 #: output that a keeper keeps until it is asked for; what is more is in its machine's log only
 _MOST_OUTPUT: Final = 4 << 20
+#: what the names of keepers' folders begin with
+FOLDERS: Final = "anabranch-task-"
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class TaskKeeper:
     """Runs one task on this machine. Its methods may run on several threads, in another order than they were asked."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="anabranch-task-"))
-        self._map = MapFile(self._folder / "addresses")
+        self._folder = OwnFolder(FOLDERS)
+        self._map = MapFile(self._folder.path / "addresses")
         self._ports: HeldPorts | None = None
         self._engine: ProcessEngine | None = None
         self._name = ""
@@ -87,7 +87,7 @@ class TaskKeeper:
             own = replace(own, command=[sys.executable, *own.command[1:]])
         own = replace(own, environment={**own.environment, ADDRESS_MAP_VARIABLE: str(self._map.path)})
         self._name = own.name
-        self._engine = ProcessEngine([own], self._folder, RestartLimits(**limits), self._wrote, self._changed)
+        self._engine = ProcessEngine([own], self._folder.path, RestartLimits(**limits), self._wrote, self._changed)
         self._engine.start()
 
     def tell(self, edition: MapEdition) -> None:
@@ -123,7 +123,7 @@ class TaskKeeper:
             self._engine.close()
         if self._ports is not None:
             self._ports.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _changed(self, statuses: list[TaskStatus]) -> None:
         with self._has_news:

@@ -3,8 +3,10 @@
 An accumulator has a time: the number of the step that its gradients belong to. A gradient computed for an earlier step
 is stale and is dropped. Taking the average ends the step: the sum is empty again, and the time advances by one.
 
+Where it is known how many replicas there are that can hand in, a take does not wait for more than these (`expect`).
+
 **Invariants** (whenever the lock is free): `count` gradients, all of step `>= time` when they came, make up the sum; a
-take waits => fewer than it requires have come.
+take waits => fewer than it requires have come, and fewer than are expected.
 
 The lock is inside, since takes wait as requests do (`state.requests`). A gradient never waits: it is added under the
 lock, in place, where two at once would lose one.
@@ -12,6 +14,7 @@ lock, in place, where two at once would lose one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,12 +64,31 @@ class Accumulator(SharedObject):
         self._takes: WaitQueue[TakeGradient] = WaitQueue()
         self._time = 0
         self._count = 0
+        self._expected = sys.maxsize
+        self._version = 0
 
     # ------------------------------------------------------------------ requests
     def set_global_step(self, step: int) -> None:
         """Sets the time."""
         with self._alone():
             self._time = step
+
+    def expect(self, expected: int, version: int) -> None:
+        """Says how many gradients of a step can come at all: a take that requires more has enough with these.
+
+        Args:
+            expected: positive.
+            version: of what is said: its upper half says by whom, its lower one how often that has changed. What is
+                older than what is known, by the same, changes nothing.
+
+        Raises:
+            InvalidArgumentError: `expected` is not positive.
+        """
+        if expected <= 0:
+            raise InvalidArgumentError(None, None, f"Argument expected must be positive, but was {expected}")
+        with self._alone():
+            if version >> 32 != self._version >> 32 or version >= self._version:
+                self._expected, self._version = expected, version
 
     def take_gradient(self, required: int, by: str = "take_grad") -> Pending:
         """Takes the average; waits until `required` gradients have come.
@@ -89,7 +111,7 @@ class Accumulator(SharedObject):
         return (self._takes,)
 
     def _serve(self) -> None:
-        while self._takes and self._count >= self._takes.first.required:
+        while self._takes and self._count >= min(self._takes.first.required, self._expected):
             # noted in the request, and given out when the lock is free (`state.requests`)
             self._takes.first.average = self._take_locked()
             # the step has ended: the next take waits for new gradients, and those of this step are stale from now on
@@ -109,7 +131,7 @@ class Accumulator(SharedObject):
         return True
 
     def _is_full(self, most: int) -> bool:
-        return 0 < most <= self._count
+        return most > 0 and min(most, self._expected) <= self._count
 
     def _decided_by(self, admitted: bool, most: int) -> int:
         """The time by which it was decided whether a gradient counts. Under the lock."""

@@ -1,6 +1,6 @@
 """Leases: something that one of several holds for a time, and that goes to another if the holder is not heard of.
 
-Three kinds, all pure state machines: what happens comes in as calls that say the time, in seconds of a monotonic clock.
+Four kinds, all pure state machines: what happens comes in as calls that say the time, in seconds of a monotonic clock.
 
 A `Lease` has one holder. Whoever asks gets it if it is free, if its time is over, or if he holds it; asking again
 renews it. Each change of hands has a greater *term*.
@@ -15,6 +15,15 @@ renews it. Each change of hands has a greater *term*.
 | held | the holder, for no time | nobody's | free |
 
 `Membership` is a lease for everybody: whoever renews his in time is there.
+
+`Attendance` is one for each of so many workers, whom others wait for. A worker is *expected* or *away*:
+
+| state | event | new state |
+|---|---|---|
+| (never heard of) | anyone asks | expected, for as long as if it had come then |
+| any | it comes, or renews its lease; the training begins anew | expected |
+| expected | it leaves; its time is over | away |
+| expected | nobody has been heard of for half a lease | expected, for as much longer: not the workers were away |
 
 `RangeLeases` deals out the examples of a data set in ranges, each once in an epoch. A range is *open*, *leased* or
 *done*. A worker has at most one: asking for another it says that the last is done; a worker that asks without saying
@@ -104,6 +113,51 @@ class Membership:
                 self._until[who] = now + seconds
             self._changes += len(before ^ set(self._until))
             return sorted(self._until), self._changes
+
+
+class Attendance:
+    """How many of so many workers are to be waited for; see the module. Thread-safe.
+
+    Args:
+        life: any number below 2 ** 30 that differs from that of other objects.
+    """
+
+    def __init__(self, life: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._life = life
+        self._until: dict[int, float] = {}
+        self._away: set[int] = set()
+        self._changes = 0
+        self._last = 0.0
+
+    def attend(self, worker: int, workers: int, seconds: float, anew: bool, now: float) -> tuple[int, int]:
+        """Comes, stays, or (for a negative number of seconds) leaves.
+
+        Args:
+            worker: does so.
+            workers: how many there are, those that have not come yet included.
+            seconds: after which it is away unless it says something; negative: at once, and the others keep theirs.
+            anew: whether a training begins: nobody is away any more who has left another one.
+            now: the time.
+
+        Returns:
+            How many workers are not away, and a number that is greater after each change of that, from one object.
+        """
+        with self._lock:
+            pause, self._last = now - self._last, now
+            lease = abs(seconds)
+            if anew:
+                self._until = {}
+            elif self._until and pause > lease / 2:
+                # each asks thrice in a lease: where nobody did, this task or the network stood still
+                self._until = {name: until + pause for name, until in self._until.items()}
+            for name in range(workers):
+                self._until.setdefault(name, now + lease)
+            self._until[worker] = now + seconds
+            away = {name for name in range(workers) if self._until[name] <= now}
+            self._changes += away != self._away
+            self._away = away
+            return workers - len(away), (self._life << 32) + self._changes
 
 
 class Range(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import random
 import re
+import shutil
 import sys
 import tempfile
 import threading
@@ -554,8 +556,16 @@ _temporary_directories: list[str] = []
 
 def _own_temporary() -> str:
     if not _temporary_directories:
-        _temporary_directories.append(tempfile.mkdtemp(prefix="anabranch_test"))
+        made = tempfile.mkdtemp(prefix="anabranch_test")
+        _temporary_directories.append(made)
+        atexit.register(_remove_own, made, os.getpid())
     return _temporary_directories[0]
+
+
+def _remove_own(directory: str, process: int) -> None:
+    # a process that was forked off has the same one
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_src_dir_path(relative_path: str) -> str:

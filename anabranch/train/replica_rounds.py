@@ -136,6 +136,11 @@ class HandedIn(NamedTuple):
         with get_default_graph().device(self.device):
             return self.accumulator.set_global_step(number)
 
+    def expect(self, workers: Tensor, version: Tensor) -> Operation:
+        with get_default_graph().device(self.device):
+            told: Operation = raw._ExpectGradients(self.accumulator.accumulator_ref, workers, version)
+            return told
+
 
 def accumulated(scope: str, value: Gradient | None, var: Variable, local: Tensor, m: int) -> HandedIn | None:
     """The accumulator of a variable, on its device, for means of m values; None if there is nothing to hand in."""

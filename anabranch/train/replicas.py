@@ -7,8 +7,9 @@
 What replicas share stands on the task of the global step and of the variables: accumulators, a queue of tokens for each
 worker, and a table of measurements. A worker hands in its gradients and takes *all* tokens of its own queue, at least
 one; the chief puts the number of the step that begins into each queue. So no worker counts twice in a step, and a late
-one goes on at once. Where a step does not end in time, `reissue_op` gives those who wait the token of that step once
-more: they compute in the place of one that died.
+one goes on at once. A worker that has ended, or is not heard of, is not waited for (`replica_presence`). Where a step
+does not end in time all the same, `reissue_op` gives those who wait the token of that step once more: they compute in
+the place of one that hangs, or has just died.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from anabranch.core.device import DeviceSpec
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.errors import OpError
 from anabranch.frontend.control_flow.grouping import group, no_op
+from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.store import regularize
@@ -49,6 +51,7 @@ from anabranch.train.replica_pieces import (
     partitioned_as,
     values_of,
 )
+from anabranch.train.replica_presence import Presence
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -90,13 +93,15 @@ def synchronous(
 ) -> SynchronousReplicas:
     """The mean of the first `aggregate` of `aggregate + backups` workers' gradients makes a step  (§4.4, Fig. 4b, c).
 
-    Later gradients are dropped and counted (Chen et al., Revisiting Distributed Synchronous SGD, 2016).
+    Later gradients are dropped and counted (Chen et al., Revisiting Distributed Synchronous SGD, 2016). Where so many
+    workers have ended that fewer than `aggregate` are left, it is the mean of theirs.
 
     Args:
         optimizer: what applies the mean.
         aggregate: how many gradients make up a step, m.
         backups: how many workers there are beyond, b.
-        reissue_after: seconds without a step after which those who wait get another token.
+        reissue_after: seconds without a step after which those who wait get another token; a worker that is not heard
+            of for so long (10 s at least) is not waited for until it is.
 
     Raises:
         ValueError: `aggregate` is less than 1, `backups` less than 0, or there are more than `MAX_WORKERS`.
@@ -113,7 +118,8 @@ def averaging(optimizer: Optimizer, every: int, workers: int, reissue_after: flo
         optimizer: what changes the worker's copy; its slots stay with the copy.
         every: steps between two averages, the paper's τ.
         workers: how many copies make up a mean.
-        reissue_after: seconds without a mean after which those who wait train on, and hand in once more.
+        reissue_after: seconds without a mean after which those who wait train on, and hand in once more; a worker that
+            is not heard of for so long (10 s at least) is not waited for until it is.
 
     Raises:
         ValueError: a number is less than 1, or there are more than `MAX_WORKERS` workers.
@@ -238,6 +244,7 @@ class ReplicaOptimizer(DelegatingOptimizer):
     _drops = False
     _chief_runner: RoundsRunner | None = None
     _chief_init: Operation | None = None
+    _presence: Presence | None = None
     reissue_op: Operation | None = None
     finish_op: Operation | None = None
     _reissue_after = 0.0
@@ -247,6 +254,10 @@ class ReplicaOptimizer(DelegatingOptimizer):
 
     def _after_steps(self, count: int) -> list[Operation]:
         """What a worker runs, in this order, after that many steps."""
+        return []
+
+    def _at_end(self, count: int) -> list[Operation]:
+        """What a worker runs that ends after that many steps."""
         return []
 
 
@@ -284,6 +295,7 @@ class _Rounds(ReplicaOptimizer):
         self._queues = [token_queue(number, worker) for worker in range(self._workers)]
         parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
         kept = [part for part, _ in parts if part is not None]
+        self._presence = Presence(self.worker, self._workers, self._aggregate, number.device, kept, self._reissue_after)
         with graph.control_dependencies([values_of(value) for value, _ in pairs if value is not None]):
             took = elapsed()
         # as the accumulators say: the round's number, read beside that, may be the next one already, which this
@@ -519,6 +531,10 @@ class DownpourReplicas(_Copies):
         push, fetch = count % self._push == 0, count % self._fetch == 0
         return [self.push_op] * push + [self.fetch_op] * fetch
 
+    def _at_end(self, count: int) -> list[Operation]:
+        # what it has added up since its last push is nobody else's
+        return [self.push_op] if count % self._push else []
+
 
 # ---------------------------------------------------------------------- hook
 class _ReplicaHook(SessionRunHook):
@@ -526,6 +542,7 @@ class _ReplicaHook(SessionRunHook):
 
     def __init__(self, optimizer: ReplicaOptimizer, is_chief: bool) -> None:
         self._optimizer, self._is_chief, self._count = optimizer, is_chief, 0
+        self._session: Session | None = None
 
     def begin(self) -> None:
         if not self._optimizer._built:
@@ -535,12 +552,16 @@ class _ReplicaHook(SessionRunHook):
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         optimizer = self._optimizer
         check_mirrors_are_served(session.graph)
-        self._session = session
-        session.run(self._init)
+        is_first, self._session = self._session is None, session
         runner = optimizer._chief_runner
-        if runner is None:
-            return
-        if not (self._is_chief if runner.lease is None else runner.lease.is_held):
+        is_chief = self._is_chief if runner is None or runner.lease is None else runner.lease.is_held
+        if optimizer._presence is not None:
+            # before it takes the number of a round: whoever is in one is waited for
+            optimizer._presence.join(session, coord, anew=is_chief and is_first)
+        session.run(self._init)
+        if optimizer._count is not None:
+            self._count = int(session.run(optimizer._count))
+        if runner is None or not is_chief:
             return
         session.run(optimizer._chief_init)
         runner.create_threads(session, coord=coord, daemon=True, start=True)
@@ -556,12 +577,23 @@ class _ReplicaHook(SessionRunHook):
                 run_context.session.run(operation)
 
     def end(self, session: Session) -> None:
+        try:
+            for operation in self._optimizer._at_end(self._count):
+                session.run(operation)
+        except OpError as error:
+            logging.warning("What this worker has added up since its last push is lost: %s", error)
         runner = self._optimizer._chief_runner
         # with a lease another worker becomes chief
         if runner is not None and runner.lease is None and self._is_chief:
             # where their task is gone, the others hear of that
             with contextlib.suppress(OpError):
                 session.run(self._optimizer.finish_op)
+        if self._optimizer._presence is not None:
+            self._optimizer._presence.leave(session)
+
+    def abandoned(self) -> None:
+        if self._optimizer._presence is not None and self._session is not None:
+            self._optimizer._presence.leave(self._session)
 
     def _watch(self, session: Session, coord: Coordinator) -> None:
         """Hands tokens out once more where a step does not end."""

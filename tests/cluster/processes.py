@@ -59,6 +59,10 @@ class Process:
             # only now have all threads of the process stopped: until then one that runs can still answer a message
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
+    def wait(self) -> int:
+        """Waits until it has ended; its exit status."""
+        return self._process.wait(DEADLINE)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(DEADLINE)

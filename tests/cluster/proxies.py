@@ -126,6 +126,7 @@ class Proxy:
 
     def _wait(self, source: int | None, size: int) -> bool:
         """Waits until a piece may be passed on; whether it ever may."""
+        # on purpose: these are the faults that a proxy is there for
         if self.delay:
             time.sleep(self.delay)
         if self.bytes_per_second is not None:

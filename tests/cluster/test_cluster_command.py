@@ -62,6 +62,7 @@ def wait_for(task: str, state: str, restarts: int) -> dict[str, Any]:
     deadline = time.monotonic() + DEADLINE
     while (tasks()[task]["state"], tasks()[task]["restarts"]) != (state, restarts):
         assert time.monotonic() < deadline, tasks()[task]
+        # a file of another process: nobody here is told of a change
         time.sleep(0.02)
     found = tasks()[task]
     assert isinstance(found, dict)

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -455,14 +456,29 @@ def test_a_session_says_whom_it_waits_for() -> None:
             tf.Session(cluster.target(), config=tf.ConfigProto(operation_timeout_in_ms=100))
 
 
-def test_a_session_can_wait_for_its_tasks_to_start() -> None:
+def test_a_session_can_wait_for_its_tasks_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     with local_cluster(ps=1, worker=1) as cluster:
         cluster.lose("/job:ps/replica:0/task:0")
-        starting = threading.Timer(0.1, lambda: cluster.begin("/job:ps/replica:0/task:0"))
-        starting.start()
-        with session(cluster) as s:
-            assert s.run(tf.constant(2) * 3) == 6
-        starting.join(DEADLINE)
+        refused, real = threading.Event(), cluster.task_at
+
+        def task_at(address: str) -> Any:
+            try:
+                return real(address)
+            except tf.errors.UnavailableError:
+                refused.set()
+                raise
+
+        def starts() -> None:
+            # the session has asked, in vain
+            assert refused.wait(DEADLINE)
+            cluster.begin("/job:ps/replica:0/task:0")
+
+        monkeypatch.setattr(cluster, "task_at", task_at)
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(starts)
+            with session(cluster) as s:
+                assert s.run(tf.constant(2) * 3) == 6
+            starting.result(DEADLINE)
 
 
 def test_a_process_that_was_a_task_before_is_not_taken_for_it_again(cluster: LocalCluster) -> None:

@@ -117,9 +117,9 @@ def test_fewer_workers_than_the_minimum_wait_and_say_so(
     with caplog.at_level(logging.WARNING):
         waiting = threading.Thread(target=one.use, args=(1,))
         waiting.start()
-        waiting.join(0.5)
+        until(lambda: "1 of at least 2 are there" in caplog.text, "a word of the worker that waits", DEADLINE)
         assert waiting.is_alive()
-        assert "1 of at least 2 are there" in caplog.text
+        assert sum(one.values()) == 0
         Worker(cluster, 1, tmp_path, epochs=1)
         waiting.join(DEADLINE)
         assert not waiting.is_alive()

@@ -161,7 +161,7 @@ def test_no_step_of_the_chief_is_in_a_checkpoint_by_half(
     trained, real = threading.Event(), ModelShards.save
 
     def save(*args: Any) -> str | None:
-        # for the chief's next step, if that does not wait for what is saved to be read
+        # on purpose: time for the chief's next step, which would be in it by half if it did not wait for the reading
         trained.wait(0.2)
         return real(*args)
 
@@ -361,6 +361,7 @@ def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
 ) -> None:
     def dies() -> None:
         cluster.lose(PS[1])
+        # on purpose later than the save fails, as a supervisor would: not before anybody has heard of its end
         threading.Timer(0.02, lambda: started_again(cluster, PS[1], tmp_path)).start()
         # nothing that it was doing is finished
         raise OSError(errno.EIO, "the process is gone")
@@ -425,10 +426,12 @@ def test_a_killed_parameter_server_goes_on_from_its_last_checkpoint(
                 processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
 
             highest = trained(3)
-            # in the midst of updates
+            # on purpose at any moment: in the midst of updates
             supervisor = threading.Timer(0.05, killed_and_started_again)
             supervisor.start()
+            deadline = time.monotonic() + DEADLINE
             while (now := trained(1)) > highest:
+                assert time.monotonic() < deadline, "it was not killed"
                 highest = now
             # what came after the commit is lost, and nothing else; what was repeated may be a read
             assert commit() <= now <= commit() + 1

@@ -90,6 +90,7 @@ class MovingCluster:
             except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
                 assert time.monotonic() < deadline, seen
                 seen.append(type(error))
+                # nothing tells a client that a task is back but an answer
                 time.sleep(0.05)
             else:
                 return seen

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import select
 import signal
 import socket
 import subprocess
@@ -53,9 +55,11 @@ class Lines:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, bytes]] = []
+        self.coming: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def __call__(self, task: str, line: bytes, /) -> None:
         self.seen.append((task, line))
+        self.coming.put(line)
 
 
 def state(statuses: Sequence[TaskStatus], index: int = 0) -> TaskState:
@@ -77,10 +81,16 @@ def is_alive(process: int) -> bool:
 
 
 def wait_until_gone(process: int) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while is_alive(process):
-        assert time.monotonic() < deadline, f"the process {process} is still there"
-        time.sleep(0.005)
+    try:
+        ends = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
+    try:
+        # readable as soon as it has ended, whoever reaps it
+        assert select.select([ends], [], [], DEADLINE)[0], f"the process {process} is still there"
+    finally:
+        os.close(ends)
+    assert not is_alive(process)
 
 
 @pytest.fixture
@@ -162,11 +172,7 @@ def test_what_a_task_started_ends_with_it(tmp_path: Path) -> None:
     lines = Lines()
     with ProcessEngine([program(WITH_CHILD, rule=RestartRule.NEVER)], tmp_path, QUICK, lines) as engine:
         engine.start()
-        deadline = time.monotonic() + DEADLINE
-        while not lines.seen:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        child = int(lines.seen[0][1])
+        child = int(lines.coming.get(timeout=DEADLINE))
         os.kill(pid(engine), signal.SIGKILL)
         wait_until_gone(child)
 

@@ -13,6 +13,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from tests.cluster.places import until
 
 #: seconds; no wait of a test lasts longer
 DEADLINE = 30.0
@@ -240,8 +241,7 @@ def test_what_comes_while_the_chief_is_busy_is_late_if_there_is_enough(cluster: 
     for worker, gradient in ((a, 2), (b, 4), (late, 100)):
         worker.read(gradient, gradient)
         worker.hand_in()
-        while a.status()[int(worker.optimizer.worker)].steps < 2:
-            pass
+        until(lambda: a.status()[int(worker.optimizer.worker)].steps == 2, "its gradient", DEADLINE)  # noqa: B023
     goes_on.set()
     for worker in (a, b, late):
         worker.done()
@@ -259,8 +259,7 @@ def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: L
     dead.read(100, 100)
     a.hand_in()
     b.hand_in()
-    while set(a.status()) != {0, 1}:
-        pass
+    until(lambda: set(a.status()) == {0, 1}, "the gradients of two", DEADLINE)
     cluster.lose("/job:worker/replica:0/task:2")
     with pytest.raises(tf.errors.OpError):
         dead.done()
@@ -283,6 +282,87 @@ def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: L
     for worker in workers:
         worker.done()
     assert a.values() == ([-RATE * 5] * 2, -RATE * 10, 2)
+
+
+def leaves(worker: Worker) -> None:
+    worker.hook.end(worker.session)
+    worker.coord.request_stop()
+
+
+def test_a_worker_that_leaves_is_not_waited_for_and_one_that_joins_is(cluster: LocalCluster) -> None:
+    """No token is issued again: that takes longer than a test may."""
+
+    def make() -> Any:
+        return tf.train.replicas.synchronous(descent(), aggregate=3, reissue_after=10 * DEADLINE)
+
+    def a_round(gradients: dict[Worker, float]) -> None:
+        for worker, gradient in gradients.items():
+            worker.read(gradient, gradient)
+            worker.hand_in()
+        for worker in gradients:
+            worker.done()
+
+    a, b, c = started(cluster, make)
+    a_round({a: 1, b: 2, c: 6})
+    assert a.values() == ([-RATE * 3] * 2, -RATE * 6, 1)
+    # it leaves while the others wait for it
+    for worker, gradient in ((a, 1), (b, 3)):
+        worker.read(gradient, gradient)
+        worker.hand_in()
+    until(lambda: {i: row.steps for i, row in a.status().items()} == {0: 2, 1: 2, 2: 1}, "two gradients", DEADLINE)
+    assert a.values()[2] == 1
+    leaves(c)
+    a.done()
+    b.done()
+    assert a.values() == ([-RATE * 5] * 2, -RATE * 10, 2)
+    a_round({a: 2, b: 4})
+    assert a.values() == ([-RATE * 8] * 2, -RATE * 16, 3)
+    leaves(b)
+    a_round({a: 1})
+    assert a.values() == ([-RATE * 9] * 2, -RATE * 18, 4)
+    # they come back: rounds are of three
+    for worker in (b, c):
+        worker.begin(initialize=False)
+    a_round({a: 1, b: 2, c: 6})
+    assert a.values() == ([-RATE * 12] * 2, -RATE * 24, 5)
+    assert [row.dropped for row in a.status().values()] == [0, 0, 0]
+    # of a worker whose session ended by an error nobody expects anything either
+    c.hook.abandoned()
+    a_round({a: 1, b: 3})
+    assert a.values()[2] == 6
+
+
+def test_a_mean_of_copies_is_of_those_that_are_there(cluster: LocalCluster) -> None:
+    def make() -> Any:
+        return tf.train.replicas.averaging(descent(), every=1, workers=3, reissue_after=10 * DEADLINE)
+
+    a, b, c = workers = started(cluster, make)
+    for index, worker in enumerate(workers):
+        worker.whole_step(index, index)
+    leaves(b)
+    running = [
+        threading.Thread(target=worker.session.run, args=(operation,), daemon=True)
+        for worker in (a, c)
+        for operation in worker.optimizer._after_steps(1)
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+    assert a.values() == ([-RATE * 1] * 2, -RATE * 2, 1)
+
+
+def test_a_worker_of_downpour_pushes_what_it_has_when_it_ends(cluster: LocalCluster) -> None:
+    a, b, c = started(cluster, lambda: tf.train.replicas.downpour(descent(), fetch=4, push=4))
+    for worker, steps in ((a, 0), (b, 3), (c, 4)):
+        for _ in range(steps):
+            worker.whole_step(1, 1)
+            worker.hook.after_run(tf.train.SessionRunContext(tf.train.SessionRunArgs(None), worker.session), None)
+    assert a.values() == ([-RATE * 4] * 2, -RATE * 8, 1)
+    for worker in (b, c, a):
+        leaves(worker)
+    assert a.values() == ([-RATE * 7] * 2, -RATE * 14, 2)
 
 
 def test_copies_are_averaged(cluster: LocalCluster) -> None:

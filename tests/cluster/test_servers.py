@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -106,13 +107,22 @@ def test_a_client_that_is_no_task_reaches_a_cluster() -> None:
 def test_stopping_a_server_cancels_its_steps_and_frees_its_address() -> None:
     with servers(ps=1, workers=1) as cluster:
         with tf.device("/job:ps/task:0"):
-            element = tf.FIFOQueue(1, [tf.float32]).dequeue()
+            begun = tf.FIFOQueue(1, [tf.int32], shapes=[[]])
+            with tf.control_dependencies([begun.enqueue(0)]):
+                element = tf.FIFOQueue(1, [tf.float32]).dequeue()
+            has_begun = begun.dequeue()
         with tf.Session(cluster["worker"][0].target, config=config()) as session:
-            stopping = threading.Timer(0.2, cluster["ps"][0].stop)
-            stopping.start()
-            with pytest.raises((tf.errors.CancelledError, tf.errors.UnavailableError, tf.errors.AbortedError)):
-                session.run(element)
-            stopping.join(DEADLINE_MS / 1000)
+
+            def stops() -> None:
+                # the step is on the parameter server, where it waits for an element
+                session.run(has_begun)
+                cluster["ps"][0].stop()
+
+            with ThreadPoolExecutor(1) as pool:
+                stopping = pool.submit(stops)
+                with pytest.raises((tf.errors.CancelledError, tf.errors.UnavailableError, tf.errors.AbortedError)):
+                    session.run(element)
+                stopping.result(DEADLINE_MS / 1000)
         definition = cluster["ps"][0].server_def
         with tf.train.Server(definition) as again:
             assert again.target == cluster["ps"][0].target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from tests.cluster.places import until
 
 DEADLINE = 30.0
 PS = [f"/job:ps/replica:0/task:{i}" for i in range(2)]
@@ -69,13 +71,20 @@ class Supervised:
         assert self.supervisor.should_stop()
 
 
+def waited(caplog: pytest.LogCaptureFixture) -> int:
+    """How often a worker has said that the model is not ready."""
+    return sum("Waiting for model to be ready" in record.getMessage() for record in list(caplog.records))
+
+
 def test_a_worker_waits_until_the_chief_has_restored_what_a_parameter_server_has_lost(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     chief, worker = Supervised(cluster, tmp_path, 0), Supervised(cluster, tmp_path, 1)
     early = threading.Thread(target=worker.open, daemon=True)
+    told = waited(caplog)
     early.start()
-    early.join(0.2)
+    until(lambda: waited(caplog) > told, "a look of the worker at the model", DEADLINE)
     assert early.is_alive(), "nobody has initialized the model"
     chief.open()
     early.join(DEADLINE)
@@ -93,8 +102,9 @@ def test_a_worker_waits_until_the_chief_has_restored_what_a_parameter_server_has
             one.close()
         cluster.begin(lost)
         again = threading.Thread(target=worker.open, daemon=True)
+        told = waited(caplog)
         again.start()
-        again.join(0.2)
+        until(lambda: waited(caplog) > told, "a look of the worker at the model", DEADLINE)  # noqa: B023
         assert again.is_alive(), "nobody has restored the model"
         chief.open()
         # all that the checkpoint has, as in TensorFlow: also what the other server had not lost

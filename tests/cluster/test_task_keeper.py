@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -13,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.distributed.addresses import ADDRESS_MAP_VARIABLE
+from anabranch.distributed.own_folders import sweep
 from anabranch.distributed.restarts import RestartLimits, RestartRule, TaskState
 from anabranch.distributed.task_engine import TaskProgram, TaskStatus
-from anabranch.distributed.task_keeper import TaskKeeper
+from anabranch.distributed.task_keeper import FOLDERS, TaskKeeper
 from anabranch.distributed.task_places import MapEdition
 
 DEADLINE = 20.0
@@ -93,6 +96,38 @@ def test_a_task_reads_the_latest_map_also_after_it_was_started_again(keeper: Tas
     heard.until(lambda: heard.status is not None and heard.status.state is TaskState.STOPPED)
     keeper.close()
     assert not path.exists()
+
+
+_KILLED = """
+import sys
+from anabranch.distributed.task_keeper import TaskKeeper
+
+keeper = TaskKeeper()
+print(keeper._folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_folder_of_a_keeper_that_was_killed_is_removed_by_the_next_and_by_whoever_ends(keeper: TaskKeeper) -> None:
+    for removed_by in ("the next", "whoever ends"):
+        with subprocess.Popen(
+            [sys.executable, "-c", _KILLED],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as other:
+            assert other.stdout is not None
+            folder = Path(other.stdout.readline().strip())
+            sweep(FOLDERS)
+            assert folder.is_dir(), "somebody holds it"
+            other.kill()
+        assert folder.is_dir()
+        if removed_by == "the next":
+            TaskKeeper().close()
+        else:
+            keeper.close()
+        assert not folder.exists()
 
 
 def test_a_map_that_cannot_be_written_is_said_in_the_tasks_output(keeper: TaskKeeper) -> None:

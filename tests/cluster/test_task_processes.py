@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,17 +22,27 @@ def test_a_killed_parameter_server_fails_steps_and_serves_again_when_it_is_back(
     with one_ps() as (addresses, worker, processes):
         with tf.device("/job:ps/task:0"):
             v = tf.get_variable("v", initializer=3.0, use_resource=True)
-            element = tf.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+            queue = tf.FIFOQueue(1, [tf.float32], shapes=[[]], shared_name="never")
+            begun = tf.FIFOQueue(1, [tf.int32], shapes=[[]], shared_name="begun")
+            with tf.control_dependencies([begun.enqueue(0)]):
+                element = queue.dequeue()
+            has_begun = begun.dequeue()
         with tf.device("/job:worker/task:0"):
             doubled, waits = v * 2, element * 2
         with tf.Session(worker.target, config=config()) as session:
             session.run(v.initializer)
             assert session.run(doubled) == 6
-            killing = threading.Timer(0.3, processes[0].kill)
-            killing.start()
-            with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError), match="ps"):
-                session.run(waits)
-            killing.join(DEADLINE)
+
+            def kills() -> None:
+                # the step is on the parameter server, where it waits for an element
+                session.run(has_begun)
+                processes[0].kill()
+
+            with ThreadPoolExecutor(1) as pool:
+                killing = pool.submit(kills)
+                with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError), match="ps"):
+                    session.run(waits)
+                killing.result(DEADLINE)
             processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0"))
             # it is another incarnation: what it held is gone, which the session learns at the latest by its next step
             with contextlib.suppress(

@@ -8,13 +8,16 @@ It says "ready" when its session is open, and then does what it reads, line by l
     save        the chief's next step begins a checkpoint
     chief       says "chief" or "no chief"
     sessions    says "sessions" and how often its session was made
+    leave       its training ends, and with it the process
 
 What it learns is known exactly: a step of worker i adds 1 to all of row i of the variables `counts`, of which each
 parameter server has one. (With rounds of m workers it adds 1/m, and all rows together are the number of rounds.)
 
 Options: workers, columns: the shape of `counts`; ps: how many servers; aggregate: m of rounds, the other workers being
 backups (without: asynchronous); directory: of automatic checkpoints; save_every: seconds between two of these (without:
-they are saved when it is told so); lease: seconds that the chief's is good for; beat: seconds after which other
+they are saved when it is told so); lease: seconds that the chief's is good for; reissue:
+seconds after which a round that stands still gets tokens once more; away: seconds after which a worker that is not
+heard of is not waited for, if that is more; beat: seconds after which other
 processes hear that it lives; regression: they learn that, see `Regression`, and do not count.
 """
 
@@ -31,7 +34,7 @@ import numpy.typing as npt
 
 import anabranch as tf
 from anabranch.distributed import links
-from anabranch.train import chief_lease
+from anabranch.train import chief_lease, replica_presence
 from anabranch.train.save_interval import SaveInterval
 from tests.cluster.processes import DEADLINE
 
@@ -46,7 +49,7 @@ class Worker(tf.train.SessionRunHook):
     def __init__(self, index: int, options: Mapping[str, Any]) -> None:
         self.shape = options["workers"], options["columns"]
         self.index, self.aggregate = index, options.get("aggregate")
-        self.save_every = options.get("save_every")
+        self.save_every, self.reissue = options.get("save_every"), options.get("reissue", 1.0)
         self.is_to_hold = self.is_to_save = False
         self.ended = self.sessions = 0
 
@@ -89,7 +92,7 @@ class Worker(tf.train.SessionRunHook):
                 optimizer = tf.train.replicas.asynchronous(optimizer)
             else:
                 backups = self.shape[0] - self.aggregate
-                optimizer = tf.train.replicas.synchronous(optimizer, self.aggregate, backups, reissue_after=1.0)
+                optimizer = tf.train.replicas.synchronous(optimizer, self.aggregate, backups, self.reissue)
             update = optimizer.apply_gradients(self.pairs(shards), step)
         with tf.train.MonitoredTrainingSession(
             target,
@@ -104,6 +107,8 @@ class Worker(tf.train.SessionRunHook):
         ) as session:
             say("ready")
             for line in sys.stdin:
+                if line.strip() == "leave":
+                    break
                 self.obey(line, session, update)
 
     def obey(self, line: str, session: Any, update: Any) -> None:
@@ -159,6 +164,7 @@ def examples(shard: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float3
 def main(cluster: Mapping[str, list[str]], index: int, options: Mapping[str, Any]) -> None:
     vars(links)["BEAT_EVERY"] = options.get("beat", links.BEAT_EVERY)
     vars(chief_lease)["LEASE_SECONDS"] = options.get("lease", chief_lease.LEASE_SECONDS)
+    vars(replica_presence)["AWAY_AFTER"] = options.get("away", replica_presence.AWAY_AFTER)
     worker = Regression(index, options) if options.get("regression") else Worker(index, options)
     SaveInterval.is_due = lambda self, now: worker.is_due(now, self._last_end)  # type: ignore[method-assign]
     server = tf.train.Server(dict(cluster), "worker", index)

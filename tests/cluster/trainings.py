@@ -96,6 +96,15 @@ class Training:
         for process in processes:
             process.kill()
 
+    def leave(self, index: int) -> None:
+        """Has a worker end its training; returns when its process has ended."""
+        worker = self.running.pop(f"worker/{index}")
+        worker.tell("leave")
+        try:
+            assert worker.wait() == 0
+        finally:
+            worker.kill()
+
     def close(self) -> None:
         for process in self.running.values():
             process.kill()

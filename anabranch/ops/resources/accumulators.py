@@ -104,6 +104,19 @@ def _(handle: ResourceHandle, local_step: Array, gradient: Array, *, most: int, 
     return np.int64(object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient, most))
 
 
+ExpectGradients = define_op(
+    "_ExpectGradients", "handle: string, expected: int32, version: int64 ->", stateful=True, ranks={"expected": 0}
+)
+ExpectGradients.shape(shape_rules.no_outputs)
+ExpectGradients.not_differentiable()
+
+
+@ExpectGradients.host_kernel
+def _(handle: ResourceHandle, expected: Array, version: Array, *, ctx: StepHostContext) -> None:
+    """Tells an accumulator how many replicas there are that can hand in a gradient."""
+    object_behind(ctx, handle, "accumulator").expect(int(expected), int(version))
+
+
 LatestToken = define_op("_LatestToken", "tokens: int64 -> number: int64, is_last: bool", stateful=True)
 LatestToken.not_differentiable()
 

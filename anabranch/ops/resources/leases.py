@@ -18,10 +18,10 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
-from anabranch.state.leases import Lease, Membership, RangeLeases
+from anabranch.state.leases import Attendance, Lease, Membership, RangeLeases
 
 _NAMES: Final = "container: string = '', shared_name: string = ''"
-_LEASE, _MEMBERS, _RANGES = "lease", "members", "ranges"
+_LEASE, _MEMBERS, _ATTENDANCE, _RANGES = "lease", "members", "attendance", "ranges"
 
 
 def _text(value: Array) -> str:
@@ -98,6 +98,37 @@ def _(handle: ResourceHandle, who: Array, seconds: Array, *, ctx: StepHostContex
     membership: Membership = object_behind(ctx, handle, _MEMBERS)
     members, changes = membership.renew(_text(who), float(seconds), time.monotonic())
     return np.array([name.encode() for name in members], np.object_), np.int64(changes)
+
+
+OpenAttendance = define_op("_Attendance", "-> handle: resource", _NAMES, stateful=True)
+OpenAttendance.shape(shape_rules.scalar)
+OpenAttendance.not_differentiable()
+
+
+@OpenAttendance.host_kernel
+def _(*, container: bytes, shared_name: bytes, ctx: StepHostContext) -> ResourceHandle:
+    def plan(handle: ResourceHandle) -> Plan:
+        return {}, lambda: Attendance(_life())
+
+    return open_object(ctx, _ATTENDANCE, plan)
+
+
+Attend = define_op(
+    "_Attend",
+    "handle: resource, seconds: float64, anew: bool -> expected: int32, version: int64",
+    "worker: int >= 0, workers: int >= 1",
+    stateful=True,
+    ranks={"seconds": 0, "anew": 0},
+)
+Attend.shape(_scalars)
+Attend.not_differentiable()
+
+
+@Attend.host_kernel
+def _(handle: ResourceHandle, seconds: Array, anew: Array, *, worker: int, workers: int, ctx: StepHostContext) -> Any:
+    attendance: Attendance = object_behind(ctx, handle, _ATTENDANCE)
+    expected, version = attendance.attend(worker, workers, float(seconds), bool(anew), time.monotonic())
+    return np.int32(expected), np.int64(version)
 
 
 OpenRanges = define_op(

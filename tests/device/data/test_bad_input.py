@@ -247,6 +247,7 @@ def test_an_interrupt_ends_a_blocked_step_at_once(ahead: bool) -> None:
         def interrupt() -> None:
             blocked.wait(60)
             entered.wait(60)
+            # on purpose: until the main thread, which has said that it is about to wait, does
             threading.Event().wait(0.2)
             signal.pthread_kill(main, signal.SIGINT)
 
@@ -352,5 +353,6 @@ def test_no_more_is_computed_ahead_than_was_asked_for() -> None:
         assert calls == []
         session.run(following)
         await_(lambda: len(calls) >= 4)
+        # what must not happen tells nobody: time in which more would be computed
         threading.Event().wait(0.05)
         assert len(calls) <= 5

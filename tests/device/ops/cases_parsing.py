@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import shutil
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anabranch import errors
+from anabranch.distributed.own_folders import OwnFolder
 from anabranch.proto.example_pb2 import BytesList, Example, Feature, Features, FloatList, Int64List
 from anabranch.testing.op_cases import OpCase
 
@@ -23,8 +21,9 @@ RECORD = Example(
         }
     )
 ).SerializeToString()
-FOLDER = Path(tempfile.mkdtemp(prefix="anabranch-cases"))
-atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+_folder = OwnFolder("anabranch-cases")
+FOLDER = _folder.path
+atexit.register(_folder.close)
 (FOLDER / "one.txt").write_bytes(b"contents")
 
 

@@ -12,7 +12,9 @@ _BY_FILE = {
     "tests/device/ops/test_copies_ahead.py": "_CopyToDeviceDataset",
     "tests/device/ops/test_batching.py": "Batch BatchFunction Unbatch UnbatchGrad",
     "tests/device/serving/test_saved_model.py": "DisableCopyOnRead",
-    "tests/cluster/test_replicas.py": "_HandInGradient _HandInSparseGradient _LatestToken",
+    "tests/cluster/test_replicas.py": """
+        _Attend _Attendance _ExpectGradients _HandInGradient _HandInSparseGradient _LatestToken
+    """,
     "tests/cluster/test_mirrors.py": "_AssignNewer _ScatterNewer",
     "tests/cluster/test_elastic.py": """
         _Lease _AskForLease _RangeLeases _AskForRange _ExportRanges _ImportRanges _Membership _RenewMembership

@@ -32,6 +32,7 @@ def test_an_island_sees_its_variables_as_of_one_moment() -> None:
             # no writer of both can come between the two readings: the first is locked until the last is, too
             while not first.lock.locked():
                 assert time.monotonic() < deadline
+            # what must not happen tells nobody: time in which it would be unlocked
             assert not first.lock.acquire(timeout=0.1)
         thread.join(DEADLINE)
         assert not thread.is_alive()

@@ -43,6 +43,7 @@ def test_waiting_for_a_lock_is_counted() -> None:
     lock, told = threading.Lock(), threading.Event()
     lock.acquire()
     before = times_blocked()
+    # on purpose: as long as this thread takes to block there
     threading.Timer(0.02, lambda: (told.set(), lock.release())).start()
     lock.acquire()
     assert told.is_set()

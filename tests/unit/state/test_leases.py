@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from anabranch.state.leases import Held, Lease, Membership, Range, RangeLeases
+from anabranch.state.leases import Attendance, Held, Lease, Membership, Range, RangeLeases
 from tests.each_case import each_case
 
 
@@ -65,6 +65,57 @@ def test_members_come_stay_leave_and_are_forgotten() -> None:
     assert membership.renew("a", 10, 9) == (["a", "b"], 2)
     assert membership.renew("a", 10, 16) == (["a"], 3)
     assert membership.renew("a", 0, 17) == ([], 4)
+
+
+# ---------------------------------------------------------------------- attendance
+LIFE = 3
+
+
+def expected(attendance: Attendance, worker: int, seconds: float, now: float, anew: bool = False) -> tuple[int, int]:
+    """How many of three workers are waited for, and how often that has changed."""
+    count, version = attendance.attend(worker, 3, seconds, anew, now)
+    assert version >> 32 == LIFE
+    return count, version % (1 << 32)
+
+
+def test_workers_are_waited_for_until_they_leave_or_are_not_heard_of() -> None:
+    attendance = Attendance(LIFE)
+    # those that have not come yet are waited for as well
+    assert expected(attendance, 0, 9, 0) == (3, 0)
+    assert expected(attendance, 1, 9, 3) == (3, 0)
+    # one leaves: at once
+    assert expected(attendance, 1, -9, 4) == (2, 1)
+    assert expected(attendance, 0, 9, 6) == (2, 1)
+    # the third has not come
+    assert expected(attendance, 0, 9, 9) == (1, 2)
+    assert expected(attendance, 2, 9, 10) == (2, 3)
+    assert expected(attendance, 1, 9, 11) == (3, 4)
+    # the first is not heard of
+    assert expected(attendance, 1, 9, 14) == (3, 4)
+    assert expected(attendance, 2, 9, 17) == (3, 4)
+    assert expected(attendance, 1, 9, 18) == (2, 5)
+    # and comes back
+    assert expected(attendance, 0, 9, 20) == (3, 6)
+
+
+def test_a_pause_of_all_is_no_absence() -> None:
+    attendance = Attendance(LIFE)
+    for worker in range(3):
+        expected(attendance, worker, 9, 0)
+    assert expected(attendance, 0, 9, 100) == (3, 0)
+    # the others are woken, too, or they are not
+    assert expected(attendance, 1, 9, 101) == (3, 0)
+    assert expected(attendance, 0, 9, 104) == (3, 0)
+    assert expected(attendance, 0, 9, 108) == (3, 0)
+    assert expected(attendance, 1, 9, 109) == (2, 1)
+
+
+def test_who_has_left_a_training_is_waited_for_in_the_next() -> None:
+    attendance = Attendance(LIFE)
+    for worker in range(3):
+        expected(attendance, worker, -9, 0)
+    assert expected(attendance, 0, 9, 1) == (1, 4)
+    assert expected(attendance, 0, 9, 2, anew=True) == (3, 5)
 
 
 # ---------------------------------------------------------------------- ranges

@@ -152,6 +152,33 @@ def test_gradients_beyond_the_most_that_count_are_late_before_anybody_takes_the_
     assert lists(sparse.take_gradient(2)) == [[4], [[2]], [6, 1]]
 
 
+def test_a_take_waits_for_no_more_gradients_than_are_expected() -> None:
+    a = DenseAccumulator("a", dtypes.float32, TensorShape([1]), "MEAN")
+    waiting = a.take_gradient(3)
+    for value in (2, 4):
+        assert a.apply_gradient(0, array(value), most=3) == 0
+    assert not waiting.is_settled
+    first, other = 5 << 32, 1 << 32
+    a.expect(2, first + 7)
+    assert lists(waiting) == [[3]]
+    # a third of the same step is late, and so it is of the next while nobody takes
+    assert a.apply_gradient(0, array(9), most=3) == 1
+    assert [a.apply_gradient(1, array(6), most=3) for _ in range(3)] == [1, 1, 2]
+    # what is older changes nothing; another who counts begins anew
+    a.expect(1, first + 6)
+    third = a.take_gradient(3)
+    assert lists(third) == [[6]]
+    waiting = a.take_gradient(3)
+    a.expect(4, other)
+    for _ in range(2):
+        a.apply_gradient(2, array(1), most=3)
+    assert not waiting.is_settled
+    a.apply_gradient(2, array(4), most=3)
+    assert lists(waiting) == [[2]]
+    with pytest.raises(InvalidArgumentError, match="must be positive"):
+        a.expect(0, other)
+
+
 def test_a_cancelled_take_takes_nothing() -> None:
     a = DenseAccumulator("a", dtypes.int32, TensorShape(None), "MEAN")
     waiting = a.take_gradient(2)
