@@ -32,7 +32,7 @@ _BATCH: Final = ("adj_x", "adj_y")
 _TYPES: Final[Mapping[str, Sequence[str]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
 OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
 #: multiplications and additions from which on the call does not matter
-_LEAST_PRODUCTS: Final = 1 << 20
+_LEAST_PRODUCTS: Final = 1 << 18
 #: fewer rows or columns are left to XLA
 _LEAST_LENGTH: Final = 8
 #: what share of XLA's time a product takes with AMX, and where that is not known: there it is measured
@@ -40,7 +40,7 @@ _SHARE, _UNKNOWN_SHARE = 0.72, 1.1
 #: factors and results of more elements lie on many pages, where it depends: measured as well
 _MANY_ELEMENTS, _LARGE_SHARE = 1 << 22, 0.95
 #: what a call takes, in multiplications and additions of XLA's
-_CALL_PRODUCTS: Final = 1e5
+_CALL_PRODUCTS: Final = 2e4
 
 
 @dataclass(frozen=True, slots=True)
