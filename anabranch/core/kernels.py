@@ -86,6 +86,7 @@ class AlternateKernel:
     calls_back: bool = False
     takes_numpy: bool = False
     prepares: Mapping[int, Preparation] = field(default_factory=dict)
+    settled: bool = False
 
     def accepts(self, attrs: Mapping[str, Any]) -> bool:
         """Whether this kernel is for operations with these attributes: of these dtypes."""
@@ -130,6 +131,7 @@ class _Home:
     types: Mapping[str, frozenset[DType]]
     needs: str | None
     for_loops: bool
+    settled: bool
 
     def has_some(self, attrs: Mapping[str, Any]) -> bool:
         """Whether it may have a kernel for an operation with these attributes."""
@@ -167,6 +169,7 @@ def register_kernel(
     calls_back: bool = False,
     takes_numpy: bool = False,
     prepares: Mapping[int, Preparation] | None = None,
+    settled: bool = False,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -184,6 +187,7 @@ def register_kernel(
         takes_numpy: given NumPy's arrays, it computes at once: it serves the calls before a program is compiled, too.
         prepares: position of an input (flat) -> what makes of it what the function takes in its place. That is done
             once before a loop: the kernel serves operations in loops, where these inputs are always the same.
+        settled: estimates decide, as a rule: a program with such operations takes no longer to compile for them.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -205,7 +209,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        flags = is_rough, calls_back, takes_numpy, dict(prepares or {})
+        flags = is_rough, calls_back, takes_numpy, dict(prepares or {}), settled
         _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, *flags))
         return function
 
@@ -243,6 +247,7 @@ def load_kernels_from(
     types: Mapping[str, Collection[Any]] | None = None,
     needs: str | None = None,
     for_loops: bool = False,
+    settled: bool = False,
 ) -> None:
     """Names the module that registers kernels of these operations, to be imported when one is first compiled.
 
@@ -250,23 +255,28 @@ def load_kernels_from(
         types: of type attributes, the dtypes for which it has kernels; what is not named may be any.
         needs: the module of what these kernels call; its `is_usable()` is asked when an operation is to be compiled.
         for_loops: all of them serve operations in loops (`prepares` of `register_kernel`).
+        settled: all of them are, see there.
     """
     accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
-    home = _Home(module, accepted, needs, for_loops)
+    home = _Home(module, accepted, needs, for_loops, settled)
     with _registry.lock:
         for op_type in op_types:
             _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), home)
 
 
-def has_alternates(op_type: str, attrs: Mapping[str, Any]) -> bool:
+def has_alternates(op_type: str, attrs: Mapping[str, Any], settled: bool = True) -> bool:
     """Whether an operation with these attributes may have more than its own kernel.
 
     Kernels for loops do not count. Loads no kernels.
+
+    Args:
+        settled: whether those count that are (`register_kernel`).
     """
     registered, homes = _registry.kernels.get(op_type, ()), _registry.modules.get(op_type, ())
-    if any(_are_among(attrs, one.types) for one in registered if not one.prepares):
+    counted = [one for one in registered if not one.prepares and (settled or not one.settled)]
+    if any(_are_among(attrs, one.types) for one in counted):
         return True
-    return any(home.has_some(attrs) for home in homes if not home.for_loops)
+    return any(home.has_some(attrs) for home in homes if not home.for_loops and (settled or not home.settled))
 
 
 def alternates(op_type: str, attrs: Mapping[str, Any] | None = None) -> Sequence[AlternateKernel]:

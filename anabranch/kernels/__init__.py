@@ -39,20 +39,26 @@ MODULES: Final = {
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
+    "anabranch.kernels.pool_products": _PRODUCTS,
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,
 }
 #: those whose kernels call a library -> the module that knows whether it is there
 _NEEDS: Final = {
-    module: "anabranch.kernels.onednn" for module in MODULES if module.startswith("anabranch.kernels.native")
+    **{module: "anabranch.kernels.onednn" for module in MODULES if module.startswith("anabranch.kernels.native")},
+    "anabranch.kernels.pool_products": "anabranch.kernels.pool_handler",
 }
 #: those that have kernels for some dtypes only
 _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.loop_products": {"T": ("float32", "float64")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
+    "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
 }
 
 #: those whose kernels serve loops alone
 _FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
+#: those whose kernels estimates choose, as a rule
+_SETTLED: Final = frozenset({"anabranch.kernels.pool_products"})
 
 for _module, _op_types in MODULES.items():
-    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), _module in _FOR_LOOPS)
+    _flags = _module in _FOR_LOOPS, _module in _SETTLED
+    load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), *_flags)

@@ -239,6 +239,11 @@ class Library:
         finally:
             self._dll.omp_set_num_threads(before)
 
+    @property
+    def single_product_functions(self) -> tuple[Any, Any, Any]:
+        """A product of float32 matrices (`dnnl_sgemm`), and what asks and says how many threads the caller has."""
+        return self._dll.dnnl_sgemm, self._dll.omp_get_max_threads, self._dll.omp_set_num_threads
+
     def computes(self, dtype: np.typing.DTypeLike) -> bool:
         """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
         return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)
@@ -528,7 +533,7 @@ def _aligned(number: int) -> int:
 @functools.cache
 def loaded() -> Library | str:
     """The library, or why there is none. (`loaded.cache_clear()`: look again.)"""
-    if os.environ.get(NATIVE_VARIABLE) == "0":
+    if is_turned_off():
         return f"turned off ({NATIVE_VARIABLE} is 0)"
     if sys.platform != "linux":
         return "there is a library for Linux only"
@@ -554,6 +559,21 @@ def library() -> Library | None:
 def is_usable() -> bool:
     """Whether the library is there; it is loaded to find out."""
     return library() is not None
+
+
+def is_turned_off() -> bool:
+    """Whether the environment says that the library is not to be used."""
+    return os.environ.get(NATIVE_VARIABLE) == "0"
+
+
+@functools.cache
+def is_installed() -> bool:
+    """Whether the package that brings it is installed; nothing is loaded to find out."""
+    try:
+        importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def library_state() -> LibraryState:

@@ -114,7 +114,7 @@ class IslandCall(ItemCall):
         self._open_variables = [first + i for i, h in enumerate(argument_order) if h not in fixed]
         self._simple_key = not self._static and not self._open_variables
         #: whether a program may call back from its kernels even where it writes nothing
-        self._may_call_back = any(has_alternates(op.type, op.attrs) for op in island.operations)
+        self._may_call_back = any(has_alternates(op.type, op.attrs, settled=False) for op in island.operations)
         self._has_loops = any(map(contains_loop, island.operations))
 
     def _bind_variables(

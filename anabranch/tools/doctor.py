@@ -23,6 +23,8 @@ from typing import Final
 import numpy as np
 
 from anabranch.errors import OpError
+from anabranch.io.cache_home import CACHE_DIR_VARIABLE
+from anabranch.kernels import pool_handler
 from anabranch.kernels.onednn import library_state
 from anabranch.ops import raw
 from anabranch.runtime.devices import default_backend, local_devices
@@ -71,7 +73,7 @@ def clear_cache() -> int:
     """Empties the compile cache, and forgets measured costs of kernels."""
     directory = compile_cache.cache_directory()
     if directory is None:
-        print(f"The compile cache is turned off ({compile_cache.CACHE_DIR_VARIABLE} is empty).")
+        print(f"The compile cache is turned off ({CACHE_DIR_VARIABLE} is empty).")
         return 0
     count = len(compile_cache.cached_programs(directory))
     freed = compile_cache.trim_cache(directory, 0)
@@ -184,6 +186,9 @@ def _native() -> Iterable[Finding]:
     subject, state = "oneDNN", library_state()
     if state.version:
         yield Finding(subject, f"{state.version}, with instructions up to {state.instruction_set}")
+        missing = pool_handler.missing()
+        said = f"{missing}; XLA's own run" if missing else "oneDNN's, on XLA's threads"
+        yield Finding("products of float32", said)
     else:
         yield Finding(subject, f"{state.missing}; XLA's own kernels run (extra: native)")
 
@@ -213,7 +218,7 @@ def _cache() -> Iterable[Finding]:
     subject = "compile cache"
     directory = compile_cache.cache_directory()
     if directory is None:
-        remedy = f"unset {compile_cache.CACHE_DIR_VARIABLE} so that the next process starts warm"
+        remedy = f"unset {CACHE_DIR_VARIABLE} so that the next process starts warm"
         yield Finding(subject, "turned off", WARNING, remedy)
         return
     try:
@@ -224,9 +229,7 @@ def _cache() -> Iterable[Finding]:
     programs = compile_cache.cached_programs(directory)
     used = sum(program.size for program in programs)
     text = f"{directory}: {len(programs)} programs, {size_text(used)} of at most {size_text(limit)}"
-    yield _writable(
-        subject, directory, text, f"set {compile_cache.CACHE_DIR_VARIABLE} to a directory that you may write to"
-    )
+    yield _writable(subject, directory, text, f"set {CACHE_DIR_VARIABLE} to a directory that you may write to")
 
 
 def _temporary() -> Iterable[Finding]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import jax
 
-#: environment variable that names the directory of the compile cache; empty turns the cache off
-CACHE_DIR_VARIABLE = "ANABRANCH_CACHE_DIR"
+from anabranch.io.cache_home import cache_home
+
 #: environment variable that bounds the compile cache, in bytes
 CACHE_BYTES_VARIABLE = "ANABRANCH_CACHE_BYTES"
 DEFAULT_CACHE_BYTES = 2 << 30
@@ -27,11 +27,8 @@ _SUFFIX = "-cache"
 
 def cache_directory() -> Path | None:
     """Where compiled programs are kept, or None where keeping them is turned off."""
-    value = os.environ.get(CACHE_DIR_VARIABLE)
-    if value is not None:
-        return Path(value) / "xla" if value else None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "anabranch" / "xla"
+    home = cache_home()
+    return None if home is None else home / "xla"
 
 
 def cache_limit() -> int:

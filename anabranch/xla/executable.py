@@ -382,7 +382,8 @@ class Executable:
     @functools.cached_property
     def _compiler_work(self) -> int:
         """How long the island takes to compile, in operations."""
-        return sum(COUNT_OF_CHOICE if has_alternates(op.type, op.attrs) else 1 for op in self.island.operations)
+        operations = self.island.operations
+        return sum(COUNT_OF_CHOICE if has_alternates(op.type, op.attrs, settled=False) else 1 for op in operations)
 
     @functools.cached_property
     def _foreign(self) -> list[StepNode] | None:
