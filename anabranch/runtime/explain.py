@@ -103,6 +103,13 @@ class Explainer:
                 f"{' in the background' if event.apart else ''}: {_plain(event.reason)}",
                 highlight=False,
             )
+            if event.alike is not None:
+                kind, count = event.alike
+                self.console.print(
+                    f"  it took so long since XLA compiles each operation for itself: {count} of {event.operations} "
+                    f"are {kind} on the same shapes. A loop (tf.while_loop, tf.nn.dynamic_rnn) is compiled once",
+                    highlight=False,
+                )
             if event.kernels:
                 self.console.print(_kernels_table(event))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain, starmap
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -76,6 +77,10 @@ MAX_FOREIGN = 2
 #: operations of a new island for each kind, on tensors of one shape, that only JAX computes
 OPERATIONS_OF_FOREIGN = 50
 
+#: from so many seconds on a compilation is a long one
+LONG_COMPILATION = 1.0
+#: so many operations that are alike may have been made by a loop of the program's
+_MANY_ALIKE = 50
 
 #: how many shapes and values the reason of a compilation names
 _MAX_NAMED = 6
@@ -261,7 +266,9 @@ class Executable:
         seconds = variant.seconds or time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
         operations = len(self.island.operations)
-        compile_log.add(CompileEvent(self.island.name, operations, reason, seconds, dict(variant.kernels), apart))
+        alike = _most_alike(self.island.operations) if seconds >= LONG_COMPILATION else None
+        event = CompileEvent(self.island.name, operations, reason, seconds, dict(variant.kernels), apart, alike)
+        compile_log.add(event)
         return results
 
     def _compile(self, variant: Variant, args: list[Any]) -> None:
@@ -510,6 +517,14 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
             after.add(op)
             written.update(writes)
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
+
+
+def _most_alike(operations: Sequence[StepNode]) -> tuple[str, int] | None:
+    """The type of which there are most operations that compute on the same shapes, and how many; None: few."""
+    computing = (op for op in operations if op.inputs and not op.op_def.passes_on)
+    counts = Counter((op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in computing)
+    ((kind, *_), count) = max(counts.items(), key=itemgetter(1), default=(("",), 0))
+    return (str(kind), count) if count >= _MANY_ALIKE else None
 
 
 def _only_by_jax(op: StepNode) -> bool:

@@ -25,6 +25,8 @@ class CompileEvent:
     Attributes:
         kernels: name of an operation that has several kernels -> the one that was chosen.
         apart: whether steps went on meanwhile, their kernels running directly.
+        alike: of a long compilation, the type of which it has most operations on the same shapes, and how many; the
+            compiler makes each anew.
     """
 
     island: str
@@ -33,6 +35,7 @@ class CompileEvent:
     seconds: float
     kernels: Mapping[str, KernelChoice] = field(default_factory=dict)
     apart: bool = False
+    alike: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import sum_to_operands
+from anabranch.ops.nn import host_halves
 from anabranch.ops.nn.sliding import wide
 
 
@@ -158,8 +159,12 @@ def _through_negative_part(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]
     return getattr(raw, op.type)(grad, outputs), raw.Select(raw.Less(outputs, zeros), raw.Mul(grad, incoming), zeros)
 
 
+def _positive_part(xp: ArrayLibrary, zero: Array, x: Array) -> Any:
+    return host_halves.positive_part(x) if xp is np and host_halves.is_worthwhile(x) else xp.maximum(x, zero)
+
+
 Relu = _activation(
-    "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
+    "Relu", lambda xp, c, x: _positive_part(xp, c(0), x), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
 )
 
 
@@ -174,7 +179,13 @@ def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array) -> Any:
     return xp.where(steep, gradients, gradients * gradients.dtype.type(0))
 
 
-ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: _where_not_flat(xp, g, x > c(0)), "real", _zero_where_flat)
+def _where_positive(xp: ArrayLibrary, zero: Array, gradients: Array, x: Array) -> Any:
+    if xp is np and host_halves.is_worthwhile(gradients, x):
+        return host_halves.where_positive(gradients, x)
+    return _where_not_flat(xp, gradients, x > zero)
+
+
+ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: _where_positive(xp, c(0), g, x), "real", _zero_where_flat)
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )

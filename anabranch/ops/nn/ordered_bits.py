@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array, ElementType
+from anabranch.core.arrays import Array, ArrayLibrary, ElementType, HostArray
 
 #: all bits but the sign
 _SIZE: Final = np.int16(0x7FFF)
@@ -26,15 +26,27 @@ def has_16_bits(x: Array) -> bool:
     return x.dtype.itemsize == 2 and x.dtype.kind not in "iu"
 
 
-def in_order(x: Array) -> Any:
-    """The integers of numbers, of any shape."""
+def in_order(x: Array, xp: ArrayLibrary = jnp) -> Any:
+    """The integers of numbers, of any shape; NumPy's lie row by row."""
+    if xp is np:
+        return _in_order_on_host(np.ascontiguousarray(x).view(np.int16), key(np.inf, x.dtype))
     bits = lax.bitcast_convert_type(x, np.int16)
     return jnp.where((bits & _SIZE) > key(np.inf, x.dtype), _SIZE, bits ^ _turned(bits))
 
 
-def from_order(keys: Array, dtype: ElementType) -> Any:
-    """The numbers of integers, of any shape."""
-    return lax.bitcast_convert_type(keys ^ _turned(keys), dtype)
+def _in_order_on_host(bits: HostArray, infinity: Array) -> Any:
+    keys = _turned(bits)
+    keys ^= bits
+    # two numbers tell whether there is any NaN: most often there is none, and one pass less over the data
+    if keys.size and (keys.max() > infinity or keys.min() < ~infinity):
+        keys[(bits & _SIZE) > infinity] = _SIZE
+    return keys
+
+
+def from_order(keys: Array, dtype: ElementType, xp: ArrayLibrary = jnp) -> Any:
+    """The numbers of integers, of any shape; NumPy's lie row by row."""
+    bits = keys ^ _turned(keys)
+    return bits.view(dtype) if xp is np else lax.bitcast_convert_type(bits, dtype)
 
 
 def key(value: float, dtype: ElementType) -> Any:

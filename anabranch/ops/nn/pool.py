@@ -62,15 +62,14 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def _maxima(xp: ArrayLibrary, x: Array, window: Window) -> Any:
-    lowest = np.array(_lowest(x.dtype), x.dtype)
+    if has_16_bits(x):
+        return from_order(_most(xp, in_order(x, xp), window, key(-np.inf, x.dtype)), x.dtype, xp)
+    return _most(xp, x, window, np.array(_lowest(x.dtype), x.dtype))
+
+
+def _most(xp: ArrayLibrary, x: Array, window: Window, lowest: Array) -> Any:
     if xp is np:
         return combined_on_host(np.maximum, x, window, lowest)
-    if has_16_bits(x):
-        return from_order(_most(in_order(x), window, key(-np.inf, x.dtype)), x.dtype)
-    return _most(x, window, lowest)
-
-
-def _most(x: Array, window: Window, lowest: Array) -> Any:
     if window.taps > MAX_UNROLLED_TAPS:
         return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
     seen = shifted(x, window, lowest)

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from jax import numpy as jnp
 
 from anabranch.ops.nn.ordered_bits import from_order, in_order, key
 
@@ -15,10 +16,11 @@ BITS = np.arange(1 << 16, dtype=np.uint16)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_the_order_is_that_of_the_numbers(dtype: Any) -> None:
+@pytest.mark.parametrize("xp", [np, jnp], ids=["NumPy", "JAX"])
+def test_the_order_is_that_of_the_numbers(dtype: Any, xp: Any) -> None:
     numbers = BITS.view(dtype)
-    keys = np.asarray(in_order(numbers))
-    again = np.asarray(from_order(keys, dtype))
+    keys = np.asarray(in_order(numbers, xp))
+    again = np.asarray(from_order(keys, dtype, xp))
     is_number = ~np.isnan(numbers.astype(np.float32))
     np.testing.assert_array_equal(again[is_number].view(np.uint16), BITS[is_number])
     assert np.isnan(again[~is_number].astype(np.float32)).all()

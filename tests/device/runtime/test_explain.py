@@ -14,6 +14,7 @@ from anabranch.ops import raw
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime import explain
 from anabranch.session import Session
+from anabranch.xla import executable
 
 
 @pytest.fixture
@@ -53,6 +54,21 @@ def test_static_values_are_told_as_numbers(text: io.StringIO) -> None:
     with Session() as session:
         assert [session.run(total, {size: [n, 3]}) for n in (4, 5)] == [12, 15]
     assert "new shapes or static values: size:0 = [5, 3]" in text.getvalue()
+
+
+def test_a_long_compilation_of_what_is_alike_names_loops(text: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable, "LONG_COMPILATION", 0.0)
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    h = x = raw.Placeholder(dtype="float32", shape=[2, 2])
+    for _ in range(50):
+        h = raw.Tanh(x=raw.MatMul(a=h, b=x))
+    few = raw.Tanh(x=raw.MatMul(a=x, b=x))
+    with Session() as session:
+        session.run(few, {x: np.eye(2)})
+        assert "on the same shapes" not in text.getvalue()
+        session.run(h, {x: np.eye(2)})
+    told = " ".join(text.getvalue().split())
+    assert "50 of 100 are MatMul on the same shapes. A loop (tf.while_loop, tf.nn.dynamic_rnn) is compiled once" in told
 
 
 def test_the_summary_counts(text: io.StringIO) -> None:
