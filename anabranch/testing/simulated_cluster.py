@@ -34,7 +34,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.values import TensorValue
-from anabranch.distributed.cluster_master import ClusterMaster, ClusterRun, ClusterStep
+from anabranch.distributed.cluster_master import ClusterMaster
+from anabranch.distributed.cluster_step import ClusterRun, ClusterStep
 from anabranch.distributed.connections import HandlerOfTask
 from anabranch.distributed.task import Task
 from anabranch.errors import (

@@ -90,10 +90,19 @@ def test_what_starts_a_step_and_what_travels_in_it_come_back() -> None:
     start = decode_start(
         encode_start("session", 7, 8, [np.float32(2), LARGE], timeout=1.5, recorded=True, first_step=5)
     )
-    assert start[:6] == ("session", 7, 8, 5, 1.5, True)
+    assert start[:7] == ("session", 7, 8, 5, 1.5, True, False)
     assert start.feeds[0] == 2
     np.testing.assert_array_equal(start.feeds[1], LARGE)
-    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, False, [])
+    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, False, [], None)
+    brings = decode_start(encode_start("s", 1, 2, [LARGE], read_ahead=True, sent=(KEY, LARGE)))
+    assert brings.sent is not None
+    assert (brings.read_ahead, brings.sent.key, brings.sent.is_halved) == (True, KEY, False)
+    np.testing.assert_array_equal(brings.feeds[0], LARGE)
+    np.testing.assert_array_equal(brings.sent.value, LARGE)
+    assert brings.sent.size > 2 * LARGE.nbytes
+    dead = decode_start(encode_start("s", 1, 2, [], sent=(KEY, None))).sent
+    assert dead is not None
+    assert (dead.key, dead.value) == (KEY, None)
     transfer = decode_transfer(encode_transfer(KEY, LARGE, is_halved=True))
     assert (transfer.key, transfer.is_halved) == (KEY, True)
     assert transfer.size > LARGE.nbytes
