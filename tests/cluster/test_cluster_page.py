@@ -63,7 +63,7 @@ def test_tasks_say_what_they_have_done(servers: dict[str, Any]) -> None:
         add_on_the_parameter_server(servers["worker/0"].target, 7)
         seen = watch.look(addresses, DEADLINE)
     ps, worker = (seen[address] for address in addresses)
-    # and the initializer, which is a step as well
+    # and the initializer, which is a step of the parameter server alone
     assert (ps.ended_steps, worker.ended_steps) == (8, 7)
     assert (ps.running_steps, worker.running_steps) == (0, 0)
     assert [(name, value.shape, int(value)) for name, value in ps.variables.items()] == [("global_step", (), 7)]

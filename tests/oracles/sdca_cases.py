@@ -115,8 +115,16 @@ def data(tf: Any, labels: str, batch: int = SIZE, epochs: int | None = None) -> 
 
 def result(tf: Any, name: str, folder: Path) -> dict[str, Any]:
     """What comes of a case: variables, metrics and predictions."""
-    case = CASES[name]
+    before = tf.logging.get_verbosity()
     tf.logging.set_verbosity(tf.logging.ERROR)
+    try:
+        return _trained(tf, CASES[name], folder)
+    finally:
+        # whoever runs next in this process may look for a warning
+        tf.logging.set_verbosity(before)
+
+
+def _trained(tf: Any, case: Case, folder: Path) -> dict[str, Any]:
     sdca = tf.estimator.experimental.LinearSDCA("id", **case.sdca)
     model = getattr(tf.estimator, case.estimator)(
         columns(tf, case.columns), str(folder), optimizer=sdca, **case.arguments

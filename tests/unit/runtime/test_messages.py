@@ -129,6 +129,7 @@ def damaged(frames: Frames, at: int, byte: int) -> Frames:
 MESSAGES = st.sampled_from(
     [
         (decode_start, encode_start("s", 7, 8, [np.ones(3), b"a string", LARGE], timeout=1.5)),
+        (decode_start, encode_start("s", 7, 8, [np.ones(3)], read_ahead=True, sent=(KEY, np.ones(3)))),
         (decode_transfer, encode_transfer(KEY, np.array([b"a", b"bc"], np.object_))),
         (decode_done, encode_done([LARGE, ResourceHandle("c", "n", "queue")], b"told")),
     ]
