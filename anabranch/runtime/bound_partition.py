@@ -28,7 +28,7 @@ from anabranch.runtime.pace import Pace, Stopwatch
 from anabranch.runtime.pinned_read import PinnedReadCall, is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.published_values import Board, BoardMemory, PublishedTensor, keeps_order
-from anabranch.runtime.rendezvous import Exchange, Key, StepId
+from anabranch.runtime.rendezvous import Dead, Exchange, Key, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.started_runs import StartedRun
@@ -166,14 +166,22 @@ class BoundPartition:
                 neither raise nor wait.
         """
         straight = self._straight
-        make = functools.partial(self._started, number, feeds, timeout, record, straight)
+        make = functools.partial(self._started, number, feeds, timeout, record, straight, None)
         # the executor's runs are not taken by threads that receive: what runs in one turn of them is not known
         StartedRun(make, on_done, self._pace, straight.is_quick if self._graph is None else bool)
 
     def start_read_ahead(
-        self, number: int, feeds: Sequence[Any], on_done: OnDone, timeout: float | None = None
+        self,
+        number: int,
+        feeds: Sequence[Any],
+        on_done: OnDone,
+        timeout: float | None = None,
+        sent: tuple[Key, TensorValue | Dead] | None = None,
     ) -> None:
         """Like `start`, where the task has read itself for which this one was published.
+
+        Args:
+            sent: a tensor for the step, which has come along.
 
         Raises:
             FailedPreconditionError: it was not published.
@@ -181,7 +189,7 @@ class BoundPartition:
         straight = self._read_ahead
         if straight is None:
             raise FailedPreconditionError(None, None, "nobody reads for this partition; start it as it is")
-        make = functools.partial(self._started, number, feeds, timeout, None, straight)
+        make = functools.partial(self._started, number, feeds, timeout, None, straight, sent)
         StartedRun(make, on_done, self._pace, straight.is_quick)
 
     def publish(
@@ -225,7 +233,7 @@ class BoundPartition:
         record: Recorder | None = None,
     ) -> None:
         """Like `start`, but this thread takes the first turn, also where it takes long."""
-        make = functools.partial(self._started, number, feeds, timeout, record, self._straight)
+        make = functools.partial(self._started, number, feeds, timeout, record, self._straight, None)
         is_quick = self._straight.is_quick if self._graph is None else bool
         StartedRun(make, on_done, self._pace, is_quick, begins_here=True)
 
@@ -247,6 +255,7 @@ class BoundPartition:
         timeout: float | None,
         record: Recorder | None,
         straight: StraightCalls,
+        sent: tuple[Key, TensorValue | Dead] | None,
         wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
         graph = self._graph
@@ -263,7 +272,7 @@ class BoundPartition:
             straight,
             self._values_of(feeds),
             lambda values: [fetched_value(value) for value in self._fetches_in(values)],
-            functools.partial(rendezvous.begin, StepId(self._environment.session, number))
+            functools.partial(rendezvous.begin, StepId(self._environment.session, number), sent)
             if self._has_transfers
             else None,
             timeout,

@@ -186,8 +186,11 @@ class RendezvousTable:
                 if step.session == session and 0 <= step.number < first and not state.begun:
                     self._is_early_no_more(self._steps.pop(step))
 
-    def begin(self, step: StepId) -> None:
+    def begin(self, step: StepId, sent: tuple[Key, TensorValue | Dead] | None = None) -> None:
         """A step starts.
+
+        Args:
+            sent: a value of it that has come along.
 
         Raises:
             InternalError: it has begun already, or has ended.
@@ -204,6 +207,9 @@ class RendezvousTable:
             self._end(step)
             raise state.error
         state.begun = True
+        if sent is not None:
+            # nobody has asked for it yet
+            self.send(*sent)
 
     def arrive(self, key: Key, value: TensorValue | Dead, size: int) -> list[Delivery]:
         """A value has come from another task, perhaps before the step has begun here.
@@ -377,10 +383,14 @@ class Rendezvous:
         self._idle: dict[str, list[Callable[[], None]]] = {}
         self.outlet: Callable[[Key, TensorValue | Dead], None] | None = None
 
-    def begin(self, step: StepId) -> Exchange:
-        """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed."""
+    def begin(self, step: StepId, sent: tuple[Key, TensorValue | Dead] | None = None) -> Exchange:
+        """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed.
+
+        Args:
+            sent: a value of it that has come along.
+        """
         with self._lock:
-            self._table.begin(step)
+            self._table.begin(step, sent)
         return Exchange(self, step)
 
     @contextlib.contextmanager

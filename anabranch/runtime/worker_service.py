@@ -203,13 +203,14 @@ class WorkerService:
         rendezvous = served.session.rendezvous
         if run.first_step:
             rendezvous.end_below(run.session, run.first_step)
-        if run.sent is not None:
-            _deliver(rendezvous, run.sent)
         if run.read_ahead:
+            sent = None if run.sent is None else (run.sent.key, _value_of(run.sent))
             _published(partition).start_read_ahead(
-                run.step, run.feeds, lambda outcome: on_reply(_outcome(outcome, ())), run.timeout
+                run.step, run.feeds, lambda outcome: on_reply(_outcome(outcome, ())), run.timeout, sent
             )
             return
+        if run.sent is not None:
+            _deliver(rendezvous, run.sent)
         events = list[ItemEvent]()
         partition.start(
             run.step,
@@ -390,12 +391,12 @@ class WorkerService:
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
-        served = self._served(key.step.session)
-        address = served.address_of(key.destination)
         if self._held:
             start = self._held.get(key.step, _NONE_HELD).get(key.destination)
             if start is not None and start.send(key, None if isinstance(value, Dead) else value):
                 return
+        served = self._served(key.step.session)
+        address = served.address_of(key.destination)
         if isinstance(value, Dead):
             frames = encode_transfer(key, None)
         elif served.halves and getattr(value, "dtype", None) == np.float32:
@@ -583,10 +584,12 @@ _NONE_HELD: Final[Mapping[str, HeldStart]] = {}
 
 def _deliver(rendezvous: Rendezvous, transfer: SentTensor) -> None:
     """Gives what another task sent to the step that it is for."""
+    rendezvous.arrive(transfer.key, _value_of(transfer), transfer.size)
+
+
+def _value_of(transfer: SentTensor) -> TensorValue | Dead:
     value = DEAD if transfer.value is None else transfer.value
-    if transfer.is_halved:
-        value = np.asarray(value).astype(np.float32)
-    rendezvous.arrive(transfer.key, value, transfer.size)
+    return np.asarray(value).astype(np.float32) if transfer.is_halved else value
 
 
 def _request(frames: Frames) -> WorkerRequest:
