@@ -31,8 +31,8 @@ _MATRIX: Final = ("transpose_a", "transpose_b")
 _BATCH: Final = ("adj_x", "adj_y")
 _TYPES: Final[Mapping[str, Sequence[str]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
 OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
-#: multiplications and additions from which on the call does not matter
-_LEAST_PRODUCTS: Final = 1 << 18
+#: smaller ones, in multiplications, take less alone, and steps of them more on quiet cores (docs/decisions/0087)
+LEAST_PRODUCTS: Final = 1 << 26
 #: fewer rows or columns are left to XLA
 _LEAST_LENGTH: Final = 8
 #: what share of XLA's time a product takes with AMX, and where that is not known: there it is measured
@@ -96,7 +96,7 @@ class PoolProduct:
     @property
     def pays(self) -> bool:
         """Whether it is worth a call."""
-        enough = self.products >= _LEAST_PRODUCTS and min(self.rows, self.columns, self.inner) >= _LEAST_LENGTH
+        enough = self.products >= LEAST_PRODUCTS and min(self.rows, self.columns, self.inner) >= _LEAST_LENGTH
         return enough and self.batch * self.largest <= onednn.MOST_ELEMENTS
 
 

@@ -139,6 +139,12 @@ def test_a_bad_call_is_an_error(handler: None, attributes: dict[str, Any], messa
 
 
 # ---------------------------------------------------------------------- where they are offered
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products that tests can compute soon are offered as well."""
+    monkeypatch.setattr(pool_products, "LEAST_PRODUCTS", 1 << 18)
+
+
 def offered(one: tuple[int, ...], other: tuple[int, ...], dtype: Any = tf.float32) -> bool:
     with tf.Graph().as_default():
         values = [np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype) for shape in (one, other)]
@@ -146,7 +152,9 @@ def offered(one: tuple[int, ...], other: tuple[int, ...], dtype: Any = tf.float3
         return NAME in {candidate.name for candidate in candidates(case_of(op, values))}
 
 
-def test_what_is_small_or_of_another_type_is_not_offered(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_small_or_of_another_type_is_not_offered(
+    handler: None, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert offered((128, 128), (128, 128))
     assert offered((32, 64, 64), (32, 64, 64))
     assert not offered((63, 64), (64, 64))
@@ -209,7 +217,7 @@ def test_they_do_not_count_as_work_for_the_compiler(handler: None) -> None:
 
 
 # ---------------------------------------------------------------------- in a session
-def test_layers_and_their_gradients_run_so(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_and_their_gradients_run_so(handler: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each product and its gradients, turned factors included."""
     library = onednn.library()
     assert library is not None
