@@ -213,14 +213,14 @@ class ClusterRun:
                     self._let_go()
                     return None
                 begun, (epoch, partition) = position, registered[position]
-                on_done = functools.partial(self._answered, position, epoch)
+                answered = functools.partial(self._answered, position, epoch)
                 shown = None if self._ahead is None else self._ahead.at(position, partition)
                 values = None if shown is None else shown.reads.values()
                 if shown is None or values is None:
-                    partition.start(self.number, own, on_done, timeout, record)
+                    partition.start(self.number, own, answered, timeout, record)
                     continue
                 arrived += zip(shown.ends, values, strict=True)
-                held = shown.partition.start_later(self.number, own, on_done, timeout)
+                held = shown.partition.start_later(self.number, own, answered, timeout)
                 self._held.update(dict.fromkeys(shown.devices, held))
             if arrived:
                 self._bring(registered, arrived)

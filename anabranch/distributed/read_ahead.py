@@ -15,6 +15,7 @@ message that starts such a part goes along with the first tensor for it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -32,7 +33,7 @@ from anabranch.xla.partitions import TransferEnd
 
 #: so many steps after each other are many; then, and each time that so many more have run, the parts are asked that
 #: were not
-_MANY: Final = 64
+MANY: Final = 64
 
 
 class ShownPart(NamedTuple):
@@ -76,7 +77,7 @@ class ReadAhead:
     def count(self) -> None:
         """Another step has begun."""
         self._runs += 1
-        if not self._runs % _MANY:
+        if not self._runs % MANY:
             self._ask()
 
     def _ask(self) -> None:
@@ -93,47 +94,33 @@ class ReadAhead:
             if connection is None or not connection.shares_memory:
                 continue
             self._asked[position] = partition
-            devices = {
-                end.destination for end in self._own.partition.sends if task_of(end.destination) == part.task.name
-            }
-            answer = _Answer(self, position, part.task.name, partition, connection, devices)
-            partition.publish(self._own.task.name, answer.take)
+            answer = functools.partial(self._take, position, self._own, partition, connection)
+            partition.publish(self._own.task.name, answer)
 
-    def published(self, position: int, shown: ShownPart) -> None:
-        """A task shows its part."""
-        self._shown[position] = shown
-
-    def ends_from(self, task: str) -> dict[str, TransferEnd]:
-        """What comes here from a task, by the names of the transfers."""
-        received = () if self._own is None else self._own.partition.receives
-        return {end.tensor: end for end in received if task_of(end.source) == task}
-
-
-class _Answer(NamedTuple):
-    """Takes a task's answer."""
-
-    ahead: ReadAhead
-    position: int
-    task: str
-    partition: RemotePartition
-    connection: TaskConnection
-    devices: Collection[str]
-
-    def take(self, told: PublishedPartition) -> None:
-        """Reads from now on what a task shows."""
-        ends = self.ahead.ends_from(self.task)
-        tensors = [PublishedTensor(one.tensor, one.slot, one.offset, one.size) for one in told.tensor]
-        contents = self.connection.board(told.process, told.descriptor, told.number)
-        # what does not fit is not believed: the part stays as it is
-        if contents is None or any(
-            one.tensor not in ends or not ends[one.tensor].shape.is_fully_defined() for one in tensors
-        ):
+    def _take(
+        self,
+        position: int,
+        own: Part,
+        partition: RemotePartition,
+        connection: TaskConnection,
+        told: PublishedPartition,
+    ) -> None:
+        """Reads from now on what a task shows; what does not fit is not believed: the part stays as it is."""
+        task = self._parts[position].task.name
+        ends = {end.tensor: end for end in own.partition.receives if task_of(end.source) == task}
+        shown = [(PublishedTensor(t.tensor, t.slot, t.offset, t.size), ends.get(t.tensor)) for t in told.tensor]
+        contents = connection.board(told.process, told.descriptor, told.number)
+        described = [
+            (tensor, np.dtype(end.dtype.as_numpy_dtype), [size or 0 for size in end.shape.as_list()])
+            for tensor, end in shown
+            if end is not None and end.shape.is_fully_defined()
+        ]
+        if contents is None or len(described) < len(shown):
             return
-        own = [ends[one.tensor] for one in tensors]
-        dtypes = [np.dtype(end.dtype.as_numpy_dtype) for end in own]
-        shapes = [[size or 0 for size in end.shape.as_list()] for end in own]
         try:
-            reads = PublishedReads(contents, list(zip(tensors, dtypes, shapes, strict=True)))
+            reads = PublishedReads(contents, described)
         except ValueError:
             return
-        self.ahead.published(self.position, ShownPart(self.partition, reads, own, self.devices))
+        read = [end for _, end in shown if end is not None]
+        devices = {end.destination for end in own.partition.sends if task_of(end.destination) == task}
+        self._shown[position] = ShownPart(partition, reads, read, devices)

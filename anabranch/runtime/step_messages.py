@@ -48,6 +48,8 @@ from anabranch.runtime.rendezvous import Key, StepId
 from anabranch.xla.partition_codec import handle_from_proto, handle_to_proto
 
 Message = TypeVar("Message")
+#: fields of a message, and the values behind them
+_Piece = tuple[list[Buffer], Sequence[TensorValue]]
 
 _MARK: Final = 0xFF
 _PREFIX: Final = struct.Struct("<BB")
@@ -154,16 +156,10 @@ def encode_start(
     name = session.encode()
     flags = (_RECORDED if recorded else 0) | (_READ_AHEAD if read_ahead else 0) | (0 if sent is None else _BRINGS)
     fields = _START.pack(partition, step, first_step, timeout or 0.0, flags, len(feeds), len(name))
-    parts: list[Buffer] = [_PREFIXES[StepMessage.START], fields, name]
-    frames = Frames()
-    for value in feeds:
-        _write(value, parts, frames)
+    pieces: list[_Piece] = [([fields, name], feeds)]
     if sent is not None:
-        key, tensor = sent
-        parts += _transfer_fields(key, tensor is None, False)
-        if tensor is not None:
-            _write(tensor, parts, frames)
-    return [b"".join(parts), *frames]
+        pieces.append(_transferred(*sent))
+    return _message(StepMessage.START, *pieces)
 
 
 def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False) -> Frames:
@@ -172,14 +168,14 @@ def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False
     Raises:
         UnimplementedError: see `encode_start`.
     """
+    return _message(StepMessage.TRANSFER, _transferred(key, value, is_halved))
+
+
+def _transferred(key: Key, value: TensorValue | None, is_halved: bool = False) -> _Piece:
+    flags = (_DEAD if value is None else 0) | (_HALVED if is_halved else 0)
     values = [] if value is None else [value]
-    return _message(StepMessage.TRANSFER, _transfer_fields(key, value is None, is_halved), values)
-
-
-def _transfer_fields(key: Key, is_dead: bool, is_halved: bool) -> list[Buffer]:
-    flags = (_DEAD if is_dead else 0) | (_HALVED if is_halved else 0)
     route = _route(key.step.session, key.source, key.destination, key.tensor, key.frame)
-    return [_TRANSFER.pack(key.step.number, key.iteration, flags, 0 if is_dead else 1, len(route)), route]
+    return [_TRANSFER.pack(key.step.number, key.iteration, flags, len(values), len(route)), route], values
 
 
 def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
@@ -188,17 +184,20 @@ def encode_done(fetches: Sequence[TensorValue], reply: bytes = b"") -> Frames:
     Raises:
         UnimplementedError: see `encode_start`.
     """
-    return _message(StepMessage.DONE, [_DONE.pack(len(fetches), len(reply)), reply], fetches)
+    return _message(StepMessage.DONE, ([_DONE.pack(len(fetches), len(reply)), reply], fetches))
 
 
 #: the message that ends the part of a partition of which nothing is fetched
 NOTHING_FETCHED: Final[Frames] = [_PREFIXES[StepMessage.DONE] + _DONE.pack(0, 0)]
 
 
-def _message(kind: StepMessage, fields: list[Buffer], values: Sequence[TensorValue]) -> Frames:
-    parts, frames = [_PREFIXES[kind], *fields], Frames()
-    for value in values:
-        _write(value, parts, frames)
+def _message(kind: StepMessage, *pieces: _Piece) -> Frames:
+    parts: list[Buffer] = [_PREFIXES[kind]]
+    frames = Frames()
+    for fields, values in pieces:
+        parts += fields
+        for value in values:
+            _write(value, parts, frames)
     return [b"".join(parts), *frames]
 
 

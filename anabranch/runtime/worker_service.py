@@ -541,6 +541,8 @@ class WorkerService:
     def _run(self, run: StepStart) -> Frames:
         events = list[ItemEvent]()
         partition = self._partition(run.session, run.partition)
+        if run.read_ahead or run.sent is not None:
+            raise FailedPreconditionError(None, None, "what is waited for here brings nothing along; start it instead")
         record = events.append if run.recorded else None
         try:
             outcome: Sequence[TensorValue] | Exception = partition.run(run.step, run.feeds, record, run.timeout)

@@ -19,7 +19,7 @@ from tests.cluster.processes import DEADLINE, Process, one_ps
 
 pytestmark = pytest.mark.skipif(not keeps_order(), reason="processes of this machine do not read each other's boards")
 
-STEPS = 3 * read_ahead._MANY
+STEPS = 3 * read_ahead.MANY
 
 
 @pytest.fixture

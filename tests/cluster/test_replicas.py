@@ -241,7 +241,8 @@ def test_what_comes_while_the_chief_is_busy_is_late_if_there_is_enough(cluster: 
     for worker, gradient in ((a, 2), (b, 4), (late, 100)):
         worker.read(gradient, gradient)
         worker.hand_in()
-        until(lambda: a.status()[int(worker.optimizer.worker)].steps == 2, "its gradient", DEADLINE)  # noqa: B023
+        at = int(worker.optimizer.worker)
+        until(lambda at=at: a.status()[at].steps == 2, "its gradient", DEADLINE)
     goes_on.set()
     for worker in (a, b, late):
         worker.done()

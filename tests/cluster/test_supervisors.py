@@ -104,7 +104,7 @@ def test_a_worker_waits_until_the_chief_has_restored_what_a_parameter_server_has
         again = threading.Thread(target=worker.open, daemon=True)
         told = waited(caplog)
         again.start()
-        until(lambda: waited(caplog) > told, "a look of the worker at the model", DEADLINE)  # noqa: B023
+        until(lambda told=told: waited(caplog) > told, "a look of the worker at the model", DEADLINE)
         assert again.is_alive(), "nobody has restored the model"
         chief.open()
         # all that the checkpoint has, as in TensorFlow: also what the other server had not lost

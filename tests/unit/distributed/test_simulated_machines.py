@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 
@@ -69,7 +70,7 @@ def test_a_thread_with_much_to_do_gives_way_after_its_slice() -> None:
     for name in "ab":
         thread = MachineThread(machine)
         for _ in range(4):
-            thread.do(SLICE * 0.6, lambda name=name: told.append(name))  # type: ignore[misc]
+            thread.do(SLICE * 0.6, functools.partial(told.append, name))
     events.run()
     assert "".join(told) == "aabbaabb"
 
