@@ -156,7 +156,7 @@ class ClusterRun:
     ) -> None:
         self._master, self._parts, self._timing = master, parts, master.timing
         self._ahead = ahead
-        #: what starts other parts along with the first tensor for them, by the devices that tensors go to
+        #: what starts other parts along with tensors for them, by the devices that these go to
         self._held: dict[str, HeldStart] = {}
         self.number = 0
         self.tasks = tuple(part.task.name for part in parts)
@@ -220,9 +220,9 @@ class ClusterRun:
                     partition.start(self.number, own, answered, timeout, record)
                     continue
                 arrived += zip(shown.ends, values, strict=True)
-                held = shown.partition.start_later(self.number, own, answered, timeout)
-                self._held.update(dict.fromkeys(shown.devices, held))
-            if arrived:
+                send = shown.partition.start_later(self.number, own, answered, timeout)
+                self._held.update(shown.held(send))
+            if self._held:
                 self._bring(registered, arrived)
         except BaseException as error:
             # it ends if it cannot begin everywhere
@@ -248,7 +248,7 @@ class ClusterRun:
                 service.let_go(StepId(self._master.name, self.number))
         # another thread may put one there at this moment: it finds out that the step has failed, and comes here too
         for start in list(self._held.values()):
-            start.send()
+            start.begin()
 
     def _begins(self, position: int) -> bool:
         with self._lock:

@@ -7,11 +7,13 @@ from typing import Final
 
 from anabranch.distributed.network import RequestHandler
 from anabranch.distributed.peers import Peer
+from anabranch.distributed.process_reads import let_others_read, process_reader
 from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import Hello, Lane
 from anabranch.errors import OpError, UnavailableError
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.published_rows import ReadMemory
 from anabranch.runtime.published_values import BOARD_BYTES, BoardMemory
 
 #: how long (s) a task may take to answer what it does at once: it opens a session, binds a partition
@@ -52,6 +54,10 @@ class PeerConnection:
         view = self._peer.mapped(process, descriptor, number, BOARD_BYTES)
         return None if view is None else view.contents
 
+    def reader(self, process: int, number_at: int, number: int) -> ReadMemory | None:
+        """Reads the memory of the task that shows a board of this number; None where that cannot be."""
+        return process_reader(process, number_at, number)
+
     def post(self, frames: Frames) -> None:
         """Sends a message that is not answered."""
         self._peer.send(frames, _lane(frames))
@@ -86,7 +92,11 @@ class EndpointNetwork:
     def make_board(self) -> BoardMemory | None:
         """See `distributed.network.TaskNetwork`."""
         memory = self.endpoint.memory
-        return None if memory is None else memory.make(BOARD_BYTES)
+        if memory is None:
+            return None
+        # rows of what is too large for the board are read where they are
+        let_others_read()
+        return memory.make(BOARD_BYTES)
 
     def expect(self) -> None:
         """See `distributed.network.TaskNetwork`."""

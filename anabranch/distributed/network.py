@@ -8,6 +8,7 @@ from typing import Protocol
 from anabranch.errors import OpError
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import LinkTraffic
+from anabranch.runtime.published_rows import ReadMemory
 from anabranch.runtime.published_values import BoardMemory
 from anabranch.runtime.worker_service import Transport
 
@@ -28,6 +29,9 @@ class TaskConnection(Transport, Protocol):
 
     def board(self, process: int, descriptor: int, number: int) -> memoryview | None:
         """Where the task shows values (`runtime.published_values`); None where that cannot be mapped."""
+
+    def reader(self, process: int, number_at: int, number: int) -> ReadMemory | None:
+        """Reads the memory of the task that shows a board of this number; None where that cannot be."""
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
         """Calls back whenever the task is given up as lost; returns what withdraws the callback."""

@@ -1,8 +1,8 @@
 """What other processes of this host show of the values that a step reads there (one-sided reads, §4.4).
 
 A master whose process runs a part of the step as well asks the other parts, once the step has run a few times, to show
-what they read for this one (`runtime.one_sided_reads`). From then on it reads that itself when a step begins, and the
-message that starts such a part goes along with the first tensor for it.
+what they read for this one (`runtime.one_sided_reads`). From then on it reads variables itself when a step begins, and
+rows of variables when there are their indices. The message that starts such a part goes along with the tensors for it.
 
     =========  =========================  ====================  ===========================
     a part is  many steps have run        the task has shown    the link to it failed
@@ -16,7 +16,8 @@ message that starts such a part goes along with the first tensor for it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,8 +27,12 @@ from anabranch.distributed.network import TaskConnection
 from anabranch.distributed.session_tasks import Part
 from anabranch.proto.step_plan_pb2 import PublishedPartition
 from anabranch.runtime.bound_partition import BoundPartition
+from anabranch.runtime.held_start import HeldStart, Sent
+from anabranch.runtime.one_sided_reads import MOST_ROWS
 from anabranch.runtime.protocols import RegisteredPartition
-from anabranch.runtime.published_values import PublishedReads, PublishedTensor
+from anabranch.runtime.published_messages import tensor_from_proto
+from anabranch.runtime.published_rows import PublishedRows
+from anabranch.runtime.published_values import PublishedReads
 from anabranch.runtime.remote_worker import RemotePartition
 from anabranch.xla.partitions import TransferEnd
 
@@ -41,15 +46,28 @@ class ShownPart(NamedTuple):
 
     Attributes:
         partition: as it is registered.
-        reads: the values.
+        reads: the values of variables.
         ends: the transfers that they are, in their order.
-        devices: to which tensors go from here, by their full names.
+        rows: those that are taken, by the names of the transfers of their indices.
+        sends: the transfers that go there from here.
+        answers: whether somebody may wait for what it does before all of these were sent.
     """
 
     partition: RemotePartition
     reads: PublishedReads
     ends: Sequence[TransferEnd]
-    devices: Collection[str]
+    rows: Mapping[str, Sequence[PublishedRows]]
+    sends: Sequence[TransferEnd]
+    answers: bool
+
+    def held(self, send: Callable[[Sequence[Sent], int], None]) -> dict[str, HeldStart]:
+        """What starts the part in one step, by the full names of the devices to which tensors go.
+
+        Args:
+            send: see `HeldStart`.
+        """
+        held = HeldStart(send, self.rows, len(self.sends), not self.answers)
+        return dict.fromkeys((end.destination for end in self.sends), held)
 
 
 class ReadAhead:
@@ -108,19 +126,56 @@ class ReadAhead:
         """Reads from now on what a task shows; what does not fit is not believed: the part stays as it is."""
         task = self._parts[position].task.name
         ends = {end.tensor: end for end in own.partition.receives if task_of(end.source) == task}
-        shown = [(PublishedTensor(t.tensor, t.slot, t.offset, t.size), ends.get(t.tensor)) for t in told.tensor]
+        sends = [end for end in own.partition.sends if task_of(end.destination) == task]
         contents = connection.board(told.process, told.descriptor, told.number)
-        described = [
-            (tensor, np.dtype(end.dtype.as_numpy_dtype), [size or 0 for size in end.shape.as_list()])
-            for tensor, end in shown
-            if end is not None and end.shape.is_fully_defined()
-        ]
-        if contents is None or len(described) < len(shown):
+        shown = [tensor_from_proto(tensor) for tensor in told.tensor]
+        read = [ends[one.tensor] for one in shown if one.tensor in ends]
+        if contents is None or len(read) < len(shown) or not all(end.shape.is_fully_defined() for end in read):
             return
+        described = [
+            (one, np.dtype(end.dtype.as_numpy_dtype), [size or 0 for size in end.shape.as_list()])
+            for one, end in zip(shown, read, strict=True)
+        ]
         try:
             reads = PublishedReads(contents, described)
+            rows = self._rows(told, contents, ends, {end.tensor for end in sends}, connection)
         except ValueError:
             return
-        read = [end for _, end in shown if end is not None]
-        devices = {end.destination for end in own.partition.sends if task_of(end.destination) == task}
-        self._shown[position] = ShownPart(partition, reads, read, devices)
+        # it sends the rows that are not taken, and they may be waited for
+        answers = told.answers or sum(map(len, rows.values())) < len(told.rows)
+        self._shown[position] = ShownPart(partition, reads, read, rows, sends, answers)
+
+    def _rows(
+        self,
+        told: PublishedPartition,
+        contents: memoryview,
+        ends: Mapping[str, TransferEnd],
+        sent: Collection[str],
+        connection: TaskConnection,
+    ) -> Mapping[str, Sequence[PublishedRows]]:
+        """What is taken where indices are sent to a task.
+
+        Raises:
+            ValueError: that cannot be.
+        """
+        read = connection.reader(told.process, told.number_at, told.number) if told.rows else None
+        taken: defaultdict[str, list[PublishedRows]] = defaultdict(list)
+        for number, rows in enumerate(told.rows):
+            variable = tensor_from_proto(rows.variable)
+            end = ends.get(variable.tensor)
+            # whoever may not read the memory has these rows sent, as before
+            if variable.is_address and read is None:
+                continue
+            if end is None or rows.indices not in sent or number >= MOST_ROWS or not _fits(end, rows.shape):
+                raise ValueError(f"{variable.tensor} at {rows.indices} are no rows that come from there")
+            one = PublishedRows(number, contents, variable, end, rows.shape, rows.alone, read)
+            taken[rows.indices].append(one)
+        return taken
+
+
+def _fits(end: TransferEnd, shape: Sequence[int]) -> bool:
+    """Whether a transfer can be of rows of a shape."""
+    if end.shape.ndims is None:
+        return True
+    sizes = end.shape.as_list()[end.shape.ndims - len(shape) :] if len(shape) <= end.shape.ndims else None
+    return sizes is not None and all(known in (None, size) for known, size in zip(sizes, shape, strict=True))

@@ -55,6 +55,10 @@ class Block(Protocol):
     number: int
 
     @property
+    def number_at(self) -> int:
+        """Where the number stands in this process's memory."""
+
+    @property
     def contents(self) -> memoryview:
         """All of it, for this process to write to."""
 

@@ -113,6 +113,11 @@ class MadeBlock:
         self._head[1] = self.number
 
     @property
+    def number_at(self) -> int:
+        """Where the number stands in this process's memory."""
+        return int(self._head.ctypes.data) + self._head.itemsize
+
+    @property
     def released(self) -> int:
         """The last use that was released."""
         return int(self._head[0])

@@ -862,12 +862,15 @@ class PublishedTensorDef(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
+    IS_ADDRESS_FIELD_NUMBER: _builtins.int
     tensor: _builtins.str
     """the name of the transfer"""
     slot: _builtins.int
     offset: _builtins.int
     """bytes"""
     size: _builtins.int
+    is_address: _builtins.bool
+    """the contents are where the value stands"""
     def __init__(
         self,
         *,
@@ -875,14 +878,53 @@ class PublishedTensorDef(_message.Message):
         slot: _builtins.int = ...,
         offset: _builtins.int = ...,
         size: _builtins.int = ...,
+        is_address: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "size", b"size", "slot", b"slot", "tensor", b"tensor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_address", b"is_address", "offset", b"offset", "size", b"size", "slot", b"slot", "tensor", b"tensor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PublishedTensorDef: _TypeAlias = PublishedTensorDef  # noqa: Y015
+
+@_typing.final
+class PublishedRowsDef(_message.Message):
+    """Rows of a variable that go to the reader, which has sent their indices. See runtime.published_rows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VARIABLE_FIELD_NUMBER: _builtins.int
+    INDICES_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    ALONE_FIELD_NUMBER: _builtins.int
+    indices: _builtins.str
+    """the name of the transfer that brings the indices"""
+    alone: _builtins.bool
+    """nothing else there takes the indices, but for other rows"""
+    @_builtins.property
+    def variable(self) -> Global___PublishedTensorDef:
+        """with the name of the transfer of the rows"""
+
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of a row"""
+
+    def __init__(
+        self,
+        *,
+        variable: Global___PublishedTensorDef | None = ...,
+        indices: _builtins.str = ...,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        alone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["variable", b"variable"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alone", b"alone", "indices", b"indices", "shape", b"shape", "variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishedRowsDef: _TypeAlias = PublishedRowsDef  # noqa: Y015
 
 @_typing.final
 class PublishedPartition(_message.Message):
@@ -894,11 +936,20 @@ class PublishedPartition(_message.Message):
     DESCRIPTOR_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     TENSOR_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    NUMBER_AT_FIELD_NUMBER: _builtins.int
     process: _builtins.int
     descriptor: _builtins.int
     number: _builtins.int
+    answers: _builtins.bool
+    """it sends something that may be waited for before the reader has sent all it will"""
+    number_at: _builtins.int
+    """where the number stands in the memory of the process"""
     @_builtins.property
     def tensor(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishedTensorDef]: ...
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishedRowsDef]: ...
     def __init__(
         self,
         *,
@@ -906,10 +957,13 @@ class PublishedPartition(_message.Message):
         descriptor: _builtins.int = ...,
         number: _builtins.int = ...,
         tensor: _abc.Iterable[Global___PublishedTensorDef] | None = ...,
+        rows: _abc.Iterable[Global___PublishedRowsDef] | None = ...,
+        answers: _builtins.bool = ...,
+        number_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor", b"descriptor", "number", b"number", "process", b"process", "tensor", b"tensor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "descriptor", b"descriptor", "number", b"number", "number_at", b"number_at", "process", b"process", "rows", b"rows", "tensor", b"tensor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

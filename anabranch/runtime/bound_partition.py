@@ -23,11 +23,12 @@ from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
 from anabranch.runtime.item_work import ItemWork
-from anabranch.runtime.one_sided_reads import one_sided_reads, sent_under
+from anabranch.runtime.one_sided_reads import one_sided_reads
 from anabranch.runtime.pace import Pace, Stopwatch
-from anabranch.runtime.pinned_read import PinnedReadCall, is_only_sent, pinned_read
+from anabranch.runtime.pinned_read import is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.published_values import Board, BoardMemory, PublishedTensor, keeps_order
+from anabranch.runtime.published_calls import DescribedReads, PublishedCalls
+from anabranch.runtime.published_values import BoardMemory, keeps_order
 from anabranch.runtime.rendezvous import Dead, Exchange, Key, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
 from anabranch.runtime.session_environment import SessionEnvironment
@@ -88,8 +89,8 @@ class BoundPartition:
         self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
         holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
         self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split)
-        #: where another task has read what this one would read for it
-        self._read_ahead: StraightCalls | None = None
+        #: where another task reads what this one would read for it
+        self._published: PublishedCalls | None = None
 
     def _bind(self, item: PlanItem, position: int) -> ItemCall:
         environment = self._environment
@@ -121,8 +122,8 @@ class BoundPartition:
     def release(self) -> None:
         """Releases the executables; a run that is under way, or comes later, compiles what it needs anew."""
         self._straight.release()
-        if self._read_ahead is not None:
-            self._read_ahead.release()
+        if self._published is not None:
+            self._published.release()
         if self._graph is not None:
             for node in self._graph.graph.nodes:
                 if node.payload is not None:
@@ -166,7 +167,9 @@ class BoundPartition:
                 neither raise nor wait.
         """
         straight = self._straight
-        make = functools.partial(self._started, number, feeds, timeout, record, straight, None)
+        if self._published is not None:
+            self._published.show_tables(0)
+        make = functools.partial(self._started, number, feeds, timeout, record, straight, ())
         # the executor's runs are not taken by threads that receive: what runs in one turn of them is not known
         StartedRun(make, on_done, self._pace, straight.is_quick if self._graph is None else bool)
 
@@ -176,25 +179,27 @@ class BoundPartition:
         feeds: Sequence[Any],
         on_done: OnDone,
         timeout: float | None = None,
-        sent: tuple[Key, TensorValue | Dead] | None = None,
+        sent: Sequence[tuple[Key, TensorValue | Dead]] = (),
+        rows_taken: int = 0,
     ) -> None:
         """Like `start`, where the task has read itself for which this one was published.
 
         Args:
-            sent: a tensor for the step, which has come along.
+            sent: tensors for the step, which have come along.
+            rows_taken: the rows that it has taken, a bit for each of their numbers.
 
         Raises:
             FailedPreconditionError: it was not published.
         """
-        straight = self._read_ahead
-        if straight is None:
+        published = self._published
+        if published is None:
             raise FailedPreconditionError(None, None, "nobody reads for this partition; start it as it is")
+        published.show_tables(rows_taken)
+        straight = published.without(rows_taken)
         make = functools.partial(self._started, number, feeds, timeout, None, straight, sent)
         StartedRun(make, on_done, self._pace, straight.is_quick)
 
-    def publish(
-        self, reader: str, make: Callable[[], BoardMemory | None]
-    ) -> tuple[Board, list[PublishedTensor]] | None:
+    def publish(self, reader: str, make: Callable[[], BoardMemory | None]) -> DescribedReads | None:
         """Lets another task read what this partition would read for it. See `runtime.one_sided_reads`.
 
         Args:
@@ -202,22 +207,18 @@ class BoundPartition:
             make: makes memory that the reader can map, or None.
 
         Returns:
-            Where the values stand; None where it cannot do so.
+            Where it finds what; None where it cannot do so.
         """
-        left_out = one_sided_reads(self.partition, reader) if self._graph is None and keeps_order() else None
-        board = None if left_out is None else self._environment.containers.share(make)
-        if board is None or left_out is None:
+        ahead = one_sided_reads(self.partition, reader) if self._graph is None and keeps_order() else None
+        containers = self._environment.containers
+        board = None if ahead is None else containers.share(make)
+        if board is None or ahead is None:
             return None
-        sent = {t: sent_under(item) for i in left_out for item in [self.partition.items[i]] for t in item.inputs}
-        published: list[PublishedTensor] = []
-        for call in (self._calls[position] for position in left_out):
-            if isinstance(call, PinnedReadCall):
-                slots = call.publish(board)
-                if slots is None:
-                    return None
-                published += [PublishedTensor(sent[t], one.slot, one.offset, one.size) for t, one in slots]
-        self._read_ahead = self._straight.without(left_out)
-        return board, published
+        published = PublishedCalls(self.partition, self._straight, self._calls, ahead, containers)
+        described = published.describe(board)
+        if described is not None:
+            self._published = published
+        return described
 
     @property
     def is_short(self) -> bool:
@@ -233,7 +234,7 @@ class BoundPartition:
         record: Recorder | None = None,
     ) -> None:
         """Like `start`, but this thread takes the first turn, also where it takes long."""
-        make = functools.partial(self._started, number, feeds, timeout, record, self._straight, None)
+        make = functools.partial(self._started, number, feeds, timeout, record, self._straight, ())
         is_quick = self._straight.is_quick if self._graph is None else bool
         StartedRun(make, on_done, self._pace, is_quick, begins_here=True)
 
@@ -244,6 +245,8 @@ class BoundPartition:
 
     def arrive(self, number: int, values: Sequence[tuple[TransferEnd, TensorValue]]) -> None:
         """Takes what was read on other tasks for a step that begins here next."""
+        if not values:
+            return
         step = StepId(self._environment.session, number)
         arrived = {Key(step, end.source, end.destination, end.tensor): value for end, value in values}
         self._environment.containers.rendezvous.arrive_all(arrived, sum(end.size for end, _ in values))
@@ -255,7 +258,7 @@ class BoundPartition:
         timeout: float | None,
         record: Recorder | None,
         straight: StraightCalls,
-        sent: tuple[Key, TensorValue | Dead] | None,
+        sent: Sequence[tuple[Key, TensorValue | Dead]],
         wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
         graph = self._graph

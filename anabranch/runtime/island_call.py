@@ -256,7 +256,8 @@ class IslandCall(ItemCall):
             if value is None:
                 raise self._without_value(state.handle)
             if device is not None and not self.executable.holds(value) and not state.pins:
-                state.value = value = jax.device_put(value, device)  # a variable lives where it is used
+                value = jax.device_put(value, device)  # a variable lives where it is used
+                state.change(value)
             # who has pinned the value may still read the buffer that this island would give away
             args.append(value.copy() if state.pins and position >= donated_from else value)
         return args

@@ -1,11 +1,13 @@
-"""Values of small variables where other processes of the host read them, without a message (one-sided reads, §4.4).
+"""Values of variables where other processes of the host read them, without a message (one-sided reads, §4.4).
 
 A *board* is memory of a task that other processes map (`distributed.shared_memory`). It has a version for each of its
 slots, and their contents behind them:
 
     offset              field     type
     0                   versions  u64 for each of `SLOTS`
-    8 * SLOTS           contents  values, each at a multiple of 64
+    8 * SLOTS           contents  each at a multiple of 64: the value of a small variable; of any other, of which rows
+                                  are read (`runtime.published_rows`), where it stands in the task's own memory:
+                                  address u64, bytes u64
 
 A version is odd while its slot does not show the variable's value: because it is just being written, or because nobody
 has shown it there since (a *sequence lock*, as in Lameter, "Effective synchronization on Linux/NUMA systems", 2005). So
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import math
 import platform
+import struct
 import threading
 from collections.abc import Sequence
 from ctypes import string_at
@@ -44,6 +47,8 @@ _CONTENTS_AT: Final = 8 * SLOTS
 #: bytes of a board
 BOARD_BYTES: Final = _CONTENTS_AT + _CONTENT_BYTES
 _ALIGNED: Final = 64
+#: where a value stands that is not small
+ADDRESS: Final = struct.Struct("<QQ")
 #: processors that show stores to others in the order in which a thread makes them, and loads likewise. Python has no
 #: other means to order them
 _IN_ORDER: Final = ("x86_64", "AMD64")
@@ -66,6 +71,10 @@ class BoardMemory(Protocol):
     number: int
 
     @property
+    def number_at(self) -> int:
+        """Where the number stands in this process's memory: who reads it there has found this process."""
+
+    @property
     def contents(self) -> memoryview:
         """It, zero at first; of `BOARD_BYTES`."""
 
@@ -80,12 +89,14 @@ class PublishedTensor(NamedTuple):
         tensor: the name of the transfer.
         slot: whose version tells whether it is there.
         offset, size: of the contents, in bytes.
+        is_address: whether the contents are where the value stands.
     """
 
     tensor: str
     slot: int
     offset: int
     size: int
+    is_address: bool = False
 
 
 class PublishedVariable(Protocol):
@@ -106,42 +117,54 @@ class Board:
         #: slots, and where the contents of the next begin
         self._used, self._end = 0, _CONTENTS_AT
 
-    def publish(self, state: PublishedVariable) -> PublishedValue | None:
+    def publish(self, state: PublishedVariable, *, rows: bool = False) -> PublishedValue | None:
         """The slot of a variable, which is locked; made, and its value shown, if it has none yet.
 
+        Args:
+            rows: whether only rows of it are read, so that it need not be small.
+
         Returns:
-            None where the variable has no small value in the host's memory, or the board is full.
+            None where the variable has no such value in the host's memory, or the board is full.
         """
         published = state.published
         if published is None:
             content = small_content(state.value)
-            if content is None:
-                return None
-            published = self._new(len(content))
+            is_address = content is None and rows
+            if is_address:
+                content = _address(state.value)
+            published = None if content is None else self._new(len(content), is_address)
             if published is None:
                 return None
             state.published = published
+        if published.is_address and not rows:
+            return None
         published.show(state.value)
         return published
 
-    def _new(self, size: int) -> PublishedValue | None:
+    def _new(self, size: int, is_address: bool) -> PublishedValue | None:
         with self._lock:
             slot, at = self._used, self._end
             if slot >= SLOTS or at + size > BOARD_BYTES:
                 return None
             self._used, self._end = slot + 1, at + -(-size // _ALIGNED) * _ALIGNED
-        return PublishedValue(self._versions, self._contents, slot, at, size)
+        return PublishedValue(self._versions, self._contents, slot, at, size, is_address)
 
 
 class PublishedValue:
     """The slot of one variable. All is done under the variable's lock."""
 
-    __slots__ = ("_contents", "_versions", "offset", "size", "slot")
+    __slots__ = ("_contents", "_versions", "is_address", "offset", "size", "slot")
 
-    def __init__(self, versions: memoryview, contents: memoryview, slot: int, offset: int, size: int) -> None:
+    def __init__(
+        self, versions: memoryview, contents: memoryview, slot: int, offset: int, size: int, is_address: bool
+    ) -> None:
         self._versions, self._contents = versions, contents
-        self.slot, self.offset, self.size = slot, offset, size
+        self.slot, self.offset, self.size, self.is_address = slot, offset, size, is_address
         versions[slot] = 1
+
+    def described(self, tensor: str) -> PublishedTensor:
+        """What is told to who reads it for a transfer of this name."""
+        return PublishedTensor(tensor, self.slot, self.offset, self.size, self.is_address)
 
     def withdraw(self) -> None:
         """The variable is about to change, or to lose its value."""
@@ -154,7 +177,7 @@ class PublishedValue:
         is not.
         """
         version = self._versions[self.slot]
-        content = small_content(value) if version & 1 else None
+        content = (_address(value) if self.is_address else small_content(value)) if version & 1 else None
         if content is not None and len(content) == self.size:
             self._contents[self.offset : self.offset + self.size] = content
             self._versions[self.slot] = version + 1
@@ -175,12 +198,11 @@ class PublishedReads:
         self, contents: memoryview, tensors: Sequence[tuple[PublishedTensor, np.dtype[Any], Sequence[int]]]
     ) -> None:
         for published, dtype, shape in tensors:
-            _, slot, offset, size = published
-            is_within = _CONTENTS_AT <= offset <= offset + size <= min(len(contents), BOARD_BYTES)
-            if not (0 <= slot < SLOTS and is_within and size == math.prod(shape) * dtype.itemsize):
+            is_it = published.size == math.prod(shape) * dtype.itemsize and not published.is_address
+            if not (is_it and is_on_board(published, contents)):
                 raise ValueError(f"{published} is not where a value of dtype {dtype} and shape {list(shape)} can be")
         self._contents = contents
-        self._versions = contents[:_CONTENTS_AT].cast("Q")
+        self._versions = versions_of(contents)
         self._slots = [published.slot for published, _, _ in tensors]
         self._shown = [(one.offset, one.offset + one.size, dtype, shape) for one, dtype, shape in tensors]
 
@@ -197,6 +219,17 @@ class PublishedReads:
         return taken if [versions[slot] for slot in self._slots] == before else None
 
 
+def is_on_board(published: PublishedTensor, contents: memoryview) -> bool:
+    """Whether there can be something where another process says."""
+    begin, end = published.offset, published.offset + published.size
+    return 0 <= published.slot < SLOTS and _CONTENTS_AT <= begin <= end <= min(len(contents), BOARD_BYTES)
+
+
+def versions_of(contents: memoryview) -> memoryview:
+    """The versions of a board's slots."""
+    return contents[:_CONTENTS_AT].cast("Q")
+
+
 def small_content(value: object) -> bytes | None:
     """The bytes of a small value in the host's memory; None where it is another, or is computed still."""
     if not is_on_host(value):
@@ -207,6 +240,14 @@ def small_content(value: object) -> bytes | None:
         return None
     # by its address, as `pinned_read` shows it: an array that JAX gives would forbid the next writer to take the buffer
     return string_at(value.unsafe_buffer_pointer(), size)
+
+
+def _address(value: object) -> bytes | None:
+    """Where a value stands in the host's memory; None where it is not there, or is computed still."""
+    if not is_on_host(value) or not value.is_ready():  # type: ignore[attr-defined]
+        return None
+    size = math.prod(value.shape) * value.dtype.itemsize
+    return ADDRESS.pack(value.unsafe_buffer_pointer(), size) if size else None
 
 
 #: where a value was that was found in the host's memory: parameters are there in all steps, and to ask takes several

@@ -19,7 +19,7 @@ from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import OpenSession, PublishedPartition, WorkerReply, WorkerRequest
-from anabranch.runtime.held_start import HeldStart
+from anabranch.runtime.held_start import Sent
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.messages import (
     Frames,
@@ -30,7 +30,6 @@ from anabranch.runtime.messages import (
     nodes_by_origin,
 )
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.rendezvous import Key
 from anabranch.runtime.step_messages import NOTHING_FETCHED, decode_done, encode_start, kind_of
 from anabranch.runtime.task_sessions import Watcher
 from anabranch.runtime.worker_service import Transport
@@ -234,20 +233,27 @@ class RemotePartition:
         self._session.transport.start(request, self._answered(on_done, record))
 
     def start_later(
-        self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None
-    ) -> HeldStart:
-        """Like `start` where this process has read what it was shown (`publish`), but along with a tensor for it."""
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None,
+    ) -> Callable[[Sequence[Sent], int], None]:
+        """Like `start` where this process reads what it was shown (`publish`), but when it is told to, once.
+
+        Returns:
+            What is called then, with tensors that go along, and with the rows that were taken; see `HeldStart`.
+        """
         answered = self._answered(on_done, None)
 
-        def send(sent: tuple[Key, TensorValue | None] | None) -> None:
+        def send(sent: Sequence[Sent], rows_taken: int) -> None:
             try:
-                self._session.transport.start(
-                    self._request(number, feeds, timeout, read_ahead=True, sent=sent), answered
-                )
+                request = self._request(number, feeds, timeout, read_ahead=True, sent=sent, rows_taken=rows_taken)
+                self._session.transport.start(request, answered)
             except Exception as error:
                 on_done(error)
 
-        return HeldStart(send)
+        return send
 
     def publish(self, reader: str, on_published: Callable[[PublishedPartition], None]) -> None:
         """Asks the worker to show what it reads for `reader` in memory; one that cannot is not asked again.
@@ -264,7 +270,7 @@ class RemotePartition:
             with contextlib.suppress(OpError):
                 if not isinstance(reply, OpError):
                     told, _ = read_reply(reply)
-                    if told.published.tensor:
+                    if told.published.tensor or told.published.rows:
                         on_published(told.published)
 
         with contextlib.suppress(OpError):
@@ -301,7 +307,8 @@ class RemotePartition:
         *,
         recorded: bool = False,
         read_ahead: bool = False,
-        sent: tuple[Key, TensorValue | None] | None = None,
+        sent: Sequence[Sent] = (),
+        rows_taken: int = 0,
     ) -> Frames:
         session = self._session
         session.forget_collected()
@@ -314,6 +321,7 @@ class RemotePartition:
             recorded=recorded,
             read_ahead=read_ahead,
             sent=sent,
+            rows_taken=rows_taken,
             first_step=session.first_step(),
         )
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -186,11 +186,11 @@ class RendezvousTable:
                 if step.session == session and 0 <= step.number < first and not state.begun:
                     self._is_early_no_more(self._steps.pop(step))
 
-    def begin(self, step: StepId, sent: tuple[Key, TensorValue | Dead] | None = None) -> None:
+    def begin(self, step: StepId, sent: Sequence[tuple[Key, TensorValue | Dead]] = ()) -> None:
         """A step starts.
 
         Args:
-            sent: a value of it that has come along.
+            sent: values of it that have come along.
 
         Raises:
             InternalError: it has begun already, or has ended.
@@ -199,6 +199,9 @@ class RendezvousTable:
         state = self._steps.get(step)
         if (state is not None and state.begun) or self._has_ended(step):
             raise InternalError(None, None, f"step {step} has begun already")
+        keys = {key for key, _ in sent}
+        if len(keys) < len(sent) or not (state is None or state.sent.keys().isdisjoint(keys)):
+            raise InternalError(None, None, f"one of {', '.join(map(str, keys))} came twice")
         if state is None:
             state = self._steps[step] = _StepState()
         else:
@@ -207,9 +210,9 @@ class RendezvousTable:
             self._end(step)
             raise state.error
         state.begun = True
-        if sent is not None:
+        for key, value in sent:
             # nobody has asked for it yet
-            self.send(*sent)
+            self.send(key, value)
 
     def arrive(self, key: Key, value: TensorValue | Dead, size: int) -> list[Delivery]:
         """A value has come from another task, perhaps before the step has begun here.
@@ -383,11 +386,11 @@ class Rendezvous:
         self._idle: dict[str, list[Callable[[], None]]] = {}
         self.outlet: Callable[[Key, TensorValue | Dead], None] | None = None
 
-    def begin(self, step: StepId, sent: tuple[Key, TensorValue | Dead] | None = None) -> Exchange:
+    def begin(self, step: StepId, sent: Sequence[tuple[Key, TensorValue | Dead]] = ()) -> Exchange:
         """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed.
 
         Args:
-            sent: a value of it that has come along.
+            sent: values of it that have come along.
         """
         with self._lock:
             self._table.begin(step, sent)

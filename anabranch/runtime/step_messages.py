@@ -10,16 +10,16 @@ to read. A message is frames (`runtime.messages.Frames`). The first begins with
 and goes on, little-endian and without padding, with
 
     START       partition i64, step i64, first step i64 (those below have ended), timeout f64 (s; 0: any time),
-                flags u8 (1: recorded, 2: the sender has read what it needs, 4: a tensor comes along), values u32,
-                session (u16 and UTF-8)
+                flags u8 (1: recorded, 2: the sender has read what it needs), rows that it has taken u64 (a bit for
+                each number), tensors that come along u16, values u32, session (u16 and UTF-8)
     TRANSFER    step i64, iteration i64, flags u8 (1: dead, 2: float32 sent as bfloat16), values u32 (0 or 1),
                 route (u16, and session, source, destination, tensor, frame in UTF-8, with zero bytes between)
     DONE        values u32, told (u32, and a `WorkerReply` with the events of a step that was recorded)
 
-and the values; behind those of a START the tensor that comes along, as in a TRANSFER. Each value has its kind u8, its
-dtype u8 and the number of its dimensions u16, its bytes u64, its dimensions i64; then the bytes themselves where they
-are few, else they are the next frame. The bytes of an array of strings are a frame in any case, and the length u64 of
-each string stands in their place. A handle is a `HandleDef`.
+and the values; behind those of a START the tensors that come along, each as in a TRANSFER. Each value has its kind u8,
+its dtype u8 and the number of its dimensions u16, its bytes u64, its dimensions i64; then the bytes themselves where
+they are few, else they are the next frame. The bytes of an array of strings are a frame in any case, and the length u64
+of each string stands in their place. A handle is a `HandleDef`.
 
 What arrives is not believed: whatever is wrong with a message raises InvalidArgumentError, and no memory is taken for a
 size that it states.
@@ -53,7 +53,7 @@ _Piece = tuple[list[Buffer], Sequence[TensorValue]]
 
 _MARK: Final = 0xFF
 _PREFIX: Final = struct.Struct("<BB")
-_START: Final = struct.Struct("<qqqdBIH")
+_START: Final = struct.Struct("<qqqdBQHIH")
 _TRANSFER: Final = struct.Struct("<qqBIH")
 _DONE: Final = struct.Struct("<II")
 _VALUE: Final = struct.Struct("<BBHQ")
@@ -87,7 +87,6 @@ _HANDLE: Final = 4
 #: flags of a start
 _RECORDED: Final = 1
 _READ_AHEAD: Final = 2
-_BRINGS: Final = 4
 
 #: flags of a transfer
 _DEAD: Final = 1
@@ -108,8 +107,10 @@ class StepStart(NamedTuple):
     #: whether the sender has read itself what the partition would read for it; see `runtime.one_sided_reads`
     read_ahead: bool
     feeds: list[TensorValue]
-    #: a tensor for this step
-    sent: SentTensor | None = None
+    #: for this step
+    sent: Sequence[SentTensor] = ()
+    #: the rows that the sender has taken itself, a bit for each number; see `runtime.published_rows`
+    rows_taken: int = 0
 
 
 class SentTensor(NamedTuple):
@@ -143,23 +144,24 @@ def encode_start(
     recorded: bool = False,
     read_ahead: bool = False,
     first_step: int = 0,
-    sent: tuple[Key, TensorValue | None] | None = None,
+    sent: Sequence[tuple[Key, TensorValue | None]] = (),
+    rows_taken: int = 0,
 ) -> Frames:
     """The message that starts a partition's part of a step.
 
     Args:
-        sent: a tensor that comes along; None in place of its value: it is dead.
+        sent: tensors that come along; None in place of a value: it is dead.
+        rows_taken: see `StepStart`.
 
     Raises:
         UnimplementedError: a value is neither an array of numbers or strings nor a handle.
     """
     name = session.encode()
-    flags = (_RECORDED if recorded else 0) | (_READ_AHEAD if read_ahead else 0) | (0 if sent is None else _BRINGS)
-    fields = _START.pack(partition, step, first_step, timeout or 0.0, flags, len(feeds), len(name))
-    pieces: list[_Piece] = [([fields, name], feeds)]
-    if sent is not None:
-        pieces.append(_transferred(*sent))
-    return _message(StepMessage.START, *pieces)
+    flags = (_RECORDED if recorded else 0) | (_READ_AHEAD if read_ahead else 0)
+    fields = _START.pack(
+        partition, step, first_step, timeout or 0.0, flags, rows_taken, len(sent), len(feeds), len(name)
+    )
+    return _message(StepMessage.START, ([fields, name], feeds), *(_transferred(*one) for one in sent))
 
 
 def encode_transfer(key: Key, value: TensorValue | None, is_halved: bool = False) -> Frames:
@@ -271,12 +273,14 @@ def decode_start(frames: Frames) -> StepStart:
 
 
 def _read_start(reader: _Reader) -> StepStart:
-    partition, step, first_step, timeout, flags, count, length = reader.fields(_START)
+    partition, step, first_step, timeout, flags, rows_taken, brought, count, length = reader.fields(_START)
     session = _text(reader.take(length))
     values = reader.values(count) if count else []
-    sent = _read_transfer(reader) if flags & _BRINGS else None
+    sent = [_read_transfer(reader) for _ in range(brought)]
     recorded, read_ahead = bool(flags & _RECORDED), bool(flags & _READ_AHEAD)
-    return StepStart(session, partition, step, first_step, timeout or None, recorded, read_ahead, values, sent)
+    return StepStart(
+        session, partition, step, first_step, timeout or None, recorded, read_ahead, values, sent, rows_taken
+    )
 
 
 def decode_transfer(frames: Frames) -> SentTensor:

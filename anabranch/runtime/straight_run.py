@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.pending import Pending
@@ -39,7 +39,7 @@ class StraightCalls:
         self.calls, self.slow, self.emptied, self.holding = calls, slow, emptied, holding
         self._split = split
 
-    def without(self, left_out: Sequence[int]) -> StraightCalls:
+    def without(self, left_out: Collection[int]) -> StraightCalls:
         """The same, without the calls at these positions."""
         kept = [position for position in range(len(self.calls)) if position not in left_out]
         return StraightCalls(

@@ -11,8 +11,7 @@ import functools
 import json
 import logging
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -33,20 +32,12 @@ from anabranch.errors import (
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
-    DeviceDef,
-    LinkActivity,
     OpenSession,
-    PublishedPartition,
-    PublishedTensorDef,
-    TaskActivity,
     TaskDescription,
-    VariableActivity,
     WorkerReply,
     WorkerRequest,
 )
-from anabranch.proto.tensors import make_tensor_proto
 from anabranch.runtime.bound_partition import BoundPartition
-from anabranch.runtime.devices import session_devices
 from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
@@ -58,7 +49,8 @@ from anabranch.runtime.messages import (
     malformed,
 )
 from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition
-from anabranch.runtime.published_values import Board, BoardMemory, PublishedTensor
+from anabranch.runtime.published_messages import published_to_proto
+from anabranch.runtime.published_values import BoardMemory
 from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
 from anabranch.runtime.served_sessions import Asked, ServedSession, ServedTask, SessionOpener, TaskSession, open_here
 from anabranch.runtime.step_messages import (
@@ -72,6 +64,7 @@ from anabranch.runtime.step_messages import (
     encode_transfer,
     kind_of,
 )
+from anabranch.runtime.task_reports import activity, described
 from anabranch.runtime.task_sessions import (
     BeginLease,
     EndLease,
@@ -204,13 +197,12 @@ class WorkerService:
         if run.first_step:
             rendezvous.end_below(run.session, run.first_step)
         if run.read_ahead:
-            sent = None if run.sent is None else (run.sent.key, _value_of(run.sent))
-            _published(partition).start_read_ahead(
-                run.step, run.feeds, lambda outcome: on_reply(_outcome(outcome, ())), run.timeout, sent
-            )
+            sent = [(one.key, _value_of(one)) for one in run.sent]
+            answer = functools.partial(_answer_without_events, on_reply)
+            _published(partition).start_read_ahead(run.step, run.feeds, answer, run.timeout, sent, run.rows_taken)
             return
-        if run.sent is not None:
-            _deliver(rendezvous, run.sent)
+        for one in run.sent:
+            _deliver(rendezvous, one)
         events = list[ItemEvent]()
         partition.start(
             run.step,
@@ -391,11 +383,16 @@ class WorkerService:
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
+        served = self._served(key.step.session)
         if self._held:
             start = self._held.get(key.step, _NONE_HELD).get(key.destination)
-            if start is not None and start.send(key, None if isinstance(value, Dead) else value):
-                return
-        served = self._served(key.step.session)
+            if start is not None:
+                offered = start.offer(key, None if isinstance(value, Dead) else value)
+                for rows, taken in offered.rows:
+                    answer = Key(key.step, rows.end.source, rows.end.destination, rows.end.tensor)
+                    served.session.rendezvous.arrive(answer, taken, taken.nbytes)
+                if offered.is_taken:
+                    return
         address = served.address_of(key.destination)
         if isinstance(value, Dead):
             frames = encode_transfer(key, None)
@@ -406,7 +403,7 @@ class WorkerService:
         self._post(address, frames)
 
     def hold(self, step: StepId, starts: Mapping[str, HeldStart]) -> None:
-        """Parts of a step on other tasks are started along with the first tensor for them, until `let_go`.
+        """Parts of a step on other tasks are started along with tensors for them, until `let_go`.
 
         Args:
             starts: by the full names of the devices to which tensors go.
@@ -427,7 +424,7 @@ class WorkerService:
             reply.description.CopyFrom(self.description())
             return reply
         if kind == "activity":
-            reply.activity.CopyFrom(self.activity(request.activity.variable))
+            reply.activity.CopyFrom(activity(self._task, self._traffic(), request.activity.variable))
             return reply
         if kind == "reset":
             if self._task is not None:
@@ -452,7 +449,7 @@ class WorkerService:
             known = partition if isinstance(partition, BoundPartition) and not served.halves else None
             published = None if known is None else known.publish(request.publish.reader, self._make_board)
             if published is not None:
-                reply.published.CopyFrom(_described(*published))
+                reply.published.CopyFrom(published_to_proto(published))
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -489,44 +486,7 @@ class WorkerService:
         Raises:
             NotFoundError: it is none.
         """
-        task = self._task
-        if task is None:
-            raise NotFoundError(None, None, "this process is no task of a cluster")
-        devices = [
-            DeviceDef(
-                name=device.name,
-                device_type=device.device_type,
-                memory_limit=device.memory_limit_bytes,
-                incarnation=task.incarnation,
-            )
-            for device in session_devices(task.config, task.name)
-        ]
-        return TaskDescription(
-            task=task.name, address=dict(task.addresses), device=devices, incarnation=task.incarnation
-        )
-
-    def activity(self, variables: Collection[str] = ()) -> TaskActivity:
-        """What the task that this process is has done so far.
-
-        Args:
-            variables: those whose values are told along if they are small, by the last parts of their names.
-
-        Raises:
-            NotFoundError: it is none.
-        """
-        if self._task is None:
-            raise NotFoundError(None, None, "this process is no task of a cluster")
-        containers = self._task.state.containers
-        return TaskActivity(
-            seconds=time.monotonic(),
-            ended_steps=containers.rendezvous.ended_steps,
-            running_steps=containers.rendezvous.steps,
-            link=[LinkActivity(**link._asdict()) for link in self._traffic()],
-            variable=[
-                VariableActivity(name=name, value=make_tensor_proto(value))
-                for name, value in containers.small_values(variables)
-            ],
-        )
+        return described(self._task)
 
     def _served(self, name: str) -> ServedSession:
         with self._lock:
@@ -541,7 +501,7 @@ class WorkerService:
     def _run(self, run: StepStart) -> Frames:
         events = list[ItemEvent]()
         partition = self._partition(run.session, run.partition)
-        if run.read_ahead or run.sent is not None:
+        if run.read_ahead or run.sent:
             raise FailedPreconditionError(None, None, "what is waited for here brings nothing along; start it instead")
         record = events.append if run.recorded else None
         try:
@@ -567,16 +527,6 @@ def _published(partition: RegisteredPartition) -> BoundPartition:
     return partition
 
 
-def _described(board: Board, tensors: Sequence[PublishedTensor]) -> PublishedPartition:
-    memory = board.memory
-    return PublishedPartition(
-        process=memory.process,
-        descriptor=memory.descriptor,
-        number=memory.number,
-        tensor=[PublishedTensorDef(**tensor._asdict()) for tensor in tensors],
-    )
-
-
 def _closed(session: str) -> CancelledError:
     return CancelledError(None, None, f"the step cannot begin: its session was closed ({session}); open another")
 
@@ -599,6 +549,10 @@ def _request(frames: Frames) -> WorkerRequest:
         return WorkerRequest.FromString(bytes(frames[0]))
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
+
+
+def _answer_without_events(on_reply: Callable[[Frames], None], outcome: Sequence[TensorValue] | BaseException) -> None:
+    on_reply(_outcome(outcome, ()))
 
 
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:

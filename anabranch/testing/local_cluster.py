@@ -156,6 +156,9 @@ class LocalConnection:
     def board(self, process: int, descriptor: int, number: int) -> None:
         """See `distributed.network.TaskConnection`."""
 
+    def reader(self, process: int, number_at: int, number: int) -> None:
+        """See `distributed.network.TaskConnection`."""
+
     def post(self, frames: Frames) -> None:
         """See `runtime.worker_service.Transport`."""
         self._cluster.task_at(self.address).message("client", self._carried(frames))

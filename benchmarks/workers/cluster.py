@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ROWS, WIDTH = 32, 64
 #: bytes of the dense model
 DENSE = 100_000_000
@@ -117,10 +115,13 @@ def dense_step(tf: Any, count: int, elements: int) -> Any:
 def sparse_step(tf: Any, count: int, size: int) -> Any:
     updates = []
     rows = size // 4 // WIDTH // count
-    indices = np.random.default_rng(0).integers(0, rows, ROWS).astype(np.int32)
     for index in range(count):
         with tf.device(f"/job:ps/task:{index}"):
             table = tf.get_variable(f"t{index}", [rows, WIDTH], initializer=tf.zeros_initializer(), use_resource=True)
+        with tf.device("/job:worker/task:0"):
+            # others in each step, as a worker's examples have
+            indices = tf.random.uniform([ROWS], 0, rows, tf.int32)
+        with tf.device(f"/job:ps/task:{index}"):
             taken = tf.gather(table, indices)
         with tf.device("/job:worker/task:0"):
             gradient = taken * 0.5

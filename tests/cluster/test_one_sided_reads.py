@@ -54,13 +54,13 @@ def training() -> Iterator[tuple[Any, Any, Any, dict[str, list[str]], list[Proce
             yield session, (step, allowed), v, addresses, processes
 
 
-def run_until_read(session: Any, step: Any, taken: list[Any]) -> int:
-    """Runs steps until one has read ahead; how many."""
+def run_until_read(session: Any, step: Any, taken: list[Any], feeds: dict[Any, Any] | None = None) -> int:
+    """Runs steps until one has read ahead; how many. With other feeds a step is another one."""
     deadline = time.monotonic() + DEADLINE
     steps = 0
     while not any(values is not None for values in taken):
         assert time.monotonic() < deadline
-        session.run(step)
+        session.run(step, feeds)
         steps += 1
     return steps
 
@@ -92,14 +92,16 @@ def test_what_other_sessions_write_is_seen_by_the_next_step(taken: list[Any]) ->
 
 def test_a_step_that_fails_before_it_has_sent_anything_ends_at_once_and_changes_nothing(taken: list[Any]) -> None:
     with training() as (session, (step, allowed), v, _, _):
-        run_until_read(session, step, taken)
+        run_until_read(session, step, taken, {allowed: True})
         before = session.run(v)
+        taken.clear()
         begun = time.monotonic()
         for _ in range(3):
             with pytest.raises(tf.errors.InvalidArgumentError, match="not allowed"):
                 session.run(step, {allowed: False})
         # who was to begin has begun, and has answered: nobody waits until the grace after a failure is over
         assert time.monotonic() - begun < 4
+        assert sum(values is not None for values in taken) == 3
         np.testing.assert_array_equal(session.run(v), before)
         session.run(step)
         np.testing.assert_array_equal(session.run(v), before + (1 - before) / 2)

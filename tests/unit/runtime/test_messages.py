@@ -93,16 +93,15 @@ def test_what_starts_a_step_and_what_travels_in_it_come_back() -> None:
     assert start[:7] == ("session", 7, 8, 5, 1.5, True, False)
     assert start.feeds[0] == 2
     np.testing.assert_array_equal(start.feeds[1], LARGE)
-    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, False, [], None)
-    brings = decode_start(encode_start("s", 1, 2, [LARGE], read_ahead=True, sent=(KEY, LARGE)))
-    assert brings.sent is not None
-    assert (brings.read_ahead, brings.sent.key, brings.sent.is_halved) == (True, KEY, False)
+    assert decode_start(encode_start("", 1, -1, []))[:] == ("", 1, -1, 0, None, False, False, [], [], 0)
+    sent: list[Any] = [(KEY, LARGE), (KEY._replace(tensor="another"), None)]
+    brings = decode_start(encode_start("s", 1, 2, [LARGE], read_ahead=True, sent=sent, rows_taken=1 << 63 | 2))
+    brought, dead = brings.sent
+    assert (brings.read_ahead, brings.rows_taken, brought.key, brought.is_halved) == (True, 1 << 63 | 2, KEY, False)
     np.testing.assert_array_equal(brings.feeds[0], LARGE)
-    np.testing.assert_array_equal(brings.sent.value, LARGE)
-    assert brings.sent.size > 2 * LARGE.nbytes
-    dead = decode_start(encode_start("s", 1, 2, [], sent=(KEY, None))).sent
-    assert dead is not None
-    assert (dead.key, dead.value) == (KEY, None)
+    np.testing.assert_array_equal(brought.value, LARGE)
+    assert brought.size > 2 * LARGE.nbytes
+    assert (dead.key.tensor, dead.value) == ("another", None)
     transfer = decode_transfer(encode_transfer(KEY, LARGE, is_halved=True))
     assert (transfer.key, transfer.is_halved) == (KEY, True)
     assert transfer.size > LARGE.nbytes
@@ -129,7 +128,10 @@ def damaged(frames: Frames, at: int, byte: int) -> Frames:
 MESSAGES = st.sampled_from(
     [
         (decode_start, encode_start("s", 7, 8, [np.ones(3), b"a string", LARGE], timeout=1.5)),
-        (decode_start, encode_start("s", 7, 8, [np.ones(3)], read_ahead=True, sent=(KEY, np.ones(3)))),
+        (
+            decode_start,
+            encode_start("s", 7, 8, [np.ones(3)], read_ahead=True, sent=[(KEY, np.ones(3))] * 2, rows_taken=3),
+        ),
         (decode_transfer, encode_transfer(KEY, np.array([b"a", b"bc"], np.object_))),
         (decode_done, encode_done([LARGE, ResourceHandle("c", "n", "queue")], b"told")),
     ]

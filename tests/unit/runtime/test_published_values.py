@@ -12,7 +12,6 @@ import pytest
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.runtime.containers import VariableState
-from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.published_values import BOARD_BYTES, SLOTS, Board, PublishedReads, PublishedTensor
 
 FLOATS = np.dtype(np.float32)
@@ -21,7 +20,7 @@ FLOATS = np.dtype(np.float32)
 class Memory:
     """See `runtime.published_values.BoardMemory`."""
 
-    process, descriptor, number = 1, 2, 3
+    process, descriptor, number, number_at = 1, 2, 3, 4
 
     def __init__(self) -> None:
         self.contents = memoryview(bytearray(BOARD_BYTES))
@@ -41,8 +40,7 @@ def reads(board: Board, *states: VariableState) -> PublishedReads:
     for state in states:
         slot = board.publish(state)
         assert slot is not None
-        where = PublishedTensor("", slot.slot, slot.offset, slot.size)
-        tensors.append((where, FLOATS, state.value.shape))
+        tensors.append((slot.described(""), FLOATS, state.value.shape))
     return PublishedReads(board.memory.contents, tensors)
 
 
@@ -144,15 +142,3 @@ def test_a_reader_sees_whole_values_of_one_moment_while_another_thread_writes() 
     reader.join(60)
     assert not torn
     assert len(seen) > 1
-
-
-def test_what_starts_a_part_is_sent_once() -> None:
-    sent: list[Any] = []
-    start = HeldStart(sent.append)
-    threads = [threading.Thread(target=start.send) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sent == [None]
-    assert not start.send()
