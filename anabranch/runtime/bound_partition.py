@@ -426,6 +426,9 @@ class _StartedGraph:
         exchange: opens that place, if there is any.
     """
 
+    #: it never runs on a thread that receives
+    is_to_change_threads: Final = False
+
     def __init__(
         self,
         make: Callable[[Exchange | None], StepRun],

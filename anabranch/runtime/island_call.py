@@ -146,11 +146,21 @@ class IslandCall(ItemCall):
         ]
 
     def is_quick(self) -> bool:
-        """Whether its only program is compiled, ends by itself, and nobody has locked its variables."""
-        if not self._simple_key or self._open or self._has_loops:
+        """Whether its program is compiled, ends by itself, and nobody has locked its variables.
+
+        Of programs for several shapes one is enough: `is_quick_with` tells once the inputs are there.
+        """
+        if not self._simple_key or self._has_loops:
             return False
         # a lock may still be taken before this thread comes to it, by an island that ends without this thread
-        return self.executable.has_ready_variant() and not any(map(is_locked, self._locks))
+        return self.executable.has_ready_variant(None if self._open else ()) and not any(map(is_locked, self._locks))
+
+    def is_quick_with(self, frame: StepFrame) -> bool:
+        """The same, of the program for inputs of these shapes."""
+        if not self.is_quick():
+            return False
+        values = frame.values
+        return not self._open or self.executable.has_ready_variant(tuple([values[i].shape for i in self._open]))
 
     def changes_at_once(self) -> bool:
         """Whether all that it writes is stored in one call, even if it has checks."""

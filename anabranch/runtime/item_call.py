@@ -76,6 +76,10 @@ class ItemCall(ABC):
         """Whether nothing is known now that would hold its thread: a program to compile, a lock, a user's function."""
         return False
 
+    def is_quick_with(self, frame: StepFrame) -> bool:
+        """The same, now that its inputs are there. Some calls are quick with inputs of shapes that they know."""
+        return self.is_quick()
+
     def arithmetic(self) -> Arithmetic | None:
         """What a call does, if that is NumPy's arithmetic alone: of a short loop's time, what is around it is most."""
         return None

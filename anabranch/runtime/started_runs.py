@@ -35,11 +35,17 @@ class Advancing(Protocol):
     def deadline(self) -> float | None:
         """When the run is to look at the time, on the monotonic clock; None: never."""
 
+    @property
+    def is_to_change_threads(self) -> bool:
+        """Whether it has stopped because what comes next may hold the thread, which receives messages."""
+
     def begin(self) -> None:
         """Before anything else, in the first turn."""
 
     def go_on(self) -> list[Any] | None:
-        """Runs what can be run; returns the values of the fetches, or None where the run waits for an event."""
+        """Runs what can be run; returns the values of the fetches, or None where the run waits for an event or another
+        thread.
+        """
 
     def give_up(self, error: BaseException) -> None:
         """The run is over: what was called before raised this."""
@@ -111,6 +117,11 @@ class StartedRun:
                 return
             if results is not None:
                 self._end(results)
+                return
+            if self._run is not None and self._run.is_to_change_threads:
+                # the turn goes on there
+                self._watch.pause()
+                worker_threads.submit(self._take_turns)
                 return
             # an event that came after the turn had looked for events has left `AGAIN`: nothing is overlooked
             with self._lock:

@@ -10,6 +10,7 @@ from anabranch.errors import OpError
 from anabranch.runtime import trace_clock
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.pace import takes_short_turns_here
 from anabranch.runtime.rendezvous import Exchange
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after
@@ -94,6 +95,7 @@ class StraightRun(StepWaiting):
         self._opened: Exchange | None = None
         self._frame = StepFrame(values, None, self.watch)
         self._position = 0
+        self.is_to_change_threads = False
 
     def begin(self) -> None:
         """Lets others know of the run."""
@@ -113,7 +115,12 @@ class StraightRun(StepWaiting):
         # a result that has come belongs to the call at which this run stands
         while not self._events.empty():
             self._handle(*self._events.get())
+        holding = self._straight.holding if takes_short_turns_here() else ()
+        self.is_to_change_threads = False
         while not self._pending and self._position < len(self._straight.calls):
+            if self._position in holding and not self._straight.calls[self._position].is_quick_with(self._frame):
+                self.is_to_change_threads = True
+                return None
             self._run_call()
         if self._pending:
             self.only_waits = True

@@ -198,9 +198,16 @@ class Executable:
         )
         return f"new shapes or static values: {', '.join(differences[:_MAX_NAMED])}{more}{evicted}"
 
-    def has_ready_variant(self) -> bool:
-        """Whether the variant of an island whose shapes are fixed is there and `is_ready`."""
-        variant = self._variants.get(())
+    def has_ready_variant(self, key: Hashable | None) -> bool:
+        """Whether a variant is there and `is_ready`.
+
+        Args:
+            key: the variant's; None: any.
+        """
+        if key is None:
+            # another thread may be adding one
+            return any(map(self.is_ready, list(self._variants.values())))
+        variant = self._variants.get(key)
         return variant is not None and self.is_ready(variant)
 
     @staticmethod

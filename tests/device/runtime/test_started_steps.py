@@ -15,6 +15,7 @@ import anabranch as tf
 from anabranch.pipeline import lowering_everything
 from anabranch.runtime import bound_partition
 from anabranch.runtime.local_master import LocalMaster, PlannedStep
+from anabranch.runtime.pace import take_short_turns_here
 from anabranch.runtime.worker_threads import worker_threads
 
 DEADLINE = 60.0
@@ -219,4 +220,38 @@ def test_started_steps_pass_tensors_between_devices() -> None:
         step.start([np.float32(value / 10)], outcomes)
     found = sorted(outcomes.next()[0] for _ in range(20))
     np.testing.assert_allclose(found, [np.exp(np.float32(v / 10)) + 1 for v in range(20)], rtol=1e-6)
+    master.close()
+
+
+def test_inputs_of_new_shapes_are_computed_by_another_thread_than_the_one_that_receives() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    master, outcomes = LocalMaster(), queue.SimpleQueue[tuple[int, Any]]()
+    with lowering_everything():
+        step = prepared(master, tf.reduce_sum(x * 2.0), feeds=[x])
+    receiver: list[int] = []
+    sizes: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+    def receive() -> None:
+        take_short_turns_here()
+        receiver.append(threading.get_ident())
+        while (size := sizes.get(timeout=DEADLINE)) is not None:
+            step.start([np.ones(size, np.float32)], lambda outcome: outcomes.put((threading.get_ident(), outcome)))
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+
+    def ran_on(size: int) -> int:
+        sizes.put(size)
+        number, outcome = outcomes.get(timeout=DEADLINE)
+        assert outcome == [2.0 * size]
+        return number
+
+    deadline = time.monotonic() + DEADLINE
+    # until a program for three elements is compiled, and the last runs were short
+    while ran_on(3) not in receiver:
+        assert time.monotonic() < deadline
+    assert ran_on(3) in receiver
+    assert ran_on(4) not in receiver
+    sizes.put(None)
+    thread.join(DEADLINE)
     master.close()

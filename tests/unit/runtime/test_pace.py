@@ -24,6 +24,7 @@ class Noting:
     """A run that waits once, and notes on which threads its turns are."""
 
     deadline = None
+    is_to_change_threads = False
 
     def __init__(self) -> None:
         self.threads: list[int] = []

@@ -18,10 +18,13 @@ DEADLINE = 60.0
 
 
 class Scripted:
-    """A run whose turns the test decides: None waits, a list ends it, an exception is raised."""
+    """A run whose turns the test decides: None waits, "change" asks for another thread, a list ends it, an exception is
+    raised.
+    """
 
     def __init__(self, script: queue.SimpleQueue[Any], deadline: float | None = None) -> None:
         self.deadline = deadline
+        self.is_to_change_threads = False
         self.begun = 0
         self.given_up: list[BaseException] = []
         self.turn_began: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -38,8 +41,11 @@ class Scripted:
             outcome = self._script.get(timeout=DEADLINE)
         finally:
             self._in_turn.release()
+        self.is_to_change_threads = outcome == "change"
         if isinstance(outcome, BaseException):
             raise outcome
+        if self.is_to_change_threads:
+            return None
         result: list[Any] | None = outcome
         return result
 
@@ -154,3 +160,18 @@ def test_many_threads_ask_at_once(count: int) -> None:
     found: set[int] = set()
     while not kept <= found:  # a call that is cancelled too late comes as well
         found.add(told.get(timeout=DEADLINE))
+
+
+def test_a_turn_goes_on_on_another_thread_where_the_run_asks_for_one() -> None:
+    run, script, outcomes, started_run = started()
+    first = run.turn_began.get(timeout=DEADLINE)
+    # what happens meanwhile is not lost
+    started_run.wake()
+    script.put("change")
+    run.turn_began.get(timeout=DEADLINE)
+    script.put(None)
+    run.turn_began.get(timeout=DEADLINE)
+    script.put([5])
+    assert outcomes.get(timeout=DEADLINE) == [5]
+    assert run.begun == 1
+    assert first
