@@ -17,7 +17,7 @@ from anabranch.pipeline import plan_of_island
 from anabranch.runtime import trace_clock
 from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.executor_graph import Kind
-from anabranch.runtime.fetched_values import fetched_value
+from anabranch.runtime.fetched_values import fetched_values
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
@@ -143,7 +143,7 @@ class BoundPartition:
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
         """
-        return [fetched_value(value) for value in self._run(number, feeds, record, timeout)]
+        return fetched_values(self._run(number, feeds, record, timeout))
 
     def run_on_device(
         self, number: int, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
@@ -267,14 +267,14 @@ class BoundPartition:
             exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, record, timeout, self._active, opened, wake, number),
-                lambda results: [fetched_value(value) for value in self._with_known(results)],
+                lambda results: fetched_values(self._with_known(results)),
                 exchange,
             )
         rendezvous = self._environment.containers.rendezvous
         return StraightRun(
             straight,
             self._values_of(feeds),
-            lambda values: [fetched_value(value) for value in self._fetches_in(values)],
+            lambda values: fetched_values(self._fetches_in(values)),
             functools.partial(rendezvous.begin, StepId(self._environment.session, number), sent)
             if self._has_transfers
             else None,

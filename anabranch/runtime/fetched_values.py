@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
@@ -14,6 +16,55 @@ from anabranch.errors import ResourceExhaustedError
 
 #: a fetched value of an accelerator of at least so many bytes is not copied on the host
 _COPIED_ONCE: Final = 1 << 20
+#: an array of at least so many bytes is given away as it is where nobody else holds it; smaller ones are soon copied
+_GIVEN_AWAY: Final = 1 << 16
+
+
+def fetched_values(values: Sequence[TensorValue]) -> list[Any]:
+    """Values as `Session.run` gives them (`fetched_value`).
+
+    A large array that a host operation made, and that nobody holds but the list, is not copied.
+    """
+    left = list(values)
+    del values
+    left.reverse()
+    fetched = []
+    while left:
+        value = left.pop()
+        is_own = isinstance(value, np.ndarray) and value.nbytes >= _GIVEN_AWAY and _is_held_once(value)
+        fetched.append(value if is_own else fetched_value(value))
+    return fetched
+
+
+def _is_held_once(array: HostArray) -> bool:
+    """Whether nobody but the caller, in one variable, holds an array, or sees its memory by another one.
+
+    Whoever does so holds a reference to it, or to the array whose memory it shows: views do, and JAX's arrays do.
+    """
+    if not array.flags.writeable or not array.flags.c_contiguous or sys.getrefcount(array) > _HELD_BY_CALLER:
+        return False
+    base = array.base
+    if base is None:
+        return array.flags.owndata
+    # a part of an array would keep all of its memory
+    is_whole = type(base) is np.ndarray and base.flags.owndata and base.nbytes < 2 * array.nbytes
+    return is_whole and sys.getrefcount(base) <= _HELD_BY_ARRAY
+
+
+def _references() -> tuple[int, int]:
+    """What `sys.getrefcount` tells where `_is_held_once` asks, if nobody else holds the array, or its memory."""
+
+    def counted(array: HostArray) -> tuple[int, int]:
+        of_array = sys.getrefcount(array)
+        base = array.base
+        return of_array, sys.getrefcount(base)
+
+    array = np.empty(2, np.uint8)[1:]
+    return counted(array)
+
+
+#: references to an array that only the caller of `_is_held_once` holds, and to memory that only that array shows
+_HELD_BY_CALLER, _HELD_BY_ARRAY = _references()
 
 
 def fetched_value(value: TensorValue) -> Any:

@@ -3,7 +3,8 @@
 To hand a call over takes longer than a quick call. And calls that are mostly Python, or that give Python's lock away
 for microseconds again and again, as reading a small file does, take more than twice as long beside each other as alone:
 at each of these moments threads change places. Which functions are of that kind their operations do not tell, so it is
-measured.
+measured: how long whoever wants the results is kept by a call, which counts handing it over and being woken, and does
+not count what workers do while the caller is busy elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SHORT: Final = 2e-3
 _WINDOW: Final = 64
 _LONGER: Final = 4.0
 _SLOW: Final = 50e-3
-#: workers must make calls so many times as fast as the caller
+#: workers must keep the caller so many times shorter than making the call itself does
 _WORTH_IT: Final = 1.2
 
 
@@ -48,11 +49,13 @@ class CallPlacement:
     def __init__(self, parallelism: int) -> None:
         self.uses_workers = True
         self._parallelism = parallelism
-        #: mean seconds of a call beside others, and of one of the caller
-        self._together = self._alone = 0.0
+        #: mean seconds that a worker's call keeps the caller, and of a call of the caller
+        self._kept = self._alone = 0.0
         self._phase, self._left_out, self._calls = _Phase.TOGETHER, 0, 0
         #: what the calls of the phase have taken, and those of its window
         self._seconds = self._window = 0.0
+        #: how long the phase's calls kept the caller, and how many did
+        self._waited, self._waits = 0.0, 0
 
     def note(self, seconds: float, by_worker: bool) -> None:
         """A call has taken so long."""
@@ -67,6 +70,11 @@ class CallPlacement:
             self._measure()
         elif self._calls >= self._phase.value:
             self._end(self._seconds / self._calls)
+
+    def note_wait(self, seconds: float) -> None:
+        """A call that was handed over has kept the caller for so long: to hand it over, and to wait for its result."""
+        self._waited += seconds
+        self._waits += 1
 
     def _are_of_another_kind(self, seconds: float) -> bool:
         """Whether the caller's calls have become longer, of which the last took so long."""
@@ -83,12 +91,14 @@ class CallPlacement:
             self._measure()
         elif self._phase is _Phase.ALONE:
             self._alone = mean
-            self._settle(uses_workers=self._parallelism * mean > _WORTH_IT * self._together)
+            self._settle(uses_workers=mean > _WORTH_IT * self._kept)
         elif mean < _QUICK:
             self._alone = mean
             self._settle(uses_workers=False)
         elif mean < _SHORT:
-            self._together = self._alone = mean
+            self._alone = mean
+            # the first calls' results may not have been taken yet, if the caller is busy: then they keep nobody
+            self._kept = self._waited / max(self._waits, 1)
             self.uses_workers = False
             # the workers' last calls run beside the caller's first ones
             self._begin(_Phase.ALONE, left_out=self._parallelism)
@@ -107,3 +117,4 @@ class CallPlacement:
         self._phase, self._left_out = phase, left_out
         self._calls = 0
         self._seconds = self._window = 0.0
+        self._waited, self._waits = 0.0, 0

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import empty_array
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepNode
@@ -25,9 +26,6 @@ _FLOPS_OF_ELEMENT: Final = 200
 _QUICK_PRODUCTS: Final = frozenset(
     dtype.as_numpy_dtype for dtype in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
 )
-#: where JAX takes an array's memory as it is (bytes), and how large an array is that this is worth while for
-_ALIGNMENT: Final = 64
-_ALIGNED_FROM: Final = 1 << 16
 
 
 class BetterCompiledError(Exception):
@@ -123,11 +121,7 @@ def takes_numpy(op: StepNode) -> bool:
 def aligned_copy(value: TensorValue, dtype: np.dtype[Any] | None = None) -> Any:
     """A copy of an array in memory that is nobody else's, and that JAX takes as it is, without another copy."""
     array = np.asarray(value, dtype)
-    if array.nbytes < _ALIGNED_FROM or array.dtype.hasobject:
-        return np.array(array)
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = empty_array(array.shape, array.dtype)
     copy[...] = array
     return copy
 

@@ -29,6 +29,8 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
         return
     xp = np if isinstance(indices, np.ndarray) else xp  # known indices are checked here and now
     flat = xp.reshape(indices, (-1,))
+    if xp is np and flat.dtype.kind in "iu" and _largest(flat) < size:
+        return
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
     dims = np.shape(indices)
@@ -36,6 +38,11 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
     where = f"{what}[{place}]" if dims else what
     message = f"{where} = {{0}} is not in [0, {size}); keep indices in range, as tf.clip_by_value does"
     ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
+
+
+def _largest(integers: HostArray) -> int:
+    """Their maximum as unsigned numbers, of which negative ones are the largest."""
+    return int(integers.view(f"u{integers.dtype.itemsize}").max())
 
 
 def hold_elements(shape: Sequence[int], axis: int) -> bool:

@@ -135,23 +135,30 @@ class ThreadProducer:
 
 
 class _Call:
-    """One call: made by a worker, or by whoever wants its result."""
+    """One call: made by a worker, or by whoever wants its result.
 
-    __slots__ = ("_arguments", "_done", "_error", "_function", "_owner", "_result")
+    Attributes:
+        handing_over: how long it took to hand it over to a worker (s).
+    """
+
+    __slots__ = ("_arguments", "_done", "_error", "_function", "_owner", "_result", "handing_over")
 
     def __init__(self, owner: ThreadWorkers, function: ElementFunction, arguments: Element, handed_over: bool) -> None:
         self._owner, self._function, self._arguments = owner, function, arguments
         self._result: Element = ()
         self._error: BaseException | None = None
         self._done: threading.Event | None = threading.Event() if handed_over else None
+        self.handing_over = 0.0
 
     def result(self) -> Element:
         if self._done is None:
             self.run()
         else:
+            start = time.perf_counter()
             with admitted():
                 while not self._done.wait(_LOOK_AGAIN):
                     pass
+            self._owner.placement.note_wait(time.perf_counter() - start + self.handing_over)
         if self._error is not None:
             raise self._error
         return self._result
@@ -198,7 +205,9 @@ class ThreadWorkers:
         if handed_over:
             if len(self._threads) < self._count:
                 self._start_one()
+            start = time.perf_counter()
             self._calls.put(call)
+            call.handing_over = time.perf_counter() - start
         return call
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from anabranch.frontend.sparse import arithmetic as sparse_math, form as sparse
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
+from anabranch.ops.sparse import arithmetic as sparse_arithmetic
 from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
@@ -291,8 +292,11 @@ def test_gradients_reach_the_values() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "float16"])
 @pytest.mark.parametrize("order", ["rows", "columns", "none"])
-def test_large_products_of_fed_matrices(dtype: str, order: str) -> None:
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "by a matrix of SciPy's"])
+def test_large_products_of_fed_matrices(dtype: str, order: str, direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever order the elements stand in, repeated ones among them, and however the coordinates lie in memory."""
+    if not direct:
+        monkeypatch.setattr(sparse_arithmetic, "_dense_product", lambda: None)
     rng = np.random.default_rng(3)
     rows, inner = rng.integers(0, 40, 300), rng.integers(0, 30, 300)
     sequence = {"rows": np.lexsort((inner, rows)), "columns": np.lexsort((rows, inner)), "none": np.arange(300)}[order]
@@ -317,6 +321,16 @@ def test_an_index_outside_of_a_large_fed_matrix_is_refused(bad: int) -> None:
     product = sparse_math.sparse_tensor_dense_matmul(given, np.ones((30, 20), np.float32))
     with pytest.raises(InvalidArgumentError, match=rf"a_indices\[7\] = \[ *3 +{bad}\]"):
         run(product, {given: SparseTensorValue(coordinates, np.ones(300, np.float32), [40, 30])})
+
+
+@pytest.mark.parametrize("bad", [-1, 30])
+def test_a_bad_index_of_rows_that_are_gathered_on_the_host_is_refused(bad: int) -> None:
+    kept = raw.Placeholder(dtype="int32", shape=(None,))
+    # text, so that the rows are gathered on the host
+    taken = raw.GatherV2(raw.Const(value=np.array([b"row"] * 30, np.object_), dtype="string"), kept, 0)
+    assert run(taken, {kept: np.array([0, 29], np.int32)}).tolist() == [b"row", b"row"]
+    with pytest.raises(InvalidArgumentError, match=rf"indices\[1\] = {bad} is not in \[0, 30\)"):
+        run(taken, {kept: np.array([4, bad, 31], np.int32)})
 
 
 def test_rows_of_what_lies_column_by_column() -> None:

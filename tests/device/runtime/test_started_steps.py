@@ -127,11 +127,11 @@ def test_results_that_cannot_be_fetched_are_told(branching: bool, monkeypatch: p
     master, outcomes = LocalMaster(), Outcomes()
     step = prepared(master, y, feeds=[x])
 
-    def failing(value: Any) -> Any:
+    def failing(values: Any) -> Any:
         raise MemoryError("no room for the results")
 
     with monkeypatch.context() as patches:
-        patches.setattr(bound_partition, "fetched_value", failing)
+        patches.setattr(bound_partition, "fetched_values", failing)
         step.start([np.float32(1.0)], outcomes)
         with pytest.raises(MemoryError, match="no room"):
             outcomes.next()

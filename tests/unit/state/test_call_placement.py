@@ -9,12 +9,19 @@ from anabranch.state.call_placement import CallPlacement
 COUNT = 4
 
 
-def made(placement: CallPlacement, calls: int, together: float, alone: float) -> list[bool]:
-    """Makes calls that take so long beside others and alone; who made each."""
+def made(placement: CallPlacement, calls: int, together: float, alone: float, kept: float | None = None) -> list[bool]:
+    """Makes calls that take so long beside others and alone; who made each.
+
+    Args:
+        kept: how long a worker's call keeps the caller; if it only waits for calls, and is woken in no time, it is kept
+            for what they take, shared by the workers.
+    """
     makers = []
     for _ in range(calls):
         by_worker = placement.uses_workers
         placement.note(together if by_worker else alone, by_worker)
+        if by_worker:
+            placement.note_wait(together / COUNT if kept is None else kept)
         makers.append(by_worker)
     return makers
 
@@ -34,6 +41,20 @@ def test_calls_go_where_they_are_made_faster(together: float, alone: float, work
     placement = CallPlacement(COUNT)
     made(placement, 200, together, alone)
     assert set(made(placement, 1000, together, alone)) == {workers}
+
+
+@pytest.mark.parametrize(
+    ("kept", "workers"),
+    [
+        pytest.param(0.0, True, id="busy elsewhere"),
+        pytest.param(250e-6, True, id="woken soon"),
+        pytest.param(400e-6, False, id="woken late"),
+    ],
+)
+def test_what_counts_is_how_long_calls_keep_the_caller(kept: float, workers: bool) -> None:
+    placement = CallPlacement(COUNT)
+    made(placement, 200, 400e-6, 350e-6, kept)
+    assert set(made(placement, 1000, 400e-6, 350e-6, kept)) == {workers}
 
 
 def test_long_calls_are_never_the_callers() -> None:
