@@ -160,12 +160,12 @@ class ReadAhead:
         """
         read = connection.reader(told.process, told.number_at, told.number) if told.rows else None
         taken: defaultdict[str, list[PublishedRows]] = defaultdict(list)
+        if read is None and any(rows.variable.is_address for rows in told.rows):
+            # whoever may not read the memory has all rows sent, as before: indices may be those of several
+            return taken
         for number, rows in enumerate(told.rows):
             variable = tensor_from_proto(rows.variable)
             end = ends.get(variable.tensor)
-            # whoever may not read the memory has these rows sent, as before
-            if variable.is_address and read is None:
-                continue
             if end is None or rows.indices not in sent or number >= MOST_ROWS or not _fits(end, rows.shape):
                 raise ValueError(f"{variable.tensor} at {rows.indices} are no rows that come from there")
             one = PublishedRows(number, contents, variable, end, rows.shape, rows.alone, read)

@@ -94,9 +94,10 @@ class PublishedCalls:
                 rows.append(DescribedRows(slot.described(one.tensor), one.indices, shape[1:], False))
         if not (tensors or rows):
             return None
-        # a variable that could not be shown is read by the partition, as before
+        # a variable that could not be shown is read by the partition, as before, and its rows may be waited for
         self._tables = [state for one, state in zip(ahead.rows, self._tables, strict=True) if one in shown]
-        self._ahead = ahead = ahead._replace(rows=shown)
+        answers = ahead.answers or len(shown) < len(ahead.rows)
+        self._ahead = ahead = ahead._replace(rows=shown, answers=answers)
         rows = [one._replace(is_alone=is_alone(self._partition, ahead, one.indices)) for one in rows]
         return DescribedReads(board, tensors, rows, ahead.answers)
 

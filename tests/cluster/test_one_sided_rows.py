@@ -204,6 +204,35 @@ def test_where_the_system_does_not_let_read_rows_are_sent(rows: Rows, monkeypatc
     assert not rows
 
 
+def test_where_the_system_does_not_let_read_no_rows_are_taken_of_what_is_small_either(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same indices are those of both tables, and nothing else takes them: they have to be sent."""
+    monkeypatch.setattr(read_ahead, "MANY", 2)
+    monkeypatch.setattr(connections, "process_reader", lambda *_: None)
+    with one_ps() as (_, worker, _):
+        with tf.device("/job:ps/task:0"):
+            tables = [
+                tf.get_variable(f"t{size}", [size, 2], initializer=tf.ones_initializer(), use_resource=True)
+                for size in (10, ROWS)
+            ]
+            total = tf.get_variable("total", [], initializer=tf.zeros_initializer(), use_resource=True)
+        with tf.device("/job:worker/task:0"):
+            at = tf.placeholder(tf.int32, [None])
+            numbers = tf.identity(at)
+        with tf.device("/job:ps/task:0"):
+            taken = [tf.gather(table, numbers) for table in tables]
+        with tf.device("/job:worker/task:0"):
+            change = tf.add_n([tf.reduce_sum(one) for one in taken])
+        step = total.assign_add(change).op
+        with tf.Session(worker.target, config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 500))) as session:
+            session.run(tf.global_variables_initializer())
+            for _ in range(80):
+                session.run(step, {at: [1, 2, 3]})
+            assert session.run(total) == 80 * 12
+    assert not rows
+
+
 def test_a_number_that_stands_elsewhere_shows_another_process() -> None:
     with one_ps() as (_, _, processes):
         process = processes[0]._process.pid
