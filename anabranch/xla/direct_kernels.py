@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.host_memory import ALIGNED_FROM, Key, aligned_empty, is_aligned, is_sole
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
-from anabranch.graph.step_nodes import StepNode
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.sizes import braces_of
 
 #: multiplications and additions that take as long as an element of most operations, in a library for matrices
@@ -25,9 +26,6 @@ _FLOPS_OF_ELEMENT: Final = 200
 _QUICK_PRODUCTS: Final = frozenset(
     dtype.as_numpy_dtype for dtype in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
 )
-#: where JAX takes an array's memory as it is (bytes), and how large an array is that this is worth while for
-_ALIGNMENT: Final = 64
-_ALIGNED_FROM: Final = 1 << 16
 
 
 class BetterCompiledError(Exception):
@@ -120,14 +118,22 @@ def takes_numpy(op: StepNode) -> bool:
     )
 
 
-def aligned_copy(value: TensorValue, dtype: np.dtype[Any] | None = None) -> Any:
-    """A copy of an array in memory that is nobody else's, and that JAX takes as it is, without another copy."""
-    array = np.asarray(value, dtype)
-    if array.nbytes < _ALIGNED_FROM or array.dtype.hasobject:
-        return np.array(array)
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+def is_spare(op: StepNode, tensor: StepTensor, values: dict[StepTensor, Any]) -> bool:
+    """Whether the last operation that reads a large value may write over it."""
+    if getattr(values.get(tensor), "nbytes", 0) < ALIGNED_FROM:
+        return False
+    return list(op.inputs).count(tensor) == 1 and is_sole(values, tensor)
+
+
+def lasting(values: dict[Key, Any], key: Key, dtype: np.dtype[Any] | None = None) -> Any:
+    """An array of `values`, in memory that is nobody else's and that JAX takes as it is; it may be taken out."""
+    if is_sole(values, key):
+        value = values[key]
+        if value.nbytes >= ALIGNED_FROM and dtype in {None, value.dtype} and is_aligned(value):
+            return values.pop(key)
+    # a copy: a kernel may give back an argument, or part of one
+    array = np.asarray(values[key], dtype)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import ticks
+from anabranch.core.host_memory import small_pages
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers, as_records
@@ -34,8 +35,9 @@ from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import (
     BetterCompiledError,
     DirectSizes,
-    aligned_copy,
+    is_spare,
     known_cost,
+    lasting,
     on_host,
     takes_numpy,
 )
@@ -424,15 +426,18 @@ class Executable:
         for tensor, value in values.items():
             if tensor.dtype.is_quantized:
                 values[tensor] = as_records(value, tensor.dtype)
-        for op in self.island.operations:
-            trace_operations((op,), values, state)
-            for tensor in self._last_read[op]:
-                del values[tensor]
-        # copies: a kernel may give back an argument, or part of one
-        results_on_host = [as_integers(aligned_copy(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
-        results_on_host += [aligned_copy(state.variables[h]) for h in self.island.writes]
-        results: list[Any] = jax.device_put(results_on_host, self.device)
-        return results
+        with small_pages():
+            for op in self.island.operations:
+                ending = self._last_read[op]
+                state.spare = {op.inputs.index(t): values[t] for t in ending if is_spare(op, t, values)}
+                trace_operations((op,), values, state)
+                state.spare = {}
+                for tensor in ending:
+                    del values[tensor]
+            results = [as_integers(lasting(values, t, t.dtype.as_numpy_dtype)) for t in self.island.outputs]
+            results += [lasting(state.variables, h) for h in self.island.writes]
+        on_device: list[Any] = jax.device_put(results, self.device)
+        return on_device
 
     # ------------------------------------------------------------------ tracing
     def _trace(

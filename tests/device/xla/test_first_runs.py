@@ -414,3 +414,68 @@ def test_explanations_tell_the_tier() -> None:
     assert told.index("compiled after") < told.index("compiled island")
     assert "1 kinds of steps, 1 compilations in" in told
     assert "1 programs that ran directly first" in told
+
+
+#: more than `host_memory.ALIGNED_FROM` bytes
+LARGE = (200, 300)
+
+
+def _network_of_large_values() -> tuple[Any, list[Any], dict[Any, Any], np.ndarray[Any, Any]]:
+    """What trains, what is fetched beside it, and what is fed: values are read once, twice, through views, and kept."""
+    fed = np.random.default_rng(3).normal(size=LARGE).astype(np.float32)
+    x = tf.placeholder(tf.float32, LARGE)
+    w = tf.Variable(np.random.default_rng(4).normal(size=LARGE).astype(np.float32), use_resource=True)
+    product = x * w
+    twice = tf.add_n([product, product, tf.identity(product)])
+    turned = tf.reshape(product, LARGE[::-1])
+    positive = tf.nn.relu(tf.nn.bias_add(product - 1.0, np.linspace(0, 1, LARGE[1], dtype=np.float32)))
+    again = tf.reshape(turned + 1.0, LARGE) * positive + twice
+    half = tf.cast(tf.cast(again, tf.bfloat16) * tf.cast(x, tf.bfloat16), tf.float32)
+    dense = tf.matmul(half, w, transpose_b=True)
+    loss = tf.reduce_mean(tf.tanh(dense * 1e-3)) + tf.reduce_mean(tf.square(positive))
+    old = w.read_value()
+    with tf.control_dependencies([old]):
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    return train, [loss, product, twice, turned, positive, old, x], {x: fed}, fed
+
+
+def test_memory_is_written_over_only_where_nobody_reads_it() -> None:
+    results = []
+    for calls in (executable.FIRST_DIRECT_CALLS, 0):
+        with pytest.MonkeyPatch.context() as patch, tf.Graph().as_default(), tf.Session() as session:
+            patch.setattr(executable, "FIRST_DIRECT_CALLS", calls)
+            train, fetches, feeds, fed = _network_of_large_values()
+            before = fed.copy()
+            session.run(tf.global_variables_initializer())
+            steps = [session.run([train, *fetches], feeds)[1:] for _ in range(2)]
+            kept = [[np.copy(value) for value in step] for step in steps]
+            steps += [[session.run(tf.global_variables()[0])]]
+            np.testing.assert_array_equal(fed, before)
+            for step, copies in zip(steps, kept, strict=False):
+                for value, copy in zip(step, copies, strict=True):
+                    np.testing.assert_array_equal(value, copy)
+            results.append(steps)
+    for direct, compiled in zip(*results, strict=True):
+        for one, other in zip(direct, compiled, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-3)
+
+
+def test_new_values_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[bool] = []
+    real = executable.lasting
+
+    def lasting(values: dict[Any, Any], key: Any, *rest: Any) -> Any:
+        place = values[key].ctypes.data if isinstance(values[key], np.ndarray) else None
+        result = real(values, key, *rest)
+        handed.append(result.nbytes > 1 << 16 and result.ctypes.data == place)
+        return result
+
+    monkeypatch.setattr(executable, "lasting", lasting)
+    w = tf.Variable(np.ones(LARGE, np.float32), use_resource=True)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.square(w)))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        handed.clear()
+        session.run(train)
+        assert handed == [True]
+        np.testing.assert_allclose(session.run(w), 0.8, rtol=1e-6)
