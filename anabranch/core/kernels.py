@@ -278,6 +278,8 @@ def has_alternates(op_type: str, attrs: Mapping[str, Any], settled: bool = True,
         settled, at_once: whether those count that are (`register_kernel`).
     """
     registered, homes = _registry.kernels.get(op_type, ()), _registry.modules.get(op_type, ())
+    if not registered and not homes:
+        return False
     counted = [one for one in registered if not one.prepares and settled >= one.settled and at_once >= one.at_once]
     if any(_are_among(attrs, one.types) for one in counted):
         return True

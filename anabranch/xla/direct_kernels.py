@@ -38,12 +38,15 @@ Shapes = Sequence[tuple[int, ...]]
 class DirectSizes:
     """Counts what kernels compute that run directly, one after the other.
 
+    Attributes:
+        left: elements that they may yet give.
+
     Args:
         most: elements that they may give in all; products count as so many elements as take as long.
     """
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self.left = most
 
     def count(self, op: StepNode, inputs: list[Any], shapes: Iterable[TensorShape], find: Callable[[], Shapes]) -> None:
         """Counts what a kernel computes that is about to run.
@@ -59,12 +62,12 @@ class DirectSizes:
         if all(shape.is_fully_defined() for shape in known):
             self._take(op, inputs, [tuple(shape.sizes()) for shape in known])
         # the bound costs nothing, and mostly suffices to see that `find` need not be asked
-        elif not 0 <= _at_most(op, inputs) <= self._left:
+        elif not 0 <= _at_most(op, inputs) <= self.left:
             self._take(op, inputs, find())
 
     def _take(self, op: StepNode, inputs: list[Any], shapes: Shapes) -> None:
-        self._left -= _cost_of_kernel(op, [np.shape(value) for value in inputs], shapes)
-        if self._left < 0:
+        self.left -= _cost_of_kernel(op, [np.shape(value) for value in inputs], shapes)
+        if self.left < 0:
             raise BetterCompiledError
 
 

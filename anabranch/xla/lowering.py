@@ -258,9 +258,12 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         if op in apart and not _is_constant(inputs[0]):
             inputs[0] = lax.optimization_barrier(inputs[0])  # type: ignore[no-untyped-call]
         try:
-            # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
-            with jax.named_scope(op.name):
+            if state.direct is not None:
                 results = run_kernel(op, inputs, state)
+            else:
+                # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
+                with jax.named_scope(op.name):
+                    results = run_kernel(op, inputs, state)
         except OpError as error:
             error.attribute_to(op)
             raise
@@ -296,7 +299,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
             ]
         state.direct.count(op, inputs, shapes, partial(_shapes_when_traced, op, rule, inputs, state, drawn))
         # what profiles are made of: see `runtime/kernel_profile.py`
-        with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
+        with jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
         results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
         if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):

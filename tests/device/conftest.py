@@ -114,6 +114,12 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs are compiled at the third call: tests make too few to see them compiled otherwise."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", executable.FIRST_DIRECT_CALLS)
+
+
+@pytest.fixture(autouse=True)
 def _at_once(request: pytest.FixtureRequest) -> None:
     asked = request.module.__name__.rsplit(".", 1)[-1] in COMPILED_AT_ONCE or request.node.originalname in COMPILED_ONLY
     if getattr(request, "param", asked):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Updating(NamedTuple):
 
 
 _GRADIENTS = frozenset({"grad", "delta", "indices"})
+#: elements that NumPy works on at a time
+_BLOCK: Final = 1 << 15
 _LOCKING = "use_locking: bool = False"
 
 
@@ -183,8 +185,14 @@ def _gradient_descent(kept: Updating, var: Array, alpha: Array, delta: Array) ->
     memory = kept.memory()
     if memory is None:
         return {"var": var - alpha * delta}
-    # large variables: memory that is touched for the first time takes longer than the arithmetic
-    return {"var": np.subtract(var, np.multiply(alpha, delta, out=memory), out=memory)}
+    # large variables: memory that is touched for the first time takes longer than the arithmetic, and so does memory
+    # that a processor's caches do not hold
+    old, grad, new = (array.reshape(-1) for array in (var, delta, memory))
+    for start in range(0, new.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        np.multiply(alpha, grad[block], out=new[block])
+        np.subtract(old[block], new[block], out=new[block])
+    return {"var": memory}
 
 
 def _shrunk(values: Array, l1: Array) -> Any:

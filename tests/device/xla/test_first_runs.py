@@ -479,3 +479,22 @@ def test_new_values_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPat
         session.run(train)
         assert handed == [True]
         np.testing.assert_allclose(session.run(w), 0.8, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "least", "most"), [(3, 20, 32), (30000, 4, 20), (300000, 2, 2)])
+def test_direct_calls_take_no_longer_than_the_compilation(
+    rows: int, least: int, most: int, compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small steps go on directly for as long as it pays, and how long depends on the step alone."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", 32)
+    x = tf.placeholder(tf.float32, [None, 8])
+    y = tf.reduce_sum(tf.tanh(tf.nn.relu(x * 2.0) + 1.0), axis=0)
+    fed = {x: np.full((rows, 8), 0.5, np.float32)}
+    with tf.Session() as session:
+        direct = 0
+        while not compilations:
+            direct += 1
+            assert direct < 40
+            result = session.run(y, fed)
+        np.testing.assert_allclose(result, np.full(8, rows * np.tanh(2.0)), rtol=1e-4)
+    assert least <= direct - 1 <= most
