@@ -76,6 +76,39 @@ def test_small_systems_of_equations_are_not_compiled_at_first(compilations: list
             np.testing.assert_allclose(direct, compiled, rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_vectors_are_those_of_compiled_programs(
+    dtype: Any, full: bool, compilations: list[CompileEvent]
+) -> None:
+    """To the last bit: they may be turned round, and the third call must not turn them."""
+    rng = np.random.default_rng(0)
+    for shape in ((1, 1), (2, 5), (5, 2), (3, 2, 4, 4), (40, 30), (0, 3, 3), (2, 0, 3)):
+        numbers = rng.normal(size=shape).astype(dtype)
+        if np.iscomplexobj(numbers):
+            numbers += 1j * rng.normal(size=shape)
+        a = tf.placeholder(dtype, shape)
+        with tf.Session() as session:
+            for fetches in (list(tf.linalg.svd(a, full_matrices=full)), [tf.linalg.svd(a, compute_uv=False)]):
+                compilations.clear()
+                values = []
+                for step in range(1, 4):
+                    values.append(session.run(fetches, {a: numbers}))
+                    assert bool(compilations) == (step > executable.FIRST_DIRECT_CALLS)
+                for direct, compiled in zip(values[0], values[-1], strict=True):
+                    assert direct.dtype == compiled.dtype
+                    np.testing.assert_array_equal(direct, compiled)
+
+
+def test_singular_values_of_what_is_no_number(compilations: list[CompileEvent]) -> None:
+    a = tf.placeholder(tf.float32, [2, 3, 3])
+    fed = {a: np.stack([np.eye(3), np.full((3, 3), np.nan)])}
+    with tf.Session() as session:
+        values = [session.run(tf.linalg.svd(a, compute_uv=False), fed) for _ in range(3)]
+    np.testing.assert_array_equal(values[0], values[2])
+    np.testing.assert_array_equal(values[0], [[1, 1, 1], [np.nan] * 3])
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_matrices_that_are_singular_or_not_finite(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 2 if direct else 0)
