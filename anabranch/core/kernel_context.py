@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
+from anabranch.core.arrays import ElementType, HostArray
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
@@ -94,6 +95,9 @@ class OperationContext(Protocol):
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces the value of a variable."""
+
+    def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
+        """Where NumPy may write a large result; see `KernelContext.memory`."""
 
 
 class ResourceStore(Protocol):
@@ -330,3 +334,12 @@ class KernelContext:
             guarded: the kernel has seen to it that nothing changes where a check of the island fails.
         """
         raise InternalError(None, self.op, "this kernel cannot write variables here")
+
+    def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
+        """Where NumPy may write a large result, row by row, for an `out=`; None: wherever it likes.
+
+        Args:
+            reused: positions of inputs (flat) that may be written over while the result is computed, if nothing else
+                reads them: that saves the first touch of new memory.
+        """
+        return None

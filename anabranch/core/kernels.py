@@ -87,6 +87,7 @@ class AlternateKernel:
     takes_numpy: bool = False
     prepares: Mapping[int, Preparation] = field(default_factory=dict)
     settled: bool = False
+    at_once: bool = False
 
     def accepts(self, attrs: Mapping[str, Any]) -> bool:
         """Whether this kernel is for operations with these attributes: of these dtypes."""
@@ -132,6 +133,7 @@ class _Home:
     needs: str | None
     for_loops: bool
     settled: bool
+    at_once: bool
 
     def has_some(self, attrs: Mapping[str, Any]) -> bool:
         """Whether it may have a kernel for an operation with these attributes."""
@@ -170,6 +172,7 @@ def register_kernel(
     takes_numpy: bool = False,
     prepares: Mapping[int, Preparation] | None = None,
     settled: bool = False,
+    at_once: bool = False,
 ) -> Callable[[F], F]:
     """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
 
@@ -188,6 +191,7 @@ def register_kernel(
         prepares: position of an input (flat) -> what makes of it what the function takes in its place. That is done
             once before a loop: the kernel serves operations in loops, where these inputs are always the same.
         settled: estimates decide, as a rule: a program with such operations takes no longer to compile for them.
+        at_once: it takes NumPy's arrays alone, and serves the calls before a program is compiled; it is in no program.
 
     Raises:
         ValueError: there is no such operation or attribute, or the name is taken; the message says which.
@@ -209,7 +213,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        flags = is_rough, calls_back, takes_numpy, dict(prepares or {}), settled
+        flags = is_rough, calls_back, takes_numpy or at_once, dict(prepares or {}), settled, at_once
         _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, *flags))
         return function
 
@@ -248,6 +252,7 @@ def load_kernels_from(
     needs: str | None = None,
     for_loops: bool = False,
     settled: bool = False,
+    at_once: bool = False,
 ) -> None:
     """Names the module that registers kernels of these operations, to be imported when one is first compiled.
 
@@ -255,28 +260,31 @@ def load_kernels_from(
         types: of type attributes, the dtypes for which it has kernels; what is not named may be any.
         needs: the module of what these kernels call; its `is_usable()` is asked when an operation is to be compiled.
         for_loops: all of them serve operations in loops (`prepares` of `register_kernel`).
-        settled: all of them are, see there.
+        settled, at_once: all of them are, see there.
     """
     accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
-    home = _Home(module, accepted, needs, for_loops, settled)
+    home = _Home(module, accepted, needs, for_loops, settled, at_once)
     with _registry.lock:
         for op_type in op_types:
             _registry.modules[op_type] = (*_registry.modules.get(op_type, ()), home)
 
 
-def has_alternates(op_type: str, attrs: Mapping[str, Any], settled: bool = True) -> bool:
+def has_alternates(op_type: str, attrs: Mapping[str, Any], settled: bool = True, at_once: bool = False) -> bool:
     """Whether an operation with these attributes may have more than its own kernel.
 
     Kernels for loops do not count. Loads no kernels.
 
     Args:
-        settled: whether those count that are (`register_kernel`).
+        settled, at_once: whether those count that are (`register_kernel`).
     """
     registered, homes = _registry.kernels.get(op_type, ()), _registry.modules.get(op_type, ())
-    counted = [one for one in registered if not one.prepares and (settled or not one.settled)]
+    if not registered and not homes:
+        return False
+    counted = [one for one in registered if not one.prepares and settled >= one.settled and at_once >= one.at_once]
     if any(_are_among(attrs, one.types) for one in counted):
         return True
-    return any(home.has_some(attrs) for home in homes if not home.for_loops and (settled or not home.settled))
+    unread = [home for home in homes if not home.for_loops and settled >= home.settled and at_once >= home.at_once]
+    return any(home.has_some(attrs) for home in unread)
 
 
 def alternates(op_type: str, attrs: Mapping[str, Any] | None = None) -> Sequence[AlternateKernel]:
@@ -298,13 +306,13 @@ def alternates(op_type: str, attrs: Mapping[str, Any] | None = None) -> Sequence
 
 
 def candidates(case: KernelCase) -> list[KernelCandidate]:
-    """The kernels that can compute a case, the cheapest by estimate first; among them always the operation's own.
+    """The kernels that a program can compute a case by, the cheapest first by estimate; among them always its own.
 
     Of equal cost, the own one comes first, then those of the more specific type of device, then those registered
     earlier. Two kernels of one name, for two types of device, are one: the more specific.
     """
     chosen: dict[str, KernelCandidate] = {}
-    registered = alternates(case.op_type, case.attrs)
+    registered = [kernel for kernel in alternates(case.op_type, case.attrs) if not kernel.at_once]
     for device_type in case.device_types:
         for kernel in registered:
             if kernel.device_type == device_type and kernel.name not in chosen and kernel.takes(case):

@@ -36,6 +36,8 @@ MODULES: Final = {
     "anabranch.kernels.loop_products": ("MatMul",),
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_halves": ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "ReluGrad"),
+    "anabranch.kernels.native_maxima": ("MaxPool",),
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
@@ -50,6 +52,8 @@ _NEEDS: Final = {
 #: those that have kernels for some dtypes only
 _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.loop_products": {"T": ("float32", "float64")},
+    "anabranch.kernels.native_halves": {"T": ("bfloat16",), **dict.fromkeys(("SrcT", "DstT"), ("bfloat16", "float32"))},
+    "anabranch.kernels.native_maxima": {"T": ("bfloat16", "float32")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
 }
@@ -58,7 +62,9 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
 _FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
 #: those whose kernels estimates choose, as a rule
 _SETTLED: Final = frozenset({"anabranch.kernels.pool_products"})
+#: those whose kernels are in no program
+_AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves", "anabranch.kernels.native_maxima"})
 
 for _module, _op_types in MODULES.items():
-    _flags = _module in _FOR_LOOPS, _module in _SETTLED
+    _flags = _module in _FOR_LOOPS, _module in _SETTLED, _module in _AT_ONCE
     load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), *_flags)

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from anabranch.core.arrays import Array, HostArray
+from anabranch.core.host_memory import aligned_empty
 from anabranch.errors import InternalError
 from anabranch.kernels import onednn
 from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
@@ -245,7 +246,7 @@ def call_several(
 ) -> list[Any]:
     """Like `call`, of a computation with several results; `results`: shape and dtype of each."""
     if all(isinstance(value, np.ndarray) for value in inputs):
-        return _computed(node, text, inputs, [np.empty(shape, dtype) for shape, dtype in results])
+        return compute(node, text, inputs, [aligned_empty(shape, np.dtype(dtype)) for shape, dtype in results])
     register()
     struct = jax.ShapeDtypeStruct
     given = [*results, ((prepared(text).scratch_bytes,), np.uint8)]
@@ -255,7 +256,12 @@ def call_several(
     return found
 
 
-def _computed(node: str, text: str, inputs: Sequence[HostArray], results: list[HostArray]) -> list[HostArray]:
+def compute(node: str, text: str, inputs: Sequence[HostArray], results: list[HostArray]) -> list[HostArray]:
+    """Computes on NumPy's arrays, and gives `results` back, which lie row by row.
+
+    Raises:
+        InternalError: the library failed.
+    """
     arrays = [*(np.ascontiguousarray(value) for value in inputs), *results]
     try:
         prepared, running = _find(text.encode())

@@ -3,7 +3,8 @@
 In float32 and in bfloat16, in all data formats. The gradient of a maximum finds the maxima again, in one pass that
 remembers their places, and then puts each value at its place: XLA compares every element once for each window that sees
 it. Where data has no number (NaN), the maximum has no place, and the gradient of that window is zero, as by the
-operation's own kernel. Maxima themselves are not offered: the library passes over NaN, which must not be lost.
+operation's own kernel. Maxima themselves are not offered to programs: the library passes over NaN, which must not be
+lost (`native_maxima`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
 from anabranch.ops.nn import windows
+from anabranch.ops.nn.ordered_bits import has_numbers_alone
 from anabranch.ops.nn.pool import pool_window
 from anabranch.ops.nn.sliding import Window
 
 #: what the texts of these computations begin with
 _KIND: Final = "pooling"
-_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT = range(3)
+_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT, LARGEST = range(4)
 #: summands of a sum in bfloat16 that may be rounded after each
 _MOST_SUMS: Final = 9
 
@@ -40,7 +42,7 @@ class Pooling:
     """Pooling as the library describes it; lengths in the library's order of axes.
 
     Attributes:
-        what: 0: averages, 1: their gradient, 2: the gradient of maxima.
+        what: 0: averages, 1: their gradient, 2: the gradient of maxima, 3: maxima of what are numbers.
         type: of the arrays, as the library calls it.
         data, output: lengths and strides (elements) of [batch, channels, *spatial].
         size, strides, low, high: of each spatial axis.
@@ -83,7 +85,12 @@ class Pooling:
         """Whether sums are rounded seldom enough: gradients of channels that lie last are rounded at each addition."""
         windows_of_one = math.prod(-(-taps // stride) for taps, stride in zip(self.size, self.strides, strict=True))
         channels_last = self.data[1][1] == 1
-        return self.type == onednn.FLOAT32 or self.what == _AVERAGE or not channels_last or windows_of_one <= _MOST_SUMS
+        return (
+            self.type == onednn.FLOAT32
+            or self.what in {_AVERAGE, LARGEST}
+            or not channels_last
+            or windows_of_one <= _MOST_SUMS
+        )
 
     @property
     def seen(self) -> int:
@@ -111,11 +118,12 @@ def _make(text: str) -> native_calls.Prepared:
     described = library.described(data), library.described(output)
     window = [onednn.dimensions(values[name]) for name in ("strides", "size")]
     window += [onednn.dimensions([0] * len(values["size"])), *(onednn.dimensions(values[n]) for n in ("low", "high"))]
-    kind = onednn.MAXIMUM if values["what"] == _MAXIMUM_GRADIENT else onednn.AVERAGE
+    kind = onednn.MAXIMUM if values["what"] in {_MAXIMUM_GRADIENT, LARGEST} else onednn.AVERAGE
     arguments = (kind, *(each.value for each in described), *window)
-    forward = library.pooling(*arguments)
+    purpose = onednn.FORWARD_INFERENCE if values["what"] == LARGEST else onednn.FORWARD_TRAINING
+    forward = library.pooling(*arguments, purpose=purpose)
     sizes = [math.prod(array.lengths) for array in (data, output)]
-    if values["what"] == _AVERAGE:
+    if values["what"] in {_AVERAGE, LARGEST}:
         computation = Computation(library, forward, {onednn.SOURCE: data}, {onednn.DESTINATION: output})
         return native_calls.Prepared(computation, tuple(sizes))
     backward = library.pooling(*arguments, hint=forward)
@@ -149,7 +157,7 @@ native_calls.register_maker(_KIND, _make)
 
 
 @functools.lru_cache(1024)
-def _usable(pooling: Pooling) -> bool:
+def usable(pooling: Pooling) -> bool:
     """Whether the library has an implementation that is worth while."""
     elements = max(math.prod(array[0]) for array in (pooling.data, pooling.output))
     return elements <= onednn.MOST_ELEMENTS and pooling.exact and native_calls.can_prepare(pooling.text)
@@ -172,7 +180,7 @@ def _cost(pooling: Pooling) -> float:
     return share + _CALL_SECONDS * _SEEN_PER_SECOND[pooling.what] / pooling.seen
 
 
-class _Operation(NamedTuple):
+class Pooled(NamedTuple):
     """An operation that pools.
 
     Attributes:
@@ -213,22 +221,22 @@ class _Operation(NamedTuple):
 
 
 OPERATIONS: Final = (
-    _Operation("AvgPool", _AVERAGE, (0,), 0),
-    _Operation("AvgPool3D", _AVERAGE, (0,), 0),
-    _Operation("AvgPoolGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
-    _Operation("AvgPool3DGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
-    _Operation("MaxPoolGrad", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2)),
-    _Operation("MaxPoolGradV2", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2), (3, 4)),
+    Pooled("AvgPool", _AVERAGE, (0,), 0),
+    Pooled("AvgPool3D", _AVERAGE, (0,), 0),
+    Pooled("AvgPoolGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
+    Pooled("AvgPool3DGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
+    Pooled("MaxPoolGrad", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2)),
+    Pooled("MaxPoolGradV2", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2), (3, 4)),
 )
 
 
-def _register(operation: _Operation) -> None:
+def _register(operation: Pooled) -> None:
     def takes(case: KernelCase) -> bool:
         library = onednn.library()
         if library is None or not library.computes(case.inputs[operation.operands[-1]].dtype):
             return False
         pooling = operation.pooling(case.attrs, case.inputs)
-        return pooling is not None and _usable(pooling)
+        return pooling is not None and usable(pooling)
 
     def estimate(case: KernelCase) -> float:
         pooling = operation.pooling(case.attrs, case.inputs)
@@ -247,8 +255,9 @@ def _register(operation: _Operation) -> None:
         if pooling.what == _MAXIMUM_GRADIENT:
             # a maximum that is no number was seen nowhere
             xp: ArrayLibrary = np if isinstance(given[1], np.ndarray) else jnp
-            given[1] = xp.where(xp.isnan(inputs[1]), np.zeros((), given[1].dtype), given[1])
-        shape = _result(pooling, ctx.op.attrs["data_format"])
+            if xp is jnp or not has_numbers_alone(inputs[1]):
+                given[1] = xp.where(xp.isnan(inputs[1]), np.zeros((), given[1].dtype), given[1])
+        shape = result_shape(pooling, ctx.op.attrs["data_format"])
         return native_calls.call(ctx.op.name, pooling.text, given, shape, given[-1].dtype)
 
     register_kernel(
@@ -264,9 +273,9 @@ def _register(operation: _Operation) -> None:
     )(kernel)
 
 
-def _result(pooling: Pooling, data_format: bytes) -> tuple[int, ...]:
+def result_shape(pooling: Pooling, data_format: bytes) -> tuple[int, ...]:
     """The shape of what is computed, in the order of axes that the program has."""
-    batch, channels, *spatial = (pooling.output if pooling.what == _AVERAGE else pooling.data)[0]
+    batch, channels, *spatial = (pooling.output if pooling.what in {_AVERAGE, LARGEST} else pooling.data)[0]
     layout = windows.layout_of(data_format)
     return tuple(int(n) for n in layout.shape(batch, channels, spatial))
 

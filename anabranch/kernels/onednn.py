@@ -38,14 +38,16 @@ FLOAT32: Final = 3
 INT32, INT8, UINT8 = 4, 5, 6
 #: NumPy's names of those of floats
 TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
-FORWARD_TRAINING: Final = 64
+FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 _BACKWARD: Final = 128
 #: normalization scales and shifts
 _SCALES_AND_SHIFTS: Final = 6
 CONVOLUTION_DIRECT: Final = 1
+#: the kind of a binary primitive that adds, and of an elementwise one that keeps what is positive
+ADD, RELU = 0x1FFF0, 0x20
 #: kinds of pooling; averages do not count the padding
 MAXIMUM, AVERAGE = 0x1FF, 0x3FF
-SOURCE, DESTINATION, WEIGHTS, WORKSPACE = 1, 17, 33, 64
+SOURCE, SECOND_SOURCE, DESTINATION, WEIGHTS, WORKSPACE = 1, 2, 17, 33, 64
 SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
 MEAN, VARIANCE, SCALE, SHIFT, SCALE_GRADIENT, SHIFT_GRADIENT = 49, 50, 51, 52, 255, 256
 _SCRATCHPAD: Final = 80
@@ -135,6 +137,14 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
         *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER),
         *(ctypes.c_float, ctypes.c_uint, _POINTER, _POINTER),
     ),
+    "dnnl_eltwise_forward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, ctypes.c_int, _POINTER, _POINTER, ctypes.c_float, ctypes.c_float, _POINTER),
+    ),
+    "dnnl_eltwise_backward_primitive_desc_create": (
+        *(_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER),
+        *(ctypes.c_float, ctypes.c_float, _POINTER, _POINTER),
+    ),
+    "dnnl_binary_primitive_desc_create": (_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_reorder_primitive_desc_create": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_desc_query": (_POINTER, ctypes.c_int, ctypes.c_int, _POINTER),
     "dnnl_primitive_create": (_POINTER, _POINTER),
@@ -302,10 +312,10 @@ class Library:
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
         return self.primitive(kind, *arguments, *hints, self._attributes.value)
 
-    def pooling(self, *arguments: object, hint: Handle | None = None) -> Handle:
+    def pooling(self, *arguments: object, hint: Handle | None = None, purpose: int = FORWARD_TRAINING) -> Handle:
         """Like `primitive`, for pooling; `hint`: the pooling whose gradient it is."""
         if hint is None:
-            return self.primitive("pooling_forward", FORWARD_TRAINING, *arguments, self._attributes.value)
+            return self.primitive("pooling_forward", purpose, *arguments, self._attributes.value)
         return self.primitive("pooling_backward", *arguments, hint.value, self._attributes.value)
 
     def normalization(self, data: Handle, epsilon: float, hint: Handle | None = None) -> Handle:
@@ -315,6 +325,16 @@ class Library:
             return self.primitive(f"{kind}_forward", FORWARD_TRAINING, array, array, *last, self._attributes.value)
         given = (_BACKWARD, array, array, array, *last, hint.value)
         return self.primitive(f"{kind}_backward", *given, self._attributes.value)
+
+    def sum(self, *arrays: Handle) -> Handle:
+        """Like `primitive`, for sums of two arrays, of which the second may be broadcast; the third is the result."""
+        return self.primitive("binary", ADD, *(array.value for array in arrays), self._attributes.value)
+
+    def relu_gradient(self, array: Handle) -> Handle:
+        """Like `primitive`, for the gradient of ReLU; all three arrays are alike."""
+        one, last = array.value, self._attributes.value
+        forward = self.primitive("eltwise_forward", FORWARD_TRAINING, RELU, one, one, 0.0, 0.0, last)
+        return self.primitive("eltwise_backward", RELU, one, one, one, 0.0, 0.0, forward.value, last)
 
     def product(self, *arrays: Handle) -> Handle:
         """Like `primitive`, for products of matrices; the arrays are the two factors and the result."""

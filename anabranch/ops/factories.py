@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 
@@ -52,18 +55,34 @@ def unary_compiled(
 
 def binary(
     name: str,
-    function: ArrayFunction,
+    function: ArrayFunction | str,
     types: str = "numbers",
     gradient: GradientFunction | None = None,
     commutative: bool = False,
     arguments: str = "x: T, y: T -> z: T",
     adds: bool = False,
 ) -> OpFunction:
-    """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`."""
+    """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`, or the name of a ufunc."""
     op = define_op(name, arguments, f"T: {types}", commutative=commutative, adds=adds)
     op.shape(shape_rules.broadcast)
-    op.kernel(_with_xp(function))
+    op.kernel(ufunc(function) if isinstance(function, str) else _with_xp(function))
     return attach_gradient(op, gradient)
+
+
+def ufunc(name: str) -> ArrayFunction:
+    """The kernel of an operation that is one function of two arguments, of NumPy's and JAX's alike, elementwise.
+
+    NumPy writes large results over an operand that nothing else reads.
+    """
+
+    def kernel(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+        if xp is np:
+            memory = ctx.memory(np.broadcast_shapes(np.shape(x), np.shape(y)), x.dtype, 0, 1)
+            if memory is not None:
+                return getattr(np, name)(x, y, out=memory)
+        return getattr(xp, name)(x, y)
+
+    return kernel
 
 
 def comparison(name: str, function: ArrayFunction, types: str = "real", commutative: bool = False) -> OpFunction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import jax
 import numpy as np
 
 from anabranch.core.arrays import HostArray
+from anabranch.core.host_memory import is_sole
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import ResourceExhaustedError
@@ -25,46 +25,21 @@ def fetched_values(values: Sequence[TensorValue]) -> list[Any]:
 
     A large array that a host operation made, and that nobody holds but the list, is not copied.
     """
-    left = list(values)
+    left: dict[int, Any] = dict(enumerate(values))
     del values
-    left.reverse()
     fetched = []
-    while left:
-        value = left.pop()
-        is_own = isinstance(value, np.ndarray) and value.nbytes >= _GIVEN_AWAY and _is_held_once(value)
+    for position in range(len(left)):
+        is_own = _is_whole(left[position]) and is_sole(left, position)
+        value = left.pop(position)
         fetched.append(value if is_own else fetched_value(value))
     return fetched
 
 
-def _is_held_once(array: HostArray) -> bool:
-    """Whether nobody but the caller, in one variable, holds an array, or sees its memory by another one.
-
-    Whoever does so holds a reference to it, or to the array whose memory it shows: views do, and JAX's arrays do.
-    """
-    if not array.flags.writeable or not array.flags.c_contiguous or sys.getrefcount(array) > _HELD_BY_CALLER:
+def _is_whole(value: TensorValue) -> bool:
+    """Whether a value is a large array of the host that keeps little more memory than its own."""
+    if not isinstance(value, np.ndarray) or value.nbytes < _GIVEN_AWAY or not value.flags.c_contiguous:
         return False
-    base = array.base
-    if base is None:
-        return array.flags.owndata
-    # a part of an array would keep all of its memory
-    is_whole = type(base) is np.ndarray and base.flags.owndata and base.nbytes < 2 * array.nbytes
-    return is_whole and sys.getrefcount(base) <= _HELD_BY_ARRAY
-
-
-def _references() -> tuple[int, int]:
-    """What `sys.getrefcount` tells where `_is_held_once` asks, if nobody else holds the array, or its memory."""
-
-    def counted(array: HostArray) -> tuple[int, int]:
-        of_array = sys.getrefcount(array)
-        base = array.base
-        return of_array, sys.getrefcount(base)
-
-    array = np.empty(2, np.uint8)[1:]
-    return counted(array)
-
-
-#: references to an array that only the caller of `_is_held_once` holds, and to memory that only that array shows
-_HELD_BY_CALLER, _HELD_BY_ARRAY = _references()
+    return value.base is None or getattr(value.base, "nbytes", 0) < 2 * value.nbytes
 
 
 def fetched_value(value: TensorValue) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import empty_array
+from anabranch.core.host_memory import aligned_empty
 from anabranch.core.values import TensorValue, to_array
 from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.state.datasets import (
@@ -58,7 +58,7 @@ def stacked(rows: Sequence[Any], component: int) -> np.ndarray[Any, Any]:
     """
     first = rows[0]
     shape = first.shape
-    out = empty_array((len(rows), *shape), first.dtype)
+    out = aligned_empty((len(rows), *shape), first.dtype)
     for i, row in enumerate(rows):
         if row.shape != shape:
             raise InvalidArgumentError(
@@ -177,7 +177,7 @@ class PaddedBatchDataset(BatchDataset):
                     f"Attempted to pad to a smaller size than the input element: component {component} has size "
                     f"{large} along axis {axis}, but the padded shape is {list(padded_shape)}",
                 )
-        out = empty_array((len(rows), *shape), rows[0].dtype)
+        out = aligned_empty((len(rows), *shape), rows[0].dtype)
         # all of it first, for the padding is wherever no row is written after
         out[...] = self.padding[component]
         for i, row in enumerate(rows):

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import empty_array
+from anabranch.core.host_memory import ALIGNED_FROM, Key, aligned_empty, is_aligned, is_sole
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
-from anabranch.graph.step_nodes import StepNode
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.sizes import braces_of
 
 #: multiplications and additions that take as long as an element of most operations, in a library for matrices
@@ -38,12 +38,15 @@ Shapes = Sequence[tuple[int, ...]]
 class DirectSizes:
     """Counts what kernels compute that run directly, one after the other.
 
+    Attributes:
+        left: elements that they may yet give.
+
     Args:
         most: elements that they may give in all; products count as so many elements as take as long.
     """
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self.left = most
 
     def count(self, op: StepNode, inputs: list[Any], shapes: Iterable[TensorShape], find: Callable[[], Shapes]) -> None:
         """Counts what a kernel computes that is about to run.
@@ -59,12 +62,12 @@ class DirectSizes:
         if all(shape.is_fully_defined() for shape in known):
             self._take(op, inputs, [tuple(shape.sizes()) for shape in known])
         # the bound costs nothing, and mostly suffices to see that `find` need not be asked
-        elif not 0 <= _at_most(op, inputs) <= self._left:
+        elif not 0 <= _at_most(op, inputs) <= self.left:
             self._take(op, inputs, find())
 
     def _take(self, op: StepNode, inputs: list[Any], shapes: Shapes) -> None:
-        self._left -= _cost_of_kernel(op, [np.shape(value) for value in inputs], shapes)
-        if self._left < 0:
+        self.left -= _cost_of_kernel(op, [np.shape(value) for value in inputs], shapes)
+        if self.left < 0:
             raise BetterCompiledError
 
 
@@ -118,10 +121,22 @@ def takes_numpy(op: StepNode) -> bool:
     )
 
 
-def aligned_copy(value: TensorValue, dtype: np.dtype[Any] | None = None) -> Any:
-    """A copy of an array in memory that is nobody else's, and that JAX takes as it is, without another copy."""
-    array = np.asarray(value, dtype)
-    copy = empty_array(array.shape, array.dtype)
+def is_spare(op: StepNode, tensor: StepTensor, values: dict[StepTensor, Any]) -> bool:
+    """Whether the last operation that reads a large value may write over it."""
+    if getattr(values.get(tensor), "nbytes", 0) < ALIGNED_FROM:
+        return False
+    return list(op.inputs).count(tensor) == 1 and is_sole(values, tensor)
+
+
+def lasting(values: dict[Key, Any], key: Key, dtype: np.dtype[Any] | None = None) -> Any:
+    """An array of `values`, in memory that is nobody else's and that JAX takes as it is; it may be taken out."""
+    if is_sole(values, key):
+        value = values[key]
+        if value.nbytes >= ALIGNED_FROM and dtype in {None, value.dtype} and is_aligned(value):
+            return values.pop(key)
+    # a copy: a kernel may give back an argument, or part of one
+    array = np.asarray(values[key], dtype)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import ticks
+from anabranch.core.host_memory import small_pages
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers, as_records
@@ -34,8 +35,9 @@ from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import (
     BetterCompiledError,
     DirectSizes,
-    aligned_copy,
+    is_spare,
     known_cost,
+    lasting,
     on_host,
     takes_numpy,
 )
@@ -61,8 +63,13 @@ COMPILER_OPTIONS: dict[str, bool | int] | None = None
 DIRECT_CALLS = 16
 #: elements that kernels give up to which a variant is small
 MAX_DIRECT_ELEMENTS = 1 << 24
-#: the same of the variants before, where NumPy computes all of it: much is run once or twice, and never again
+#: the same of the variants before, where NumPy computes all of it: much is run once or twice only; the least
 FIRST_DIRECT_CALLS = 2
+#: of islands that no call waits for, and the most of others: as many as take as long as the compilation, so that a loop
+#: of a few steps ends before it, and a long one takes twice as long as the compilation at most until it is compiled
+MOST_DIRECT_CALLS = 32
+#: what the compiler takes for an operation, and what a call of NumPy's takes for one and for an element (s)
+COMPILED_OPERATION, DIRECT_OPERATION, DIRECT_ELEMENT = 5e-3, 5e-5, 3e-9
 #: elements that such kernels give in all, for each operation: NumPy takes 2 to 5 ns for one, XLA 15 to 40 ms to compile
 #: an operation
 FIRST_ELEMENTS = 1 << 22
@@ -251,13 +258,15 @@ class Executable:
         variant.direct_calls -= 1
         start = time.perf_counter()
         try:
-            results = variant.directly(*args)
+            results, elements = variant.directly(*args)
         except BetterCompiledError:
             # what is too much once will be too much again
             variant.direct_calls, variant.begin_next, variant.next = 0, None, None
             return None
         if not variant.ran_directly:
             variant.ran_directly = True
+            if variant.begin_next is None and len(self._variants) <= EAGER_VARIANTS:
+                variant.direct_calls = max(variant.direct_calls, self._worthwhile_calls(elements) - 1)
             seconds, operations = time.perf_counter() - start, len(self.island.operations)
             left = variant.direct_calls
             compile_log.tell_direct(DirectEvent(self.island.name, operations, variant.reason, seconds, left))
@@ -393,6 +402,11 @@ class Executable:
         begins = few and sum(map(known_cost, self.island.operations)) <= elements
         return (FIRST_DIRECT_CALLS if begins else 0), elements
 
+    def _worthwhile_calls(self, elements: int) -> int:
+        """How many direct calls, each of which gives so many elements, take as long as the compilation; bounded."""
+        call = len(self.island.operations) * DIRECT_OPERATION + elements * DIRECT_ELEMENT
+        return min(int(self._compiler_work * COMPILED_OPERATION / call), MOST_DIRECT_CALLS)
+
     @functools.cached_property
     def _compiler_work(self) -> int:
         """How long the island takes to compile, in operations."""
@@ -419,27 +433,31 @@ class Executable:
             released[op] = ending
         return released
 
-    def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> list[Any]:
-        """The island's results, as device arrays that share memory with nothing.
+    def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> tuple[list[Any], int]:
+        """The island's results, as device arrays that share memory with nothing; and how many elements were computed.
 
         Raises:
             OpError: as the operations; a check that fails is raised at once.
             BetterCompiledError: too much is computed.
         """
+        sizes = DirectSizes(elements)
         values, state = self._begin([on_host(value) for value in args], fixed)
-        state.direct, state.target = DirectSizes(elements), self._target
+        state.direct, state.target = sizes, self._target
         for tensor, value in values.items():
             if tensor.dtype.is_quantized:
                 values[tensor] = as_records(value, tensor.dtype)
-        for op in self.island.operations:
-            trace_operations((op,), values, state)
-            for tensor in self._last_read[op]:
-                del values[tensor]
-        # copies: a kernel may give back an argument, or part of one
-        results_on_host = [as_integers(aligned_copy(values[t], t.dtype.as_numpy_dtype)) for t in self.island.outputs]
-        results_on_host += [aligned_copy(state.variables[h]) for h in self.island.writes]
-        results: list[Any] = jax.device_put(results_on_host, self.device)
-        return results
+        with small_pages(), np.errstate(all="ignore"):
+            for op in self.island.operations:
+                ending = self._last_read[op]
+                state.spare = {op.inputs.index(t): values[t] for t in ending if is_spare(op, t, values)}
+                trace_operations((op,), values, state)
+                state.spare = {}
+                for tensor in ending:
+                    del values[tensor]
+            results = [as_integers(lasting(values, t, t.dtype.as_numpy_dtype)) for t in self.island.outputs]
+            results += [lasting(state.variables, h) for h in self.island.writes]
+        on_device: list[Any] = jax.device_put(results, self.device)
+        return on_device, elements - sizes.left
 
     # ------------------------------------------------------------------ tracing
     def _trace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,8 @@ import numpy as np
 from jax import lax
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import RandomSource
+from anabranch.core.arrays import ElementType, HostArray, RandomSource
+from anabranch.core.host_memory import ALIGNED_FROM, aligned_empty
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
 from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates, immediate
 from anabranch.core.op_def import Rule
@@ -78,6 +80,7 @@ class TraceState:
         notes: what the compiler tells about its choices.
         watched: how loops can be stopped; None: not at all.
         direct: where the values are there, and nothing is traced: how much the kernels compute; None elsewhere.
+        spare: position of an input -> its array, which the operation that runs directly may write over.
         target: what is compiled for; None: operations have their own kernels only.
         choices: name of an operation that has several kernels -> the one that was chosen.
     """
@@ -93,6 +96,7 @@ class TraceState:
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
     direct: DirectSizes | None = None
+    spare: Mapping[int, HostArray] = field(default_factory=dict)
     target: KernelTarget | None = None
     choices: dict[str, KernelChoice] = field(default_factory=dict)
 
@@ -138,6 +142,16 @@ class TraceContext(KernelContext):
             value = jnp.where(self.state.guard, value, old)
         self.state.variables[handle] = value
         self.state.written.add(handle)
+
+    def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
+        if self.state.direct is None or math.prod(shape) * np.dtype(dtype).itemsize < ALIGNED_FROM:
+            return None
+        spare = (self.state.spare[at] for at in reused if at in self.state.spare)
+        # part of an array may have gaps, and to a kernel that makes it flat it would be a copy
+        whole = (one for one in spare if one.flags.c_contiguous)
+        fitting = (one for one in whole if one.shape == tuple(shape) and one.dtype == dtype)
+        found = next(fitting, None)
+        return aligned_empty(shape, dtype) if found is None else found
 
     def needs_host(self, why: str) -> NeedsHostError:
         """To be raised by a kernel that cannot be compiled for the values at hand."""
@@ -219,7 +233,7 @@ class TraceContext(KernelContext):
         counter = counter + jnp.asarray(iteration, np.uint32)
         operations = body.operations
         used = frozenset(t for op in operations for t in op.inputs).union(body.outputs)
-        inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {})
+        inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {}, spare={})
         env: dict[StepTensor, Any] = dict(zip(body.inputs, inputs, strict=True))
         try:
             trace_operations(operations, env, inner)
@@ -244,9 +258,12 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         if op in apart and not _is_constant(inputs[0]):
             inputs[0] = lax.optimization_barrier(inputs[0])  # type: ignore[no-untyped-call]
         try:
-            # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
-            with jax.named_scope(op.name):
+            if state.direct is not None:
                 results = run_kernel(op, inputs, state)
+            else:
+                # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
+                with jax.named_scope(op.name):
+                    results = run_kernel(op, inputs, state)
         except OpError as error:
             error.attribute_to(op)
             raise
@@ -267,7 +284,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     if state.direct is not None and op.op_def.takes_quantised:
         assert op.op_def.host_rule is not None  # `OpDef` says so
         rule = op.op_def.host_rule
-    if state.target is not None and has_alternates(op.type, op.attrs):
+    if state.target is not None and has_alternates(op.type, op.attrs, at_once=state.direct is not None):
         choose = _chosen_rule if state.direct is None else _immediate_rule
         rule = choose(op, inputs, rule, state, state.target)
     drawn = _source_of(op, state) if rule.asks_for("rng") else None
@@ -282,7 +299,7 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
             ]
         state.direct.count(op, inputs, shapes, partial(_shapes_when_traced, op, rule, inputs, state, drawn))
         # what profiles are made of: see `runtime/kernel_profile.py`
-        with np.errstate(all="ignore"), jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
+        with jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
             outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
         results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
         if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):

@@ -96,7 +96,7 @@ class Variant:
 
     Attributes:
         function: the jitted function; see `Executable.call` for its arguments and results.
-        directly: gives what the function does, by running the operations' kernels.
+        directly: gives what the function does, by running the operations' kernels, and how many elements they computed.
         checks: what the flags that it returns stand for; filled in when it is traced.
         reason: why it had to be compiled.
         direct_calls: how often the operations' kernels are still to take the function's place.
@@ -112,7 +112,7 @@ class Variant:
     """
 
     function: Any
-    directly: Callable[..., list[Any]]
+    directly: Callable[..., tuple[list[Any], int]]
     checks: list[Check]
     reason: str
     notes: dict[str, None]

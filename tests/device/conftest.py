@@ -59,6 +59,7 @@ OF_PROCESSORS = frozenset(
         *("test_registered_devices", "test_step_stats", "test_stopping_loops"),
         *("test_host_convolutions", "test_lent_tensors", "test_loop_products"),
         *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),
+        "test_native_halves",
     }
 )
 #: tests that say how often something is compiled
@@ -110,6 +111,12 @@ def in_the_worker(request: pytest.FixtureRequest) -> None:
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where shapes do not change, no program of this test runs by its operations' own kernels before it is compiled."""
     monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs are compiled at the third call: tests make too few to see them compiled otherwise."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", executable.FIRST_DIRECT_CALLS)
 
 
 @pytest.fixture(autouse=True)

@@ -136,6 +136,7 @@ class Worker:
             made = self._graphs[graph]
             # too few runs for a compilation otherwise; a graph's size decides, so that a finding can be repeated
             self.executable.FIRST_DIRECT_CALLS = len(made.get_operations()) % 2
+            self.executable.MOST_DIRECT_CALLS = 1
             self._sessions[self._next] = self.tf.Session(graph=made)
         return {"session": self._next}
 

@@ -157,16 +157,16 @@ def _no_nan_gradient(op: Operation, grad: Tensor) -> Any:
     return sum_to_operands(op, raw.MulNoNan(grad, y), raw.MulNoNan(x, grad))
 
 
-Add = binary("Add", lambda xp, x, y: xp.add(x, y), "{numbers, string}", _add_gradient, adds=True)
-AddV2 = binary("AddV2", lambda xp, x, y: xp.add(x, y), "numbers", _add_gradient, commutative=True, adds=True)
+Add = binary("Add", "add", "{numbers, string}", _add_gradient, adds=True)
+AddV2 = binary("AddV2", "add", "numbers", _add_gradient, commutative=True, adds=True)
 Sub = binary(
     "Sub",
-    lambda xp, x, y: xp.subtract(x, y),
+    "subtract",
     "numbers",
     lambda op, grad: sum_to_operands(op, grad, raw.Neg(grad)),
     adds=True,
 )
-Mul = binary("Mul", lambda xp, x, y: xp.multiply(x, y), "numbers", _product_gradient, commutative=True)
+Mul = binary("Mul", "multiply", "numbers", _product_gradient, commutative=True)
 MulNoNan = binary(
     "MulNoNan",
     lambda xp, x, y: xp.where(y == 0, xp.zeros_like(y), x * y),
@@ -190,6 +190,10 @@ def _(inputs: list[TensorShape]) -> TensorShape:
 def _(inputs: list[Any], *, xp: ArrayLibrary, ctx: StepTracingContext) -> Any:
     if isinstance(inputs[0], TensorList):
         return functools.reduce(lambda a, b: sum_of_lists(a, b, ctx), inputs)
+    if xp is np and len(inputs) > 1:
+        memory = ctx.memory(np.shape(inputs[0]), inputs[0].dtype, 0, 1)
+        if memory is not None:
+            return functools.reduce(lambda a, b: np.add(a, b, out=memory), inputs)
     return functools.reduce(xp.add, inputs)
 
 
@@ -609,7 +613,11 @@ def _(x: Array, *, SrcT: DType, DstT: DType, xp: ArrayLibrary, ctx: OperationCon
         return x != 0
     if SrcT.is_complex and not DstT.is_complex:
         x = xp.real(x)
-    return x.astype(DstT.as_numpy_dtype)
+    memory = ctx.memory(np.shape(x), DstT.as_numpy_dtype) if xp is np else None
+    if memory is None:
+        return x.astype(DstT.as_numpy_dtype)
+    np.copyto(memory, x, casting="unsafe")
+    return memory
 
 
 @Cast.gradient

@@ -11,6 +11,7 @@ import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.op_def import ASSUMED_DIMENSION, FlopsRule
 from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
@@ -58,8 +59,13 @@ def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -
 
 
 @MatMul.kernel
-def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibrary) -> Any:
-    return product(xp, a.T if transpose_a else a, b.T if transpose_b else b)
+def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    a, b = a.T if transpose_a else a, b.T if transpose_b else b
+    if xp is np and a.shape[1] == b.shape[0] and not _is_half(a.dtype):
+        memory = ctx.memory((a.shape[0], b.shape[1]), a.dtype)
+        if memory is not None:
+            return np.matmul(a, b, out=memory)
+    return product(xp, a, b)
 
 
 @MatMul.gradient

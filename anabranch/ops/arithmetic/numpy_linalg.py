@@ -1,11 +1,15 @@
 """Linear algebra on matrices in NumPy's arrays, for the first calls of small graphs (docs/decisions/0046).
 
-What is here has one answer, so that later calls, which are compiled, give the same but for rounding. Eigenvectors,
-singular vectors and QR have several, and are always compiled.
+What is here has one answer, so that later calls, which are compiled, give the same but for rounding. Singular vectors
+have several: they come from the very function of LAPACK that compiled programs call, which gives the same to the last
+bit. Eigenvectors and QR, which have several as well, are always compiled.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -65,3 +69,31 @@ def triangular_solution(matrix: NumpyArray, rhs: NumpyArray, lower: bool) -> Num
         of_known = matrix[..., i : i + 1, known] @ x[..., known, :]
         x[..., i, :] = (rhs[..., i, :] - of_known[..., 0, :]) / matrix[..., i, i, None]
     return x
+
+
+def singular_values(matrix: NumpyArray, vectors: bool, full: bool) -> list[NumpyArray]:
+    """The singular values, and with `vectors` u and v^H before and behind them; NaN where LAPACK finds none.
+
+    Args:
+        matrix: shape [..., m, n], not empty, in float32, float64, complex64 or complex128.
+        full: u and v^H are square.
+    """
+    letter = matrix.dtype.char.lower() if matrix.dtype.kind == "f" else {8: "c", 16: "z"}[matrix.dtype.itemsize]
+    letter = {"f": "s"}.get(letter, letter)
+    lapack, (rows, columns) = _lapack(), matrix.shape[-2:]
+    kind = {"compute_uv": int(vectors), "full_matrices": int(full)}
+    work, _ = getattr(lapack, f"{letter}gesdd_lwork")(rows, columns, **kind)
+    compute = getattr(lapack, f"{letter}gesdd")
+    found = []
+    for each in matrix.reshape(-1, rows, columns):
+        u, s, vh, failed = compute(each, lwork=int(work.real), **kind)
+        of_one = [u, s, vh] if vectors else [s]
+        found.append([np.full_like(part, np.nan) for part in of_one] if failed else of_one)
+    batch = matrix.shape[:-2]
+    return [np.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*found, strict=True)]
+
+
+@functools.cache
+def _lapack() -> ModuleType:
+    # when it is needed: scipy.linalg takes its time
+    return importlib.import_module("scipy.linalg.lapack")

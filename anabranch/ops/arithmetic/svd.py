@@ -1,12 +1,13 @@
-"""Singular values and vectors of the matrices in the last two dimensions; compiled only."""
+"""Singular values and vectors of the matrices in the last two dimensions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation, Tensor
@@ -23,6 +24,7 @@ from anabranch.ops.arithmetic.linalg import (
     transposed,
     widened,
 )
+from anabranch.ops.arithmetic.numpy_linalg import singular_values
 
 _TYPES = "{double, float, half, complex64, complex128}"
 
@@ -47,14 +49,20 @@ def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[Tens
 
 
 @Svd.kernel
-def _(input: Array, *, compute_uv: bool, full_matrices: bool) -> Any:
+def _(input: Array, *, compute_uv: bool, full_matrices: bool, xp: ArrayLibrary) -> Any:
     """The decomposition input = u diag(s) v^H, s descending."""
     wide = widened(input)
+    if xp is np and input.size:
+        parts: Any = singular_values(wide, compute_uv, full_matrices)
+    elif compute_uv:
+        parts = jnp.linalg.svd(wide, full_matrices=full_matrices)
+    else:
+        parts = [jnp.linalg.svd(wide, compute_uv=False)]
     if not compute_uv:
-        empty = jnp.zeros((0,), input.dtype)
-        return jnp.linalg.svd(wide, compute_uv=False).astype(input.dtype), empty, empty
-    u, s, vh = jnp.linalg.svd(wide, full_matrices=full_matrices)
-    return s.astype(input.dtype), u.astype(input.dtype), transposed(vh).astype(input.dtype)
+        empty = xp.zeros((0,), input.dtype)
+        return parts[0].astype(input.dtype), empty, empty
+    u, s, vh = parts
+    return s.astype(input.dtype), u.astype(input.dtype), transposed(vh, xp if input.size else jnp).astype(input.dtype)
 
 
 @Svd.gradient

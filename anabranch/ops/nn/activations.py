@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -42,10 +42,12 @@ def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> Te
     return TensorShape(dims)
 
 
-def _add_bias(value: Array, bias: Array, data_format: bytes, xp: ArrayLibrary) -> Any:
+def _add_bias(value: Array, bias: Array, data_format: bytes, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     shape = [1] * value.ndim
     shape[_bias_axis(value.ndim, data_format)] = bias.shape[0]
-    return xp.add(value, xp.reshape(bias, shape))
+    memory = ctx.memory(value.shape, value.dtype, 0) if xp is np else None
+    bias = xp.reshape(bias, shape)
+    return xp.add(value, bias) if memory is None else np.add(value, bias, out=memory)
 
 
 BiasAdd = define_op("BiasAdd", "value: T, bias: T -> output: T", "T: numbers, data_format: {'NHWC', 'NCHW'} = 'NHWC'")
@@ -57,8 +59,8 @@ def _(value: TensorShape, bias: TensorShape, *, data_format: bytes) -> TensorSha
 
 
 @BiasAdd.kernel
-def _(value: Array, bias: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
-    return _add_bias(value, bias, data_format, xp)
+def _(value: Array, bias: Array, *, data_format: bytes, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    return _add_bias(value, bias, data_format, xp, ctx)
 
 
 @BiasAdd.gradient
@@ -75,8 +77,8 @@ def _(value: TensorShape, bias: TensorShape) -> TensorShape:
 
 
 @BiasAddV1.kernel
-def _(value: Array, bias: Array, *, xp: ArrayLibrary) -> Any:
-    return _add_bias(value, bias, b"NHWC", xp)
+def _(value: Array, bias: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    return _add_bias(value, bias, b"NHWC", xp, ctx)
 
 
 @BiasAddV1.gradient
@@ -153,33 +155,47 @@ def _through_negative_part(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]
     return getattr(raw, op.type)(grad, outputs), raw.Select(raw.Less(outputs, zeros), raw.Mul(grad, incoming), zeros)
 
 
-def _positive_part(xp: ArrayLibrary, zero: Array, x: Array) -> Any:
-    return host_halves.positive_part(x) if xp is np and host_halves.is_worthwhile(x) else xp.maximum(x, zero)
+Relu = define_op("Relu", "features: T -> activations: T", "T: real")
+Relu.shape(shape_rules.same_as_first)
+Relu.gradient(lambda op, grad: raw.ReluGrad(grad, op.outputs[0]))
 
 
-Relu = _activation(
-    "Relu", lambda xp, c, x: _positive_part(xp, c(0), x), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
-)
+@Relu.kernel
+def _(features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    if xp is not np:
+        return xp.maximum(features, features.dtype.type(0))
+    memory = ctx.memory(features.shape, features.dtype, 0)
+    if host_halves.is_worthwhile(features):
+        return host_halves.positive_part(features, memory)
+    return np.maximum(features, features.dtype.type(0), out=memory)
 
 
-def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array) -> Any:
+def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array, memory: HostArray | None = None) -> Any:
     """The gradients where an activation is the identity, elsewhere zero times the gradient.
 
     No plain zero: NaN there is seen, as in TensorFlow, wherever it stands.
     """
     if xp is np and gradients.dtype.kind != "V":
         # the same in one pass over the data instead of three
-        return np.multiply(gradients, steep)
+        return np.multiply(gradients, steep, out=memory)
     return xp.where(steep, gradients, gradients * gradients.dtype.type(0))
 
 
-def _where_positive(xp: ArrayLibrary, zero: Array, gradients: Array, x: Array) -> Any:
-    if xp is np and host_halves.is_worthwhile(gradients, x):
-        return host_halves.where_positive(gradients, x)
-    return _where_not_flat(xp, gradients, x > zero)
+ReluGrad = define_op("ReluGrad", "gradients: T, features: T -> backprops: T", "T: real")
+ReluGrad.shape(shape_rules.merged)
+ReluGrad.gradient(_zero_where_flat)
 
 
-ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: _where_positive(xp, c(0), g, x), "real", _zero_where_flat)
+@ReluGrad.kernel
+def _(gradients: Array, features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    memory = None
+    if xp is np and np.shape(gradients) == np.shape(features):
+        memory = ctx.memory(gradients.shape, gradients.dtype, 0)
+        if host_halves.is_worthwhile(gradients, features):
+            return host_halves.where_positive(gradients, features, memory)
+    return _where_not_flat(xp, gradients, features > features.dtype.type(0), memory)
+
+
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )

@@ -32,19 +32,23 @@ def is_worthwhile(*arrays: Array) -> bool:
     )
 
 
-def positive_part(x: HostArray) -> Any:
-    """The larger of each number and zero; NaN stays NaN."""
+def positive_part(x: HostArray, memory: HostArray | None = None) -> Any:
+    """The larger of each number and zero; NaN stays NaN. `memory`: where they are written, over `x` maybe."""
     if _most_negative(x) > _infinity(x):
-        return np.maximum(x, x.dtype.type(0))
-    return np.maximum(x.view(np.int16), np.int16(0)).view(x.dtype)
+        return np.maximum(x, x.dtype.type(0), out=memory)
+    bits = None if memory is None else memory.view(np.int16)
+    return np.maximum(x.view(np.int16), np.int16(0), out=bits).view(x.dtype)
 
 
-def where_positive(gradients: HostArray, x: HostArray) -> Any:
-    """The gradients where `x` is positive, elsewhere zero times the gradient."""
-    finite = max(_most_positive(gradients), _most_negative(gradients)) < _infinity(gradients)
-    if not finite or _most_positive(x) > _infinity(x):
-        return np.multiply(gradients, x > x.dtype.type(0))
-    result = np.empty_like(gradients)
+def where_positive(gradients: HostArray, x: HostArray, memory: HostArray | None = None) -> Any:
+    """The gradients where `x` is positive, elsewhere zero times the gradient.
+
+    Args:
+        memory: where they are written, over the gradients maybe.
+    """
+    if not all_finite(gradients) or _most_positive(x) > _infinity(x):
+        return np.multiply(gradients, x > x.dtype.type(0), out=memory)
+    result = np.empty_like(gradients) if memory is None else memory
     bits, incoming, outgoing = (array.view(np.int16).reshape(-1) for array in (x, gradients, result))
     inverted, kept = np.empty(_BLOCK, np.int16), np.empty(_BLOCK, np.int16)
     for start in range(0, bits.size, _BLOCK):
@@ -60,6 +64,11 @@ def where_positive(gradients: HostArray, x: HostArray) -> Any:
         np.bitwise_or(b, _SIGN, out=b)
         np.bitwise_and(incoming[block], b, out=outgoing[block])
     return result
+
+
+def all_finite(x: HostArray) -> bool:
+    """Whether all are finite numbers; they lie row by row."""
+    return max(_most_positive(x), _most_negative(x)) < _infinity(x)
 
 
 def _infinity(x: HostArray) -> int:

@@ -61,7 +61,8 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _maxima(xp: ArrayLibrary, x: Array, window: Window) -> Any:
+def largest_seen(xp: ArrayLibrary, x: Array, window: Window) -> Any:
+    """The largest numbers that the positions of a window see."""
     if has_16_bits(x):
         return from_order(_most(xp, in_order(x, xp), window, key(-np.inf, x.dtype)), x.dtype, xp)
     return _most(xp, x, window, np.array(_lowest(x.dtype), x.dtype))
@@ -88,7 +89,7 @@ def _first_hit(xp: ArrayLibrary, x: Array, maxima: Array, window: Window) -> Any
 
 
 def _to_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
-    """The gradient of `_maxima`."""
+    """The gradient of `largest_seen`."""
     zero = np.zeros((), grad.dtype)
     hit = _first_hit(xp, x, maxima, window)
     if xp is not np and window.size == window.strides and not any(map(any, window.pads)):
@@ -98,7 +99,7 @@ def _to_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window
 
 
 def _to_every_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
-    """The gradient of `_maxima` that TensorFlow has for volumes: all that is as good as equal to the maximum of a
+    """The gradient of `largest_seen` that TensorFlow has for volumes: all that is as good as equal to the maximum of a
     window gets what comes in, and nothing does where that is infinite.
     """
     zero, close = np.zeros((), grad.dtype), np.array(1e-5, x.dtype)
@@ -257,7 +258,7 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
 
     @forward.kernel
     def _(input: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        return _maxima(xp, as_integers(input), pool_window(input.shape, ctx.op.attrs))
+        return largest_seen(xp, as_integers(input), pool_window(input.shape, ctx.op.attrs))
 
     @backward.kernel
     def _(orig_input: Array, orig_output: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
@@ -348,7 +349,7 @@ def _(
 
 @MaxPoolV2.kernel
 def _(input: Array, ksize: Array, strides: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    return _maxima(xp, as_integers(input), pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
+    return largest_seen(xp, as_integers(input), pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
 
 
 @MaxPoolV2.gradient
@@ -456,7 +457,7 @@ def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: byte
 def _(input: Array, *, Targmax: DType, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
     window = pool_window(input.shape, ctx.op.attrs)
-    maxima = _maxima(jnp, input, window)
+    maxima = largest_seen(jnp, input, window)
     hit = jnp.minimum(_first_hit(jnp, input, maxima, window), window.taps - 1).astype(np.int64)
     places: Any = 0
     for axis, within in enumerate(jnp.unravel_index(hit, window.size)):

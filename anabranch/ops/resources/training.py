@@ -8,12 +8,13 @@ the cost does not depend on the number of rows of the variable (§4.2).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -26,12 +27,27 @@ from anabranch.ops.resources.variables import handle_shape
 #: (slots and variable, hyperparameters and gradient, attributes, each by name) -> new values by name
 UpdateRule = Callable[..., dict[str, Any]]
 
-#: (name of a slot, its new value) -> what the slot holds from now on. A rule that computes the variable from a new slot
-#: passes it through this first: XLA then computes the slot once and reads it back, where it would otherwise compute it
-#: for each of the two results, from copies of what they overwrite.
-Kept = Callable[[str, Any], Any]
+
+class Updating(NamedTuple):
+    """What a rule asks besides its values.
+
+    Attributes:
+        write: (name of a slot, its new value) -> what the slot holds from now on. A rule that computes the variable
+            from a new slot passes it through this first: XLA then computes the slot once and reads it back, where it
+            would otherwise compute it for each of the two results, from copies of what they overwrite.
+        memory: gives where NumPy may write a new value, over the gradient maybe (`KernelContext.memory`).
+    """
+
+    write: Callable[[str, Any], Any]
+    memory: Callable[[], HostArray | None] = lambda: None
+
+    def __call__(self, handle: str, new: Array) -> Any:
+        return self.write(handle, new)
+
 
 _GRADIENTS = frozenset({"grad", "delta", "indices"})
+#: elements that NumPy works on at a time
+_BLOCK: Final = 1 << 15
 _LOCKING = "use_locking: bool = False"
 
 
@@ -89,11 +105,13 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
         _check_like_variable(values, handles, np.shape(inputs[gradient]))
         _check_scalars(values, rest)
 
-        def kept(handle: str, new: Array) -> Any:
+        def write(handle: str, new: Array) -> Any:
             ctx.write(resources[handle], new.astype(values["var"].dtype))
             return ctx.read(resources[handle])
 
-        for handle, new in _call(rule, values, ctx, kept).items():
+        grad, var = inputs[gradient], values["var"]
+        memory = functools.partial(ctx.memory, np.shape(grad), var.dtype, gradient)
+        for handle, new in _call(rule, values, ctx, Updating(write, memory)).items():
             ctx.write(resources[handle], new)
 
 
@@ -126,7 +144,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         check_indices(ctx, indices, size, xp)
         rows, values["grad"] = combined_rows(guarded(ctx, indices, size), xp.asarray(grad), size)
         values.update({h: xp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
-        for handle, new in _call(rule, values, ctx, lambda _, new: new).items():
+        for handle, new in _call(rule, values, ctx, Updating(lambda _, new: new)).items():
             changed = with_rows("set", tables[handle], rows, new, unique=True)
             ctx.write(resources[handle], changed, guarded=True)
 
@@ -147,7 +165,7 @@ def _check_scalars(values: dict[str, Any], inputs: list[str]) -> None:
             raise ValueError(f"{name} must be a scalar, got shape {[*np.shape(values[name])]}")
 
 
-def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept: Kept) -> dict[str, Any]:
+def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept: Updating) -> dict[str, Any]:
     dtype = values["var"].dtype
     attrs = {k: ctx.op.attrs[k] for k in _RULE_ATTRS if k in ctx.op.attrs}
     new = rule(kept, **values, **attrs)
@@ -163,13 +181,18 @@ def _sqrt(value: Array) -> Any:
 
 
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
-def _gradient_descent(kept: Kept, var: Array, alpha: Array, delta: Array) -> dict[str, Any]:
-    step = alpha * delta
-    on_host = isinstance(step, np.ndarray) and isinstance(var, np.ndarray)
-    if on_host and (step.shape, step.dtype) == (var.shape, var.dtype):
-        # large variables: memory that is touched for the first time takes longer than the arithmetic
-        return {"var": np.subtract(var, step, out=step)}
-    return {"var": var - step}
+def _gradient_descent(kept: Updating, var: Array, alpha: Array, delta: Array) -> dict[str, Any]:
+    memory = kept.memory()
+    if memory is None:
+        return {"var": var - alpha * delta}
+    # large variables: memory that is touched for the first time takes longer than the arithmetic, and so does memory
+    # that a processor's caches do not hold
+    old, grad, new = (array.reshape(-1) for array in (var, delta, memory))
+    for start in range(0, new.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        np.multiply(alpha, grad[block], out=new[block])
+        np.subtract(old[block], new[block], out=new[block])
+    return {"var": memory}
 
 
 def _shrunk(values: Array, l1: Array) -> Any:
@@ -179,7 +202,13 @@ def _shrunk(values: Array, l1: Array) -> Any:
 
 
 def _proximal_gradient_descent(
-    kept: Kept, var: Array, alpha: Array, l1: Array, l2: Array, delta: Array | None = None, grad: Array | None = None
+    kept: Updating,
+    var: Array,
+    alpha: Array,
+    l1: Array,
+    l2: Array,
+    delta: Array | None = None,
+    grad: Array | None = None,
 ) -> dict[str, Any]:
     step = var - alpha * (grad if delta is None else delta)
     return {"var": _shrunk(step, alpha * l1) / (1 + alpha * l2)}
@@ -191,7 +220,7 @@ _optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_grad
 
 # ---------------------------------------------------------------------- momentum
 def _momentum(
-    kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
+    kept: Updating, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
 ) -> dict[str, Any]:
     accum = kept("accum", accum * momentum + grad)
     step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
@@ -199,7 +228,7 @@ def _momentum(
 
 
 def _keras_momentum(
-    kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
+    kept: Updating, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
 ) -> dict[str, Any]:
     accum = kept("accum", accum * momentum - grad * lr)
     step = accum * momentum - grad * lr if use_nesterov else accum
@@ -212,14 +241,14 @@ _optimizer("KerasMomentum", "var accum", "lr grad momentum", _keras_momentum, _N
 
 
 # ---------------------------------------------------------------------- Adagrad
-def _adagrad(kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, update_slots: bool) -> dict[str, Any]:
+def _adagrad(kept: Updating, var: Array, accum: Array, lr: Array, grad: Array, update_slots: bool) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
     return {"var": var - lr * grad / _sqrt(accum), "accum": accum}
 
 
 def _adagrad_v2(
-    kept: Kept, var: Array, accum: Array, lr: Array, epsilon: Array, grad: Array, update_slots: bool
+    kept: Updating, var: Array, accum: Array, lr: Array, epsilon: Array, grad: Array, update_slots: bool
 ) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
@@ -227,7 +256,7 @@ def _adagrad_v2(
 
 
 def _proximal_adagrad(
-    kept: Kept, var: Array, accum: Array, lr: Array, l1: Array, l2: Array, grad: Array
+    kept: Updating, var: Array, accum: Array, lr: Array, l1: Array, l2: Array, grad: Array
 ) -> dict[str, Any]:
     accum = kept("accum", accum + grad * grad)
     rate = lr / _sqrt(accum)
@@ -235,7 +264,7 @@ def _proximal_adagrad(
 
 
 def _adagrad_da(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     gradient_accumulator: Array,
     gradient_squared_accumulator: Array,
@@ -262,7 +291,7 @@ _optimizer("AdagradDA", _DUAL_AVERAGING, "grad lr l1 l2 global_step", _adagrad_d
 
 # ---------------------------------------------------------------------- Adadelta, RMSProp
 def _adadelta(
-    kept: Kept, var: Array, accum: Array, accum_update: Array, lr: Array, rho: Array, epsilon: Array, grad: Array
+    kept: Updating, var: Array, accum: Array, accum_update: Array, lr: Array, rho: Array, epsilon: Array, grad: Array
 ) -> dict[str, Any]:
     accum = kept("accum", accum * rho + grad * grad * (1 - rho))
     update = _sqrt(accum_update + epsilon) / _sqrt(accum + epsilon) * grad
@@ -271,7 +300,15 @@ def _adadelta(
 
 
 def _rms_prop(
-    kept: Kept, var: Array, ms: Array, mom: Array, lr: Array, rho: Array, momentum: Array, epsilon: Array, grad: Array
+    kept: Updating,
+    var: Array,
+    ms: Array,
+    mom: Array,
+    lr: Array,
+    rho: Array,
+    momentum: Array,
+    epsilon: Array,
+    grad: Array,
 ) -> dict[str, Any]:
     ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
     mom = kept("mom", mom * momentum + grad * lr / _sqrt(ms + epsilon))
@@ -279,7 +316,7 @@ def _rms_prop(
 
 
 def _centered_rms_prop(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     mg: Array,
     ms: Array,
@@ -303,7 +340,7 @@ _optimizer("CenteredRMSProp", "var mg ms mom", "lr rho momentum epsilon grad", _
 
 # ---------------------------------------------------------------------- Adam and its kin
 def _adam(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     m: Array,
     v: Array,
@@ -324,7 +361,7 @@ def _adam(
 
 
 def _amsgrad(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     m: Array,
     v: Array,
@@ -345,7 +382,7 @@ def _amsgrad(
 
 
 def _ada_max(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     m: Array,
     v: Array,
@@ -385,7 +422,7 @@ def _power(values: Array, exponent: Array) -> Any:
 
 
 def _ftrl(
-    kept: Kept,
+    kept: Updating,
     var: Array,
     accum: Array,
     linear: Array,
@@ -427,14 +464,14 @@ def _agreement(m: Array, beta: Array, grad: Array) -> tuple[Any, Any]:
 
 
 def _add_sign(
-    kept: Kept, var: Array, m: Array, lr: Array, alpha: Array, sign_decay: Array, beta: Array, grad: Array
+    kept: Updating, var: Array, m: Array, lr: Array, alpha: Array, sign_decay: Array, beta: Array, grad: Array
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * (alpha + sign_decay * sign) * grad, "m": m}
 
 
 def _power_sign(
-    kept: Kept, var: Array, m: Array, lr: Array, logbase: Array, sign_decay: Array, beta: Array, grad: Array
+    kept: Updating, var: Array, m: Array, lr: Array, logbase: Array, sign_decay: Array, beta: Array, grad: Array
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * library_of(logbase, sign_decay, sign).exp(logbase * sign_decay * sign) * grad, "m": m}

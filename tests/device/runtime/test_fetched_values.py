@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.core.arrays import empty_array
+from anabranch.core.host_memory import aligned_empty
 from anabranch.runtime.fetched_values import fetched_values
 
 SIZE = 1 << 16
 
 
 def made() -> Any:
-    array = empty_array((SIZE,), np.float32)
+    array = aligned_empty((SIZE,), np.float32)
     array[:] = 1.0
     return array
 

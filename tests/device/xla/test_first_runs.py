@@ -76,6 +76,39 @@ def test_small_systems_of_equations_are_not_compiled_at_first(compilations: list
             np.testing.assert_allclose(direct, compiled, rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_vectors_are_those_of_compiled_programs(
+    dtype: Any, full: bool, compilations: list[CompileEvent]
+) -> None:
+    """To the last bit: they may be turned round, and the third call must not turn them."""
+    rng = np.random.default_rng(0)
+    for shape in ((1, 1), (2, 5), (5, 2), (3, 2, 4, 4), (40, 30), (0, 3, 3), (2, 0, 3)):
+        numbers = rng.normal(size=shape).astype(dtype)
+        if np.iscomplexobj(numbers):
+            numbers += 1j * rng.normal(size=shape)
+        a = tf.placeholder(dtype, shape)
+        with tf.Session() as session:
+            for fetches in (list(tf.linalg.svd(a, full_matrices=full)), [tf.linalg.svd(a, compute_uv=False)]):
+                compilations.clear()
+                values = []
+                for step in range(1, 4):
+                    values.append(session.run(fetches, {a: numbers}))
+                    assert bool(compilations) == (step > executable.FIRST_DIRECT_CALLS)
+                for direct, compiled in zip(values[0], values[-1], strict=True):
+                    assert direct.dtype == compiled.dtype
+                    np.testing.assert_array_equal(direct, compiled)
+
+
+def test_singular_values_of_what_is_no_number(compilations: list[CompileEvent]) -> None:
+    a = tf.placeholder(tf.float32, [2, 3, 3])
+    fed = {a: np.stack([np.eye(3), np.full((3, 3), np.nan)])}
+    with tf.Session() as session:
+        values = [session.run(tf.linalg.svd(a, compute_uv=False), fed) for _ in range(3)]
+    np.testing.assert_array_equal(values[0], values[2])
+    np.testing.assert_array_equal(values[0], [[1, 1, 1], [np.nan] * 3])
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_matrices_that_are_singular_or_not_finite(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 2 if direct else 0)
@@ -414,3 +447,87 @@ def test_explanations_tell_the_tier() -> None:
     assert told.index("compiled after") < told.index("compiled island")
     assert "1 kinds of steps, 1 compilations in" in told
     assert "1 programs that ran directly first" in told
+
+
+#: more than `host_memory.ALIGNED_FROM` bytes
+LARGE = (200, 300)
+
+
+def _network_of_large_values() -> tuple[Any, list[Any], dict[Any, Any], np.ndarray[Any, Any]]:
+    """What trains, what is fetched beside it, and what is fed: values are read once, twice, through views, and kept."""
+    fed = np.random.default_rng(3).normal(size=LARGE).astype(np.float32)
+    x = tf.placeholder(tf.float32, LARGE)
+    w = tf.Variable(np.random.default_rng(4).normal(size=LARGE).astype(np.float32), use_resource=True)
+    product = x * w
+    twice = tf.add_n([product, product, tf.identity(product)])
+    turned = tf.reshape(product, LARGE[::-1])
+    positive = tf.nn.relu(tf.nn.bias_add(product - 1.0, np.linspace(0, 1, LARGE[1], dtype=np.float32)))
+    again = tf.reshape(turned + 1.0, LARGE) * positive + twice
+    half = tf.cast(tf.cast(again, tf.bfloat16) * tf.cast(x, tf.bfloat16), tf.float32)
+    dense = tf.matmul(half, w, transpose_b=True)
+    loss = tf.reduce_mean(tf.tanh(dense * 1e-3)) + tf.reduce_mean(tf.square(positive))
+    old = w.read_value()
+    with tf.control_dependencies([old]):
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    return train, [loss, product, twice, turned, positive, old, x], {x: fed}, fed
+
+
+def test_memory_is_written_over_only_where_nobody_reads_it() -> None:
+    results = []
+    for calls in (executable.FIRST_DIRECT_CALLS, 0):
+        with pytest.MonkeyPatch.context() as patch, tf.Graph().as_default(), tf.Session() as session:
+            patch.setattr(executable, "FIRST_DIRECT_CALLS", calls)
+            train, fetches, feeds, fed = _network_of_large_values()
+            before = fed.copy()
+            session.run(tf.global_variables_initializer())
+            steps = [session.run([train, *fetches], feeds)[1:] for _ in range(2)]
+            kept = [[np.copy(value) for value in step] for step in steps]
+            steps += [[session.run(tf.global_variables()[0])]]
+            np.testing.assert_array_equal(fed, before)
+            for step, copies in zip(steps, kept, strict=False):
+                for value, copy in zip(step, copies, strict=True):
+                    np.testing.assert_array_equal(value, copy)
+            results.append(steps)
+    for direct, compiled in zip(*results, strict=True):
+        for one, other in zip(direct, compiled, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-3)
+
+
+def test_new_values_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[bool] = []
+    real = executable.lasting
+
+    def lasting(values: dict[Any, Any], key: Any, *rest: Any) -> Any:
+        place = values[key].ctypes.data if isinstance(values[key], np.ndarray) else None
+        result = real(values, key, *rest)
+        handed.append(result.nbytes > 1 << 16 and result.ctypes.data == place)
+        return result
+
+    monkeypatch.setattr(executable, "lasting", lasting)
+    w = tf.Variable(np.ones(LARGE, np.float32), use_resource=True)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.square(w)))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        handed.clear()
+        session.run(train)
+        assert handed == [True]
+        np.testing.assert_allclose(session.run(w), 0.8, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "least", "most"), [(3, 20, 32), (30000, 4, 20), (300000, 2, 2)])
+def test_direct_calls_take_no_longer_than_the_compilation(
+    rows: int, least: int, most: int, compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small steps go on directly for as long as it pays, and how long depends on the step alone."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", 32)
+    x = tf.placeholder(tf.float32, [None, 8])
+    y = tf.reduce_sum(tf.tanh(tf.nn.relu(x * 2.0) + 1.0), axis=0)
+    fed = {x: np.full((rows, 8), 0.5, np.float32)}
+    with tf.Session() as session:
+        direct = 0
+        while not compilations:
+            direct += 1
+            assert direct < 40
+            result = session.run(y, fed)
+        np.testing.assert_allclose(result, np.full(8, rows * np.tanh(2.0)), rtol=1e-4)
+    assert least <= direct - 1 <= most
