@@ -103,13 +103,15 @@ class ReplicaHook(SessionRunHook):
         except OpError as error:
             logging.warning("What this worker has added up since its last push is lost: %s", error)
         runner = self._optimizer._chief_runner
+        presence = self._optimizer._presence
         # with a lease another worker becomes chief
         if runner is not None and runner.lease is None and self._is_chief:
-            # where their task is gone, the others hear of that
+            # It does not leave: its thread, which goes on until the session ends, would end a round with the others
+            # alone, who are told here that none follows. Where their task is gone, they hear of that.
             with contextlib.suppress(OpError):
                 session.run(self._optimizer.finish_op)
-        if self._optimizer._presence is not None:
-            self._optimizer._presence.leave(session)
+        elif presence is not None:
+            presence.leave(session)
 
     def abandoned(self) -> None:
         if self._optimizer._presence is not None and self._session is not None:
