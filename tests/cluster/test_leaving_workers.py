@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.places import free_address
+from tests.cluster.places import held_addresses
 from tests.cluster.trainings import Learned, Reader, Training, training
 
 WORKERS = 3
@@ -20,8 +20,10 @@ ROUNDS = 20
 @contextlib.contextmanager
 def without_backups(**options: Any) -> Iterator[tuple[Training, Reader]]:
     """Three workers all of whose gradients make up a mean."""
-    addresses = {"ps": [free_address()], "worker": [free_address() for _ in range(WORKERS)]}
-    with training(addresses, {"aggregate": WORKERS} | options) as trained:
+    with (
+        held_addresses(ps=1, worker=WORKERS) as addresses,
+        training(addresses, {"aggregate": WORKERS} | options) as trained,
+    ):
         trained.start("ps/0", "worker/0")
         trained.start("worker/1", "worker/2")
         reader = Reader(f"grpc://{addresses['ps'][0]}", trained.options)

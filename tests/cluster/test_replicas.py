@@ -498,8 +498,5 @@ def test_no_round_is_ended_for_a_worker_that_has_not_heard_yet_of_the_chiefs_end
     chief.hook.end(chief.session)
     other.hand_in()
     with pytest.raises(tf.errors.OutOfRangeError):
-        for _ in range(2):
-            other.done()
-            other.read(100, 100)
-            other.hand_in()
+        other.done()
     assert chief.values() == ([-RATE * 2] * 2, -RATE * 4, 1)
