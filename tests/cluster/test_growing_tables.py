@@ -58,7 +58,7 @@ def test_workers_share_a_table_and_each_distinct_row_travels_once(tmp_path: Path
         np.testing.assert_array_equal(second.session.run(second.rows, {second.keys: distinct}), saved)
 
 
-def test_tables_grow_while_other_workers_train_and_rows_are_evicted() -> None:
+def test_tables_grow_while_other_workers_train_and_what_they_use_is_not_evicted() -> None:
     """Each key's row is an exact count of its gradients: no update goes astray, none is lost while variables grow."""
     with local_cluster(ps=2, worker=2) as cluster:
         workers = [Worker(cluster, i, tf.train.MomentumOptimizer(0.125, 0.0)) for i in range(2)]
