@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import anabranch as tf
-from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.published_values import PublishedReads
+from anabranch.runtime.remote_worker import RemotePartition
 from tests.cluster.processes import DEADLINE
 
 
@@ -31,15 +31,15 @@ def main(cluster: Mapping[str, list[str]]) -> None:
         return values
 
     PublishedReads.values = noted  # type: ignore[method-assign]
-    send, is_to_hold = HeldStart.send, threading.Event()
+    request, is_to_hold = RemotePartition._request, threading.Event()
 
-    def held(self: HeldStart, *tensor: Any) -> bool:
-        if tensor and is_to_hold.is_set():
+    def held(*args: Any, **options: Any) -> Any:
+        if options.get("read_ahead") and options.get("sent") and is_to_hold.is_set():
             print("held", flush=True)
             sys.stdin.readline()
-        return send(self, *tensor)
+        return request(*args, **options)
 
-    HeldStart.send = held  # type: ignore[method-assign]
+    RemotePartition._request = held  # type: ignore[method-assign]
     server = tf.train.Server(dict(cluster), "worker", 0)
     with tf.device("/job:ps/task:0"):
         v = tf.get_variable("v", [3], use_resource=True)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.published_values import PublishedReads, keeps_order
+from anabranch.runtime.remote_worker import RemotePartition
 from tests.cluster.places import held_addresses, until
 from tests.cluster.processes import DEADLINE, Process, one_ps
 
@@ -48,15 +48,15 @@ class Worker:
             return self._taken[-1]
 
         monkeypatch.setattr(PublishedReads, "values", noted)
-        send = HeldStart.send
+        request = RemotePartition._request
 
-        def held(start: HeldStart, key: Any = None, value: Any = None) -> bool:
-            if key is not None and self._holds:
+        def held(*args: Any, **options: Any) -> Any:
+            if options.get("read_ahead") and options.get("sent") and self._holds:
                 self._is_held.set()
                 assert self._goes_on.wait(DEADLINE)
-            return send(start, key, value)
+            return request(*args, **options)
 
-        monkeypatch.setattr(HeldStart, "send", held)
+        monkeypatch.setattr(RemotePartition, "_request", held)
         with tf.device("/job:ps/task:0"):
             self.v = tf.get_variable("v", [3], initializer=tf.zeros_initializer(), use_resource=True)
         with tf.device("/job:worker/task:0"):
