@@ -15,8 +15,6 @@ the place of one that hangs, or has just died.
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,9 +22,7 @@ import numpy as np
 
 from anabranch.core.device import DeviceSpec
 from anabranch.core.values import PassedOn, TensorLike
-from anabranch.errors import OpError
 from anabranch.frontend.control_flow.grouping import group, no_op
-from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.partitioned import PartitionedVariable
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.store import regularize
@@ -36,10 +32,10 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.train.coordinator import Coordinator
 from anabranch.train.delegating_optimizer import DelegatingOptimizer
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.replica_hook import ReplicaHook
 from anabranch.train.replica_pieces import (
     added_to,
     after,
@@ -54,8 +50,7 @@ from anabranch.train.replica_pieces import (
 from anabranch.train.replica_presence import Presence
 from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
-from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
-from anabranch.train.shard_mirrors import check_mirrors_are_served
+from anabranch.train.session_run_hook import SessionRunHook
 from anabranch.train.training_util import get_or_create_global_step
 
 #: rows of the table of measurements: that of a worker is its task's number
@@ -180,7 +175,7 @@ class ReplicaOptimizer(DelegatingOptimizer):
         Args:
             is_chief: whether this worker is the chief.
         """
-        return _ReplicaHook(self, is_chief)
+        return ReplicaHook(self, is_chief)
 
     def status(self, session: Session | MonitoredSession) -> list[WorkerStatus]:
         """What has been measured of each worker that has handed in anything, the slowest first.
@@ -534,76 +529,3 @@ class DownpourReplicas(_Copies):
     def _at_end(self, count: int) -> list[Operation]:
         # what it has added up since its last push is nobody else's
         return [self.push_op] if count % self._push else []
-
-
-# ---------------------------------------------------------------------- hook
-class _ReplicaHook(SessionRunHook):
-    """See `ReplicaOptimizer.make_session_run_hook`."""
-
-    def __init__(self, optimizer: ReplicaOptimizer, is_chief: bool) -> None:
-        self._optimizer, self._is_chief, self._count = optimizer, is_chief, 0
-        self._session: Session | None = None
-
-    def begin(self) -> None:
-        if not self._optimizer._built:
-            raise ValueError("apply_gradients should be called before using the hook")
-        self._init = group(*self._optimizer._worker_init)
-
-    def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        optimizer = self._optimizer
-        check_mirrors_are_served(session.graph)
-        is_first, self._session = self._session is None, session
-        runner = optimizer._chief_runner
-        is_chief = self._is_chief if runner is None or runner.lease is None else runner.lease.is_held
-        if optimizer._presence is not None:
-            # before it takes the number of a round: whoever is in one is waited for
-            optimizer._presence.join(session, coord, anew=is_chief and is_first)
-        session.run(self._init)
-        if optimizer._count is not None:
-            self._count = int(session.run(optimizer._count))
-        if runner is None or not is_chief:
-            return
-        session.run(optimizer._chief_init)
-        runner.create_threads(session, coord=coord, daemon=True, start=True)
-        threading.Thread(target=self._watch, args=(session, coord), daemon=True).start()
-
-    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        if self._optimizer._count is None:
-            return
-        count = int(run_context.session.run(self._optimizer._count))
-        if count != self._count:
-            self._count = count
-            for operation in self._optimizer._after_steps(count):
-                run_context.session.run(operation)
-
-    def end(self, session: Session) -> None:
-        try:
-            for operation in self._optimizer._at_end(self._count):
-                session.run(operation)
-        except OpError as error:
-            logging.warning("What this worker has added up since its last push is lost: %s", error)
-        runner = self._optimizer._chief_runner
-        # with a lease another worker becomes chief
-        if runner is not None and runner.lease is None and self._is_chief:
-            # where their task is gone, the others hear of that
-            with contextlib.suppress(OpError):
-                session.run(self._optimizer.finish_op)
-        if self._optimizer._presence is not None:
-            self._optimizer._presence.leave(session)
-
-    def abandoned(self) -> None:
-        if self._optimizer._presence is not None and self._session is not None:
-            self._optimizer._presence.leave(self._session)
-
-    def _watch(self, session: Session, coord: Coordinator) -> None:
-        """Hands tokens out once more where a step does not end."""
-        optimizer = self._optimizer
-        seen, since = -1, time.monotonic()
-        with contextlib.suppress(OpError, RuntimeError):  # the session has ended, and so does this
-            while not coord.wait_for_stop(optimizer._reissue_after / 4):
-                step = int(session.run(optimizer._global_step))
-                if step != seen:
-                    seen, since = step, time.monotonic()
-                elif time.monotonic() - since >= optimizer._reissue_after:
-                    session.run(optimizer.reissue_op)
-                    since = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import zmq
 
 from anabranch.distributed import wire
+from anabranch.distributed.held_ports import HeldPorts
 from anabranch.distributed.peers import Peer
 from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind
@@ -69,6 +69,7 @@ class Places:
 
     def __init__(self) -> None:
         self.made: list[Endpoint] = []
+        self._held: list[HeldPorts] = []
 
     def make(self, name: str = "a", bind: str = "127.0.0.1:0", **arguments: Any) -> tuple[Endpoint, Handler]:
         handler = Handler()
@@ -76,9 +77,16 @@ class Places:
         self.made.append(Endpoint(bind, name=name, **arguments))
         return self.made[-1], handler
 
+    def free_address(self) -> str:
+        """An address of this machine at which nobody listens, and nobody will who does not ask for it."""
+        self._held.append(HeldPorts(1))
+        return f"127.0.0.1:{self._held[-1].ports[0]}"
+
     def close(self) -> None:
         for endpoint in self.made:
             endpoint.close()
+        for held in self._held:
+            held.close()
 
 
 class Stranger:
@@ -121,11 +129,12 @@ class Stranger:
         self.context.destroy(linger=0)
 
 
-def free_address() -> str:
-    """An address of this machine at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+@contextmanager
+def held_addresses(host: str = "127.0.0.1", /, **jobs: int) -> Iterator[dict[str, list[str]]]:
+    """Addresses of this machine for so many tasks of each job, which nobody else gets meanwhile."""
+    with HeldPorts(sum(jobs.values())) as held:
+        ports = iter(held.ports)
+        yield {job: [f"{host}:{next(ports)}" for _ in range(count)] for job, count in jobs.items() if count}
 
 
 def kill(endpoint: Endpoint) -> None:

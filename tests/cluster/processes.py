@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anabranch as tf
 from tests import quick_compilation
+from tests.cluster.places import held_addresses
 
 HERE = Path(__file__).parent
 #: seconds; no wait of a test lasts longer
@@ -76,12 +77,11 @@ def one_ps(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[dict[str, list[str]], tf.train.Server, list[Process]]]:
     """A parameter server as a process, the last of a list that a test may add to, and a worker in this process."""
-    with tf.train.Server.create_local_server() as one, tf.train.Server.create_local_server() as other:
-        addresses = {"ps": [one.target.removeprefix("grpc://")], "worker": [other.target.removeprefix("grpc://")]}
-    processes = [Process("task_process.py", json.dumps(addresses), "ps", "0", environment=environment)]
-    try:
-        with tf.train.Server(addresses, "worker", 0) as worker:
-            yield addresses, worker, processes
-    finally:
-        for process in processes:
-            process.kill()
+    with held_addresses("localhost", ps=1, worker=1) as addresses:
+        processes = [Process("task_process.py", json.dumps(addresses), "ps", "0", environment=environment)]
+        try:
+            with tf.train.Server(addresses, "worker", 0) as worker:
+                yield addresses, worker, processes
+        finally:
+            for process in processes:
+                process.kill()

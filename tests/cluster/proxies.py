@@ -8,6 +8,7 @@ by the incarnation in the first header of a connection.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import os
@@ -45,7 +46,9 @@ class Proxy:
         resets: whether it is broken by a reset, and not cleanly.
         broken: how many connections were broken.
         passed: bytes that were passed on.
+        passed_from: those of each incarnation.
         held: how many pieces had to wait for a cut.
+        delayed: how many pieces were held for the delay.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -55,7 +58,8 @@ class Proxy:
         self.breaks: int | None = None
         self.when_broken: Callable[[], None] = lambda: None
         self.resets = False
-        self.broken = self.passed = self.held = 0
+        self.broken = self.passed = self.held = self.delayed = 0
+        self.passed_from: collections.Counter[int | None] = collections.Counter()
         self._cut: set[int] = set()
         self._all_cut = False
         self._changed = threading.Condition()
@@ -117,7 +121,9 @@ class Proxy:
                     break
                 left = self._left(source, len(data))
                 far.sendall(data[:left])
-                self.passed += left
+                with self._changed:
+                    self.passed += left
+                    self.passed_from[source] += left
                 if left < len(data):
                     self.when_broken()
                     self._break(near, far)
@@ -129,6 +135,7 @@ class Proxy:
         # on purpose: these are the faults that a proxy is there for
         if self.delay:
             time.sleep(self.delay)
+            self.delayed += 1
         if self.bytes_per_second is not None:
             time.sleep(size / self.bytes_per_second)
         with self._changed:
@@ -207,10 +214,16 @@ class ProxiedTask:
 
 
 class _Late:
-    """A task that is there after its address is known, or none. See `distributed.network.RequestHandler`."""
+    """A task that is there after its address is known, or none. See `distributed.network.RequestHandler`.
+
+    Attributes:
+        task: the task, once it is there.
+        losses: the names of the processes whose links have failed, one after the other.
+    """
 
     def __init__(self) -> None:
         self.task: Task | None = None
+        self.losses: list[str] = []
 
     def message(self, sender: str, frames: Frames) -> None:
         if self.task is not None:
@@ -222,6 +235,7 @@ class _Late:
         self.task.request(sender, frames, reply)  # type: ignore[arg-type]
 
     def lost(self, sender: str, task: str) -> None:
+        self.losses.append(task)
         if self.task is not None:
             self.task.lost(sender, task)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ class Worker:
     """Counts on the parameter server how often it has used each example."""
 
     def __init__(
-        self, cluster: LocalCluster, index: int, directory: Path, epochs: int, minimum: int = 1, seconds: float = 60.0
+        self,
+        cluster: LocalCluster,
+        index: int,
+        directory: Path,
+        epochs: int,
+        minimum: int = 1,
+        seconds: float = 60.0,
+        there: float = 3.0,
     ) -> None:
         with tf.Graph().as_default():
             with tf.device(tf.train.replica_device_setter(1, worker_device=f"/job:worker/task:{index}")):
@@ -41,7 +48,7 @@ class Worker:
                 used = tf.cast((places >= self.begin) & (places < self.end), tf.int32)
                 self.train = tf.group(self.counts.assign_add(used), self.step.assign_add(1))
             self.ranges = tf.train.replicas.InputRanges(EXAMPLES, SIZE, epochs, seconds=seconds)
-            self.membership = tf.train.replicas.MembershipHook(minimum, seconds=3.0)
+            self.membership = tf.train.replicas.MembershipHook(minimum, seconds=there)
             self.session = tf.train.MonitoredTrainingSession(
                 cluster.target("worker", index),
                 index == 0,
@@ -63,28 +70,43 @@ class Worker:
             self.session.run(self.train, {self.begin: given.begin, self.end: given.end})
         return times
 
+    def die(self) -> None:
+        """Ends as a killed process does: nothing is given back, nothing renewed, and what waits is cancelled."""
+        creator = self.session._coordinated_creator
+        session, coord = creator.tf_sess, creator.coord
+        assert coord is not None
+        coord.request_stop()
+        session.close()
+
     def values(self) -> list[int]:
         return [int(count) for count in self.session.run(self.counts)]
 
 
 def test_each_example_is_used_once_in_an_epoch_while_workers_come_and_go(cluster: LocalCluster, tmp_path: Path) -> None:
     # what the third has for long, because it dies, goes to others
-    first = [Worker(cluster, i, tmp_path, epochs=2, seconds=0.2 if i == 2 else 60.0) for i in range(4)]
+    dies = {"seconds": 0.2, "there": 1.0}
+    first = [Worker(cluster, i, tmp_path, epochs=2, **(dies if i == 2 else {})) for i in range(4)]
     for i in (0, 1, 3):
         first[i].use(1)
-    assert len(first[0].membership.members) >= 1
+
+    def are_there(*workers: Worker) -> Callable[[], bool]:
+        names = {worker.membership._me for worker in workers}
+        return lambda: names == set(first[0].membership.members)
+
+    until(are_there(*first), "all four", DEADLINE)
     # one leaves, and one dies with a range that it has not used
     first[1].ranges.done(first[1].session)
     first[1].leased.close()
     first[1].session.close()
     taken = next(first[2].leased)
     assert taken.end > taken.begin
+    first[2].die()
     cluster.lose("/job:worker/replica:0/task:2")
+    until(are_there(first[0], first[3]), "the end of the time of the one that died", DEADLINE)
     # two are left of four, and four join
     later = [Worker(cluster, i, tmp_path, epochs=2) for i in (4, 5, 6, 7)]
     those_there = [first[0], first[3], *later]
-    everybody = {worker.membership._me for worker in those_there}
-    until(lambda: everybody <= set(first[0].membership.members), "all six", DEADLINE)
+    until(are_there(*those_there), "all six", DEADLINE)
     threads = [threading.Thread(target=worker.use) for worker in those_there]
     for thread in threads:
         thread.start()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 import anabranch as tf
 from tests import quick_compilation
+from tests.cluster.places import held_addresses
 
 X = np.random.RandomState(3).uniform(-1, 1, (96, 2)).astype(np.float32)
 Y = (X @ np.array([[2.0], [-1.0]]) + 0.5).astype(np.float32)
@@ -44,14 +44,10 @@ def receiver() -> tf.estimator.export.ServingInputReceiver:
     return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
 
 
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
+@pytest.fixture
+def cluster() -> Iterator[dict[str, list[str]]]:
+    with held_addresses("localhost", chief=1, worker=1, ps=2) as addresses:
+        yield addresses
 
 
 class VariablesOnServers(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -64,9 +60,9 @@ class VariablesOnServers(tf.train.SessionRunHook):  # type: ignore[misc]
         self._devices |= {variable.device for variable in tf.global_variables()}
 
 
-def test_a_cluster_trains_and_an_evaluator_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chief, worker, *ps = free_addresses(4)
-    cluster = {"chief": [chief], "worker": [worker], "ps": ps}
+def test_a_cluster_trains_and_an_evaluator_exports(
+    cluster: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     devices = set[str]()
     steps_of = dict[str, int]()
 
@@ -156,10 +152,11 @@ def test_the_command_line_runs_an_evaluator_beside_the_cluster(tmp_path: Path) -
     assert "chief/0     | chief of ['chief', 'ps'] saw step None" in done.stdout
 
 
-def test_workers_grow_trees_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_grow_trees_together(
+    cluster: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The trees are on the parameter server; the chief and a worker add statistics, and the chief grows."""
-    chief, worker, ps = free_addresses(3)
-    cluster = {"chief": [chief], "worker": [worker], "ps": [ps]}
+    del cluster["ps"][1]
     columns = [tf.feature_column.numeric_column("x", 2)]
     steps_of = dict[str, int]()
 

@@ -85,12 +85,18 @@ def test_a_cut_in_one_direction_is_noticed_by_both_and_healed(impatient: None) -
             with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError), match="ps"):
                 s.run(doubled)
             assert cluster.proxies["ps/0"].held
+            # it is the only one who hears nothing; the others are told, and what it says arrives
+            until(lambda: {"client", WORKER} <= set(cluster.tasks["ps/0"].handler.losses), "its loss of both")
+            until(lambda: PS in cluster.tasks["worker/0"].handler.losses, "its word to the worker")
             cluster.proxies["ps/0"].heal()
             until(lambda: nothing_is_under_way(cluster, "ps/0", "worker/0"), "the end of the steps")
             until_it_runs(s, doubled, 6)
 
 
-def test_two_tasks_that_cannot_reach_each_other_end_the_step_though_the_master_reaches_both(impatient: None) -> None:
+@pytest.mark.parametrize("is_cut_both_ways", [False, True], ids=["one way", "both ways"])
+def test_two_tasks_that_cannot_reach_each_other_end_the_step_though_the_master_reaches_both(
+    impatient: None, is_cut_both_ways: bool
+) -> None:
     with proxied(ps=1, worker=1) as cluster:
         with on("ps"):
             v = tf.get_variable("v", initializer=3.0, use_resource=True)
@@ -99,14 +105,22 @@ def test_two_tasks_that_cannot_reach_each_other_end_the_step_though_the_master_r
         with session(cluster) as s:
             s.run(v.initializer)
             assert s.run(doubled) == 6
-            cluster.proxies["worker/0"].cut(cluster.tasks["ps/0"].endpoint)
+            ways = {"worker/0": "ps/0"} | ({"ps/0": "worker/0"} if is_cut_both_ways else {})
+            for there, here in ways.items():
+                cluster.proxies[there].cut(cluster.tasks[here].endpoint)
             with pytest.raises(tf.errors.UnavailableError, match="the link between") as caught:
                 s.run(doubled)
             assert PS in str(caught.value)
             assert WORKER in str(caught.value)
-            assert cluster.proxies["worker/0"].held
+            if is_cut_both_ways:
+                # neither has been told by the other
+                for here, name in (("worker/0", PS), ("ps/0", WORKER)):
+                    until(lambda here=here, name=name: name in cluster.tasks[here].handler.losses, "the loss")  # type: ignore[misc]
+            for there in ways:
+                assert cluster.proxies[there].held
             assert s.run(v) == 3, "the master and the parameter server work on"
-            cluster.proxies["worker/0"].heal()
+            for there in ways:
+                cluster.proxies[there].heal()
             until_it_runs(s, doubled, 6)
 
 
@@ -119,10 +133,14 @@ def test_a_step_over_a_link_with_a_delay_takes_as_long_and_no_error() -> None:
         with session(cluster) as s:
             s.run(v.initializer)
             s.run(doubled)
-            cluster.proxies["worker/0"].delay = 0.2
+            proxy = cluster.proxies["worker/0"]
+            passed = proxy.passed_from[cluster.tasks["ps/0"].endpoint.incarnation]
+            proxy.delay = 0.2
             began = time.monotonic()
             assert s.run(doubled, options=within(10_000)) == 6
             assert time.monotonic() - began >= 0.2
+            assert proxy.delayed
+            assert proxy.passed_from[cluster.tasks["ps/0"].endpoint.incarnation] > passed, "the value came by it"
 
 
 def test_what_is_large_on_a_slow_link_does_not_hold_up_what_is_small() -> None:
@@ -190,21 +208,26 @@ def test_who_only_floods_a_task_does_not_keep_others_from_it() -> None:
                 before = endpoint.handed_over
                 stop = threading.Event()
 
+                # what waits is bounded: whoever sends on has had messages taken, if only to be dropped
+                sent = 0
+
                 def flood() -> None:
-                    sequence, frame = 1, b"no message of a session"
-                    while not stop.is_set() and sequence < 50_000:
-                        header = stranger.header(
-                            links.MessageKind.MESSAGE, sequence, [frame], receiver=endpoint.incarnation
-                        )
+                    nonlocal sent
+                    frame = b"no message of a session"
+                    while not stop.is_set():
+                        kind = links.MessageKind.MESSAGE
+                        header = stranger.header(kind, sent + 1, [frame], receiver=endpoint.incarnation)
                         push.send_multipart([header, frame])
-                        sequence += 1
+                        sent += 1
 
                 flooding = threading.Thread(target=flood)
                 flooding.start()
                 try:
                     until(lambda: endpoint.handed_over > before + 1000, "the flood")
                     for _ in range(5):
+                        before = sent
                         assert s.run(doubled, options=within(10_000)) == 6
+                        until(lambda before=before: sent > before + 100, "more of it")  # type: ignore[misc]
                 finally:
                     stop.set()
                     flooding.join(DEADLINE)
@@ -347,9 +370,9 @@ def test_a_late_gradient_of_a_dead_worker_changes_nothing() -> None:
                 step.result(DEADLINE)
             cluster.tasks["worker/0"] = new = ProxiedTask(old.name, old.port)
             new.begin(cluster.addresses)
-            passed = proxy.passed
+            passed = proxy.passed_from[old.endpoint.incarnation]
             proxy.heal()
-            until(lambda: proxy.passed > passed, "the late gradient")
+            until(lambda: proxy.passed_from[old.endpoint.incarnation] > passed, "the late gradient")
             assert s.run(v) == 5
             until_it_runs(s, 2 * update, 14)
             assert s.run(v) == 7
@@ -388,6 +411,7 @@ def test_an_exception_in_one_task_is_the_cause_that_all_others_end_for() -> None
         _queue, waits = waiting_step(cluster, "never")
 
         def fails() -> np.float32:
+            until(lambda: cluster.tasks["ps/0"].steps == cluster.tasks["worker/0"].steps == 1, "the others' beginning")
             raise ValueError("the data are wrong")
 
         with on("worker", 1):
@@ -400,12 +424,24 @@ def test_an_exception_in_one_task_is_the_cause_that_all_others_end_for() -> None
             assert nothing_is_under_way(cluster, "ps/0", "worker/0", "worker/1")
 
 
-def test_a_task_without_memory_fails_its_step_and_serves_the_next() -> None:
+@pytest.mark.parametrize("whose", ["Python's", "XLA's"])
+def test_a_task_without_memory_fails_its_step_and_serves_the_next(whose: str) -> None:
     with proxied(ps=1, worker=2) as cluster:
         _, waits = waiting_step(cluster, "memory")
         size = tf.placeholder(tf.int32, [1])
+
+        def length(megas: Any) -> Any:
+            if megas[0] > 1:
+                until(lambda: cluster.tasks["ps/0"].steps == cluster.tasks["worker/0"].steps == 1, "their beginning")
+            return np.int64(megas[0]) << 20
+
         with on("worker", 1):
-            total = tf.reduce_sum(tf.py_func(lambda n: np.ones(int(n[0]) << 20, np.float32), [size], tf.float32))
+            megabytes = tf.py_func(length, [size], tf.int64)
+            if whose == "Python's":
+                ones = tf.py_func(lambda n: np.ones(n, np.float32), [megabytes], tf.float32)
+            else:
+                ones = tf.fill(tf.reshape(megabytes, [1]), 1.0)
+            total = tf.reduce_sum(tf.identity(ones))
         with session(cluster) as s:
             with pytest.raises(tf.errors.ResourceExhaustedError):
                 s.run([waits, total], {size: [1 << 30]})

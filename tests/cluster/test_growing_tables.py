@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
@@ -58,7 +60,7 @@ def test_workers_share_a_table_and_each_distinct_row_travels_once(tmp_path: Path
         np.testing.assert_array_equal(second.session.run(second.rows, {second.keys: distinct}), saved)
 
 
-def test_tables_grow_while_other_workers_train_and_rows_are_evicted() -> None:
+def test_tables_grow_while_other_workers_train_and_what_they_use_is_not_evicted() -> None:
     """Each key's row is an exact count of its gradients: no update goes astray, none is lost while variables grow."""
     with local_cluster(ps=2, worker=2) as cluster:
         workers = [Worker(cluster, i, tf.train.MomentumOptimizer(0.125, 0.0)) for i in range(2)]
@@ -117,3 +119,28 @@ def test_a_plain_look_up_sends_each_distinct_row_once() -> None:
             assert sorted(indices.tolist()) == [3, 50, 99]
             rows = session.run(whole)
             np.testing.assert_allclose(totals[0], 100 * (2 * rows[3] + rows[50] + rows[99]).sum(), rtol=1e-3)
+
+
+def test_rows_that_a_lost_worker_had_looked_up_can_be_evicted_when_its_step_has_ended() -> None:
+    clock = tf.placeholder_with_default(tf.constant(0.0, tf.float64), [])
+    with local_cluster(ps=1, worker=2) as cluster:
+        with tf.device("/job:ps/task:0"):
+            table = tf.train.GrowingTable("t", COLUMNS, initializer=tf.ones_initializer(), clock=clock, grace=1.0)
+            keys = tf.placeholder(tf.int64, [None])
+            rows = table.lookup(keys)
+            begun, gate = (tf.FIFOQueue(1, [tf.int32], shapes=[()], shared_name=name) for name in ("begun", "gate"))
+            with tf.control_dependencies([rows]), tf.control_dependencies([begun.enqueue(0)]):
+                waits = gate.dequeue()
+            has_begun, evict = begun.dequeue(), table.evict(10.0)
+        with tf.device("/job:worker/task:0"):
+            used = tf.reduce_sum(rows) * tf.cast(waits, tf.float32)
+        with tf.Session(cluster.target("worker", 1), config=CONFIG) as session:
+            session.run(tf.global_variables_initializer())
+            with ThreadPoolExecutor(1) as pool:
+                step = pool.submit(session.run, used, {keys: [1, 2]})
+                session.run(has_begun)
+                assert session.run(evict, {clock: 100.0}) == 0, "a step holds them"
+                cluster.lose("/job:worker/replica:0/task:0")
+                with pytest.raises(tf.errors.UnavailableError, match="/job:worker/replica:0/task:0"):
+                    step.result(30)
+            assert session.run(evict, {clock: 100.0}) == 2

@@ -478,3 +478,48 @@ def test_a_parameter_server_killed_in_the_midst_of_an_update_has_no_half_of_it(
             trained.join(DEADLINE)
             assert not trained.is_alive()
             assert session.run([a, b, step]) == [3, 3, 3]
+
+
+def test_a_parameter_server_killed_while_it_writes_a_part_of_a_checkpoint_goes_on_from_the_one_before(
+    tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, hold = tmp_path / "checkpoints", tmp_path / "hold"
+    told = {DIRECTORY_VARIABLE: str(directory), "HOLD_SAVES": str(hold)}
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))
+    with one_ps(told) as (addresses, worker, processes):
+        with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            learned = tf.get_variable("learned", initializer=0.0, use_resource=True)
+            train = tf.group(learned.assign_add(1.0), step.assign_add(1))
+        config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+        with tf.train.MonitoredTrainingSession(worker.target, config=config, log_step_count_steps=None) as session:
+
+            def begin_save() -> None:
+                when_asked.append(True)
+                while when_asked:
+                    session.run(train)
+
+            def saved(before: str | None) -> str:
+                begin_save()
+                until(lambda: tf.train.latest_checkpoint(str(directory)) != before, "a checkpoint", DEADLINE)
+                return str(tf.train.latest_checkpoint(str(directory)))
+
+            first = saved(tf.train.latest_checkpoint(str(directory)))
+            commit = int(tf.train.load_variable(first, "learned"))
+            hold.touch()
+            begin_save()
+            # it is in the midst of it, and the training goes on
+            assert processes[0].line() == "saves"
+            session.run(train)
+            now = session.run([step, learned])
+            assert now[0] == now[1] > commit + 1
+            processes[0].kill()
+            hold.unlink()
+            processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
+            session.run(train)
+            assert tf.train.latest_checkpoint(str(directory)) == first
+            assert session.run([step, learned]) == [commit + 1] * 2
+            # what it had written by half is no checkpoint, and the next one is whole
+            second = saved(first)
+            assert tf.train.load_variable(second, "learned") > commit + 1
+    assert not [name for name in files(directory) if "aside" in name or re.search(r"ckpt-\d+-\d{5}-of", name)]

@@ -27,8 +27,8 @@ class Tasks:
     def __init__(self, folder: Path) -> None:
         self.directory = folder / "checkpoints"
         self.directory.mkdir()
-        with HeldPorts(3) as held:
-            addresses = [f"127.0.0.1:{port}" for port in held.ports]
+        self._held = HeldPorts(3)
+        addresses = [f"127.0.0.1:{port}" for port in self._held.ports]
         cluster = {"ps": addresses[:2], "worker": addresses[2:]}
         self.file = folder / "cluster.json"
         self.file.write_text(json.dumps(cluster))
@@ -54,6 +54,7 @@ class Tasks:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+        self._held.close()
 
 
 @pytest.fixture

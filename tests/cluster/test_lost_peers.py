@@ -8,12 +8,12 @@ from anabranch.distributed.links import PeerState
 from anabranch.distributed.transport import Endpoint
 from anabranch.distributed.wire import MessageKind
 from anabranch.errors import AbortedError, OpError, UnavailableError
-from tests.cluster.places import DEADLINE, Asked, Places, Stranger, free_address, kill, until
+from tests.cluster.places import DEADLINE, Asked, Places, Stranger, kill, until
 
 
 def test_nobody_at_an_address_is_noticed_soon(places: Places) -> None:
     a, handler = places.make("a")
-    address = free_address()
+    address = places.free_address()
     peer = a.peer(address)
     with pytest.raises(UnavailableError, match=f"nobody can connect to the process at {address}"):
         peer.call([b"x"], DEADLINE)
@@ -24,7 +24,7 @@ def test_nobody_at_an_address_is_noticed_soon(places: Places) -> None:
 
 def test_a_process_may_start_after_it_was_asked_for(places: Places) -> None:
     a, _ = places.make("a")
-    address = free_address()
+    address = places.free_address()
     peer = a.peer(address)
     asked = Asked(peer, b"x")
     places.make("b", bind=address)

@@ -22,6 +22,7 @@ from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train import chief_lease
 from anabranch.train.save_interval import SaveInterval
 from anabranch.train.shard_mirrors import shard_mirrors
+from tests.cluster.places import held_addresses
 from tests.cluster.processes import DEADLINE, Process
 
 PS = [f"/job:ps/replica:0/task:{i}" for i in range(3)]
@@ -179,29 +180,28 @@ def test_two_neighbours_lost_at_once_go_back_to_the_checkpoint(cluster: LocalClu
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    with contextlib.ExitStack() as held:
-        local = [held.enter_context(tf.train.Server.create_local_server()) for _ in range(3)]
-        targets = [server.target.removeprefix("grpc://") for server in local]
-    addresses = {"ps": targets[:2], "worker": targets[2:]}
-    told = {DIRECTORY_VARIABLE: str(tmp_path)}
-    servers = [Process("task_process.py", json.dumps(addresses), "ps", str(i), environment=told) for i in range(2)]
-    try:
-        with tf.train.Server(addresses, "worker", 0) as worker:
-            trainer = Trainer(worker.target, tmp_path, ps=2)
-            for killed in (0, 1, 1):
-                for _ in range(5):
-                    trainer.run(killed)
-                servers[killed].kill()
-                servers.append(servers[killed])
-                servers[killed] = Process("task_process.py", json.dumps(addresses), "ps", str(killed), environment=told)
-            trainer.run(3)
-            step, w, b, table = trainer.values()
-            assert (step, w[0], b[0]) == (16, 16, 16)
-            assert table[:, 0].tolist() == [5, 10, 0, 1, 0, 0]
-            trainer.session.close()
-    finally:
-        for process in servers[:2]:
-            process.kill()
+    with contextlib.ExitStack() as stack:
+        addresses = stack.enter_context(held_addresses("localhost", ps=2, worker=1))
+
+        def started(index: int) -> Process:
+            told = {DIRECTORY_VARIABLE: str(tmp_path)}
+            process = Process("task_process.py", json.dumps(addresses), "ps", str(index), environment=told)
+            stack.callback(process.kill)
+            return process
+
+        servers = [started(index) for index in range(2)]
+        worker = stack.enter_context(tf.train.Server(addresses, "worker", 0))
+        trainer = Trainer(worker.target, tmp_path, ps=2)
+        for killed in (0, 1, 1):
+            for _ in range(5):
+                trainer.run(killed)
+            servers[killed].kill()
+            servers[killed] = started(killed)
+        trainer.run(3)
+        step, w, b, table = trainer.values()
+        assert (step, w[0], b[0]) == (16, 16, 16)
+        assert table[:, 0].tolist() == [5, 10, 0, 1, 0, 0]
+        trainer.session.close()
 
 
 def test_a_loss_of_which_another_thread_hears_first_loses_nothing(

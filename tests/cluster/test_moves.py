@@ -36,8 +36,8 @@ class MovingCluster:
 
     def __init__(self, path: Path, look_every: float) -> None:
         self.path, self.look_every = path, look_every
-        with HeldPorts(5) as held:
-            ports = list(held.ports)
+        self._held = HeldPorts(5)
+        ports = self._held.ports
         self.free = ports[3:]
         self.where = dict(zip(("ps0", "ps1", "worker0"), ports, strict=False))
         self.write()
@@ -100,6 +100,7 @@ class MovingCluster:
         self.worker.stop()
         for process in (*self.processes.values(), *self.left):
             process.kill()
+        self._held.close()
 
 
 #: never, as far as a test lasts: such a process goes on to say that a task is where it was

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from tests.cluster.places import free_address
+from tests.cluster.places import held_addresses
 
 opt = tf.contrib.opt
 DEADLINE_S = 60
@@ -26,8 +26,8 @@ def config() -> Any:
 @contextlib.contextmanager
 def workers(count: int) -> Iterator[tuple[tf.train.ClusterSpec, list[tf.train.Server]]]:
     """The servers of a parameter server and some workers; those of the workers."""
-    spec = tf.train.ClusterSpec({"ps": [free_address()], "worker": [free_address() for _ in range(count)]})
     with contextlib.ExitStack() as stack:
+        spec = tf.train.ClusterSpec(stack.enter_context(held_addresses(ps=1, worker=count)))
         stack.enter_context(tf.train.Server(spec, "ps", 0))
         yield spec, [stack.enter_context(tf.train.Server(spec, "worker", index)) for index in range(count)]
 

@@ -146,6 +146,14 @@ class Tasks:
         self.engine.close()
 
 
+def listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), DEADLINE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def is_running(process: int | None) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] not in "ZX"
@@ -329,9 +337,13 @@ def test_steps_go_on_while_the_head_of_ray_is_down_and_restarted(shared: Shared)
     try:
         tasks.runs_again()
         before = [status.pid for status in tasks.engine.statuses()]
+        host, _, port = cluster.address.rpartition(":")
         cluster.head_node.kill_gcs_server()
         done = [tasks.session.run(tasks.step) for _ in range(3)]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), DEADLINE)
         cluster.head_node.start_gcs_server()
+        until(lambda: listens(host, int(port)), "the head of Ray", DEADLINE)
         done += [tasks.session.run(tasks.step) for _ in range(3)]
         assert done == [20, 30, 40, 50, 60, 70]
         assert [status.pid for status in tasks.engine.statuses()] == before

@@ -478,3 +478,25 @@ def test_workers_that_wait_end_with_the_chief(rule: str) -> None:
         for ended in [pool.submit(train, cluster, index) for index in range(aggregate)]:
             ended.result(DEADLINE)
     assert taken == [steps, steps]
+
+
+def test_no_round_is_ended_for_a_worker_that_has_not_heard_yet_of_the_chiefs_end(cluster: LocalCluster) -> None:
+    """The chief's session is open for a moment longer than its training, and its thread ends rounds until then."""
+    chief, other = (
+        Worker(cluster.target("worker", i), i, lambda: tf.train.replicas.synchronous(descent(), aggregate=2))
+        for i in range(2)
+    )
+    chief.begin(initialize=True)
+    other.begin(initialize=False)
+    for worker, gradient in ((chief, 1), (other, 3)):
+        worker.read(gradient, gradient)
+        worker.hand_in()
+    chief.done()
+    other.done()
+    # it has its gradients of the next round, and does not look for tokens
+    other.read(100, 100)
+    chief.hook.end(chief.session)
+    other.hand_in()
+    with pytest.raises(tf.errors.OutOfRangeError):
+        other.done()
+    assert chief.values() == ([-RATE * 2] * 2, -RATE * 4, 1)

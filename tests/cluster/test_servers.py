@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from tests.cluster.places import held_addresses
 
 DEADLINE_MS = 30_000
 
@@ -22,20 +23,13 @@ def config(**options: Any) -> Any:
 
 @contextlib.contextmanager
 def servers(ps: int, workers: int) -> Iterator[dict[str, list[tf.train.Server]]]:
-    """Servers of a cluster whose ports the system chose: each is found out by opening the task on its own first."""
-    jobs = {"ps": ps, "worker": workers}
-    addresses = {job: [free_address() for _ in range(count)] for job, count in jobs.items() if count}
+    """Servers of a cluster whose ports the system chose."""
     with contextlib.ExitStack() as stack:
+        addresses = stack.enter_context(held_addresses("localhost", ps=ps, worker=workers))
         yield {
             job: [stack.enter_context(tf.train.Server(addresses, job, index)) for index in range(len(of_job))]
             for job, of_job in addresses.items()
         }
-
-
-def free_address() -> str:
-    """An address of this machine at which nobody listens."""
-    with tf.train.Server.create_local_server() as server:
-        return server.target.removeprefix("grpc://")
 
 
 def test_a_local_server_keeps_variables_between_sessions() -> None:
@@ -184,9 +178,9 @@ def test_feeds_that_a_step_does_not_take_leave_the_others_in_their_places() -> N
 
 def test_a_session_can_use_tasks_that_its_target_does_not_know() -> None:
     """`ConfigProto.cluster_def`: a worker that was started after the others, which were told of themselves only."""
-    addresses = [free_address(), free_address()]
-    definition = tf.train.ClusterSpec({"worker": addresses}).as_cluster_def()
     with contextlib.ExitStack() as stack:
+        addresses = stack.enter_context(held_addresses(worker=2))["worker"]
+        definition = tf.train.ClusterSpec({"worker": addresses}).as_cluster_def()
         first, second = (
             stack.enter_context(tf.train.Server({"worker": {i: addresses[i]}}, "worker", i)) for i in range(2)
         )

@@ -55,12 +55,16 @@ def test_a_killed_parameter_server_fails_steps_and_serves_again_when_it_is_back(
 
 def test_what_a_killed_client_waited_for_goes_to_others() -> None:
     with one_ps() as (_, worker, processes):
-        processes.append(Process("waiting_client.py", worker.target))
-        processes.append(Process("waiting_client.py", worker.target))
         with tf.device("/job:ps/task:0"):
             queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="shared")
             put, size = queue.enqueue(7.0), queue.size()
+            has_begun = tf.FIFOQueue(10, [tf.int32], shapes=[[]], shared_name="begun").dequeue()
         with tf.Session(worker.target, config=config()) as session:
+            for _ in range(2):
+                # the one that is killed has been waiting for longer: an element would be its, if its step went on
+                processes.append(Process("waiting_client.py", worker.target))
+                session.run(has_begun)
+            assert session.run(size) == 0
             processes[1].kill()
             # two elements at most can be lost to steps of the dead client: one, which waits, and that is cancelled
             session.run(put)

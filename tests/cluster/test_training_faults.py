@@ -15,7 +15,7 @@ import pytest
 import anabranch as tf
 from anabranch.distributed import links
 from anabranch.distributed.links import PeerState
-from tests.cluster.places import free_address, until
+from tests.cluster.places import held_addresses, until
 from tests.cluster.processes import DEADLINE
 from tests.cluster.proxies import ProxiedCluster, proxied
 from tests.cluster.trainings import Learned, Reader, Training, training
@@ -32,14 +32,15 @@ SILENCE = 2.0
 @contextlib.contextmanager
 def behind_a_proxy(**options: Any) -> Iterator[tuple[ProxiedCluster, Training, Reader]]:
     """A parameter server of this process, behind a proxy, and three workers that are processes; the first is chief."""
-    workers = [free_address() for _ in range(WORKERS)]
-    with proxied({f"worker/{i}": address for i, address in enumerate(workers)}, ps=1) as cluster:
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(held_addresses(worker=WORKERS))["worker"]
+        cluster = stack.enter_context(proxied({f"worker/{i}": address for i, address in enumerate(workers)}, ps=1))
         addresses = {"ps": [cluster.addresses["/job:ps/replica:0/task:0"]], "worker": workers}
         options = {"columns": COLUMNS} | options
-        with training(addresses, options, {"ANABRANCH_CLUSTER": "proxied"}) as trained:
-            reader = Reader(cluster.target("ps/0"), trained.options)
-            with reader.session:
-                yield cluster, trained, reader
+        trained = stack.enter_context(training(addresses, options, {"ANABRANCH_CLUSTER": "proxied"}))
+        reader = Reader(cluster.target("ps/0"), trained.options)
+        with reader.session:
+            yield cluster, trained, reader
 
 
 @pytest.mark.parametrize("aggregate", [None, 2], ids=["asynchronous", "synchronous"])

@@ -13,7 +13,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
-from tests.cluster.places import free_address, until
+from tests.cluster.places import held_addresses, until
 from tests.cluster.processes import DEADLINE
 from tests.cluster.training_worker import FEATURES, examples
 from tests.cluster.trainings import Learned, Reader, Training, training
@@ -25,9 +25,11 @@ LEASE = 1.0
 @contextlib.contextmanager
 def of_processes(directory: Path, ps: int, workers: int, **options: Any) -> Iterator[Training]:
     """A training with automatic checkpoints, all of whose tasks run."""
-    addresses = {"ps": [free_address() for _ in range(ps)], "worker": [free_address() for _ in range(workers)]}
     options = {"directory": str(directory), "lease": LEASE} | options
-    with training(addresses, options, {DIRECTORY_VARIABLE: str(directory)}) as trained:
+    with (
+        held_addresses(ps=ps, worker=workers) as addresses,
+        training(addresses, options, {DIRECTORY_VARIABLE: str(directory)}) as trained,
+    ):
         trained.start(*(f"{job}/{index}" for job, of_job in addresses.items() for index in range(len(of_job))))
         yield trained
 

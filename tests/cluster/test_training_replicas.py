@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from tests.cluster.places import held_addresses
 
 DEADLINE = 30.0
 WORKERS = 3
@@ -19,17 +20,12 @@ WEIGHTS = np.array([[1.0], [-2.0], [0.5]], np.float32)
 
 @contextlib.contextmanager
 def servers() -> Iterator[dict[str, list[tf.train.Server]]]:
-    addresses = {job: [free_address() for _ in range(count)] for job, count in (("ps", 1), ("worker", WORKERS))}
     with contextlib.ExitStack() as stack:
+        addresses = stack.enter_context(held_addresses("localhost", ps=1, worker=WORKERS))
         yield {
             job: [stack.enter_context(tf.train.Server(addresses, job, index)) for index in range(len(of_job))]
             for job, of_job in addresses.items()
         }
-
-
-def free_address() -> str:
-    with tf.train.Server.create_local_server() as server:
-        return server.target.removeprefix("grpc://")
 
 
 class Training:

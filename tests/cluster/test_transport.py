@@ -33,7 +33,6 @@ from tests.cluster.places import (
     Stranger,
     closing,
     descriptors_of_this_process,
-    free_address,
     kill,
     threads_of_this_process,
     until,
@@ -210,7 +209,7 @@ def test_a_closed_endpoint_refuses_and_fails_what_waits(places: Places) -> None:
     a, _ = places.make("a")
     b, handler = places.make("b")
     handler.respond = lambda frames, reply: None
-    peer, never = a.peer(b.address), a.peer(free_address())
+    peer, never = a.peer(b.address), a.peer(places.free_address())
     assert peer.wait_until_up(DEADLINE)
     asked = [Asked(peer, b"x"), Asked(never, b"x")]
     outcomes = list[BaseException]()
@@ -246,7 +245,7 @@ def test_limits_are_kept_by_the_sender(places: Places) -> None:
         peer.send([bytes(1001)])
     with pytest.raises(ResourceExhaustedError, match="4 frames"):
         peer.send([b""] * 4)
-    never = a.peer(free_address())
+    never = a.peer(places.free_address())
     for _ in range(5):
         never.send([bytes(900)])
     with pytest.raises(ResourceExhaustedError, match="wait until it has taken some"):
@@ -308,7 +307,7 @@ def test_nothing_is_left_behind() -> None:
             assert peer.call([bytes(1 << 20)], DEADLINE, Lane.BULK)
             for _ in range(100):
                 peer.call([b"x"], DEADLINE)
-            a.peer(free_address())
+            a.peer(places.free_address())
             kill(b)
             handler.next_loss()
 
@@ -462,7 +461,7 @@ def test_a_stream_that_was_announced_and_is_not_there_closes_the_link_and_none_i
 @needs_streams
 def test_who_is_reached_by_way_of_another_address_is_spoken_to_there_only(places: Places) -> None:
     a, _ = places.make("a")
-    address = free_address()
+    address = places.free_address()
     b, _ = places.make("b", address, announced=address.replace("127.0.0.1", "127.0.0.3"))
     # a proxy, say: what it does to messages is to happen to all of them
     talk(a.peer(address))

@@ -22,7 +22,7 @@ from anabranch.distributed.supervisor import (
     tf_config,
     training_tasks,
 )
-from anabranch.distributed.task_engine import ClusterPlan, TaskProgram, TaskStatus, shown_state
+from anabranch.distributed.task_engine import ClusterPlan, TaskProgram, TaskStatus, shown_end, shown_state
 from anabranch.tools.cluster.engines import LOCAL, RAY, add_ray_options, plan_of
 from anabranch.tools.cluster.start import ended_by_signals
 
@@ -165,9 +165,16 @@ class _Printer:
 
 
 def _outcome(supervisor: ClusterSupervisor) -> int:
-    """Waits until all workers have finished, or one task has failed for good; the exit status."""
+    """Waits until all workers have finished, or one task has failed for good; the exit status.
+
+    Says of each task that ended and is started again how it ended: what it wrote last may not say.
+    """
+    restarts: dict[str, int] = {}
     while (statuses := supervisor.next_change(None)) is not None:
         for status in statuses:
+            if status.restarts > restarts.get(status.name, 0) and status.status is not None:
+                print(f"{status.name} ended ({shown_end(status.status)}) and was started again", file=sys.stderr)
+            restarts[status.name] = status.restarts
             if status.state is TaskState.FAILED:
                 print(f"{status.name} {shown_state(status)}; the others are ended", file=sys.stderr)
                 return _exit_status(status)
