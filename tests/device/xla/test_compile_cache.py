@@ -25,7 +25,7 @@ x = y = raw.Placeholder(dtype="float32", shape=[8, 8])
 for size in range(9, 49):  # from 8 columns on
     y = raw.Tanh(x=raw.MatMul(a=y, b=np.full((size - 1, size), 0.1, np.float32)))
 with Session() as session:
-    for _ in range(3):  # twice by its operations' own kernels
+    for _ in range(40):  # 32 times at most by its operations' own kernels
         value = session.run(y, {x: np.ones((8, 8), np.float32)})
 print(json.dumps([value.sum().item(), sum(event.seconds for event in compile_log.events)]))
 """
@@ -56,7 +56,8 @@ def test_a_second_process_starts_warm(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_bound_of_nothing_leaves_nothing(tmp_path: Path) -> None:
-    run_program(tmp_path, ANABRANCH_CACHE_BYTES="0")
+    _, seconds = run_program(tmp_path, ANABRANCH_CACHE_BYTES="0")
+    assert seconds > 0, "nothing was compiled"
     assert compile_cache.cached_programs(tmp_path / "xla") == []
 
 
