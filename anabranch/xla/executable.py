@@ -455,9 +455,11 @@ class Executable:
                 for tensor in ending:
                     del values[tensor]
             results = [as_integers(lasting(values, t, t.dtype.as_numpy_dtype)) for t in self.island.outputs]
-            results += [lasting(state.variables, h) for h in self.island.writes]
+            # what is written is no result of an operation, and is copied once however few of its rows change
+            written = [lasting(state.variables, h) for h in self.island.writes]
+            results += written
         on_device: list[Any] = jax.device_put(results, self.device)
-        return on_device, elements - sizes.left
+        return on_device, elements - sizes.left + sum(map(np.size, written))
 
     # ------------------------------------------------------------------ tracing
     def _trace(

@@ -531,3 +531,23 @@ def test_direct_calls_take_no_longer_than_the_compilation(
             result = session.run(y, fed)
         np.testing.assert_allclose(result, np.full(8, rows * np.tanh(2.0)), rtol=1e-4)
     assert least <= direct - 1 <= most
+
+
+@pytest.mark.parametrize("update", ["all", "rows"])
+def test_direct_calls_that_write_a_large_variable_are_few(
+    update: str, compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each writes the variable down once more, whatever changes, and gives no result that would show its size."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", 32)
+    v = tf.get_variable("v", [500_000, 8], initializer=tf.zeros_initializer(), use_resource=True)
+    change = tf.placeholder(tf.float32, [500_000, 8] if update == "all" else [2, 8])
+    step = v.assign_sub(change).op if update == "all" else tf.group(tf.scatter_sub(v, [3, 5], change))
+    with tf.Session() as session:
+        session.run(v.initializer)
+        compilations.clear()
+        calls = 0
+        while not compilations:
+            calls += 1
+            assert calls <= 3
+            session.run(step, {change: np.ones(change.shape.as_list(), np.float32)})
+        assert session.run(v)[3, 0] == -calls
