@@ -232,11 +232,10 @@ def versions_of(contents: memoryview) -> memoryview:
 
 def small_content(value: object) -> bytes | None:
     """The bytes of a small value in the host's memory; None where it is another, or is computed still."""
-    if not is_on_host(value):
+    if not _is_there(value):
         return None
     size = math.prod(value.shape) * value.dtype.itemsize
-    # one that is computed still would be waited for under its variable's lock
-    if not 0 < size < SMALL_BELOW or not value.is_ready():  # type: ignore[attr-defined]
+    if not 0 < size < SMALL_BELOW:
         return None
     # by its address, as `pinned_read` shows it: an array that JAX gives would forbid the next writer to take the buffer
     return string_at(value.unsafe_buffer_pointer(), size)
@@ -244,10 +243,15 @@ def small_content(value: object) -> bytes | None:
 
 def _address(value: object) -> bytes | None:
     """Where a value stands in the host's memory; None where it is not there, or is computed still."""
-    if not is_on_host(value) or not value.is_ready():  # type: ignore[attr-defined]
+    if not _is_there(value):
         return None
     size = math.prod(value.shape) * value.dtype.itemsize
     return ADDRESS.pack(value.unsafe_buffer_pointer(), size) if size else None
+
+
+def _is_there(value: object) -> TypeGuard[jax.Array]:
+    """Whether a value is in the host's memory. One that is computed still would be waited for under its lock."""
+    return is_on_host(value) and bool(value.is_ready())  # type: ignore[attr-defined]
 
 
 #: where a value was that was found in the host's memory: parameters are there in all steps, and to ask takes several

@@ -138,7 +138,8 @@ def _all_features(op: Operation) -> Tensor:
     features, whole = op.inputs[0], op.outputs[1]
     if features.shape.is_fully_defined() and features.shape.dims_tuple == whole.shape.dims_tuple:
         return features
-    return raw.BroadcastTo(features, raw.Shape(whole))  # type: ignore[no-any-return]
+    everywhere: Tensor = raw.BroadcastTo(features, raw.Shape(whole))
+    return everywhere
 
 
 def _cross_entropy_gradient(op: Operation, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Tensor | None:
