@@ -10,6 +10,7 @@ counts from is when it asked, which was before the answer counted.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -145,7 +146,8 @@ class ChiefLease:
             if coord is None or self.is_held == was_held or stop.is_set():
                 continue
             if self.interrupts:
-                coord.request_stop(self._changed())
+                with contextlib.suppress(errors.AbortedError):  # it has ended meanwhile, and its like asks anew
+                    coord.request_stop(self._changed())
                 session.close()  # it may be waiting in a step that only the chief can end
             return  # else the next step looks
 

@@ -16,11 +16,11 @@ from anabranch.errors import OpError
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.variables import Variable
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.replica_presence import Presence
-from anabranch.train.replica_rounds import RoundsRunner
+from anabranch.train.replica_rounds import AwaitedRound, RoundsRunner
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.shard_mirrors import check_mirrors_are_served
 
@@ -35,7 +35,8 @@ class HookedOptimizer(Protocol):
         _presence: says that this worker is there, where others wait for it.
         _count: counts this worker's steps, where there is something to run after some of them.
         _global_step: that of the training.
-        _reissue_after: seconds without a step after which `reissue_op` is run.
+        _is_awaited: whether a worker waits, and no token is there for it.
+        _reissue_after: seconds that one waits after which `reissue_op` is run.
         reissue_op, finish_op: give those who wait a token once more; tell them that no round follows.
     """
 
@@ -46,6 +47,7 @@ class HookedOptimizer(Protocol):
     _presence: Presence | None
     _count: Variable | None
     _global_step: Variable
+    _is_awaited: Tensor | None
     _reissue_after: float
     reissue_op: Operation | None
     finish_op: Operation | None
@@ -120,12 +122,9 @@ class ReplicaHook(SessionRunHook):
     def _watch(self, session: Session, coord: Coordinator) -> None:
         """Hands tokens out once more where a step does not end."""
         optimizer = self._optimizer
-        seen, since = -1, time.monotonic()
+        round_ = AwaitedRound(optimizer._reissue_after)
         with contextlib.suppress(OpError, RuntimeError):  # the session has ended, and so does this
             while not coord.wait_for_stop(optimizer._reissue_after / 4):
-                step = int(session.run(optimizer._global_step))
-                if step != seen:
-                    seen, since = step, time.monotonic()
-                elif time.monotonic() - since >= optimizer._reissue_after:
+                number, is_awaited = session.run([optimizer._global_step, optimizer._is_awaited])
+                if round_.is_overdue(int(number), bool(is_awaited), time.monotonic()):
                     session.run(optimizer.reissue_op)
-                    since = time.monotonic()

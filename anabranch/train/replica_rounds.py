@@ -105,6 +105,39 @@ class RoundsRunner(QueueRunner):
             wanted()
 
 
+class AwaitedRound:
+    """Tells when a round has been waited for too long. Pure.
+
+    A training that rests between two rounds (a checkpoint is read, nobody has examples) is not overdue: a token that is
+    handed out once more, to a worker that has just begun to wait, would have it count twice in the round.
+
+    Args:
+        seconds: how long a round may be waited for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        #: the round that is waited for, and since when that has been known
+        self._number: int | None = None
+        self._since = 0.0
+
+    def is_overdue(self, number: int, is_awaited: bool, now: float) -> bool:
+        """Whether the round has been waited for so long; the time then begins anew.
+
+        Args:
+            number: of the round that runs.
+            is_awaited: whether a worker waits for its end.
+            now: seconds, monotonic.
+        """
+        awaited = number if is_awaited else None
+        if awaited != self._number:
+            self._number, self._since = awaited, now
+        if awaited is None or now - self._since < self._seconds:
+            return False
+        self._since = now
+        return True
+
+
 def _run_to_its_end(session: Session, operation: Operation) -> None:
     """Runs what takes as many tokens as a queue holds: a worker may take one after they were counted."""
     while True:

@@ -95,8 +95,8 @@ def synchronous(
         optimizer: what applies the mean.
         aggregate: how many gradients make up a step, m.
         backups: how many workers there are beyond, b.
-        reissue_after: seconds without a step after which those who wait get another token; a worker that is not heard
-            of for so long (10 s at least) is not waited for until it is.
+        reissue_after: seconds of waiting in one step after which those who wait get another token; a worker that is not
+            heard of for so long (10 s at least) is not waited for until it is.
 
     Raises:
         ValueError: `aggregate` is less than 1, `backups` less than 0, or there are more than `MAX_WORKERS`.
@@ -113,8 +113,8 @@ def averaging(optimizer: Optimizer, every: int, workers: int, reissue_after: flo
         optimizer: what changes the worker's copy; its slots stay with the copy.
         every: steps between two averages, the paper's τ.
         workers: how many copies make up a mean.
-        reissue_after: seconds without a mean after which those who wait train on, and hand in once more; a worker that
-            is not heard of for so long (10 s at least) is not waited for until it is.
+        reissue_after: seconds of waiting for one mean after which those who wait train on, and hand in once more; a
+            worker that is not heard of for so long (10 s at least) is not waited for until it is.
 
     Raises:
         ValueError: a number is less than 1, or there are more than `MAX_WORKERS` workers.
@@ -240,6 +240,7 @@ class ReplicaOptimizer(DelegatingOptimizer):
     _chief_runner: RoundsRunner | None = None
     _chief_init: Operation | None = None
     _presence: Presence | None = None
+    _is_awaited: Tensor | None = None
     reissue_op: Operation | None = None
     finish_op: Operation | None = None
     _reissue_after = 0.0
@@ -312,10 +313,13 @@ class _Rounds(ReplicaOptimizer):
             current = self._stamp(number)
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
-            again = [
-                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, waits_in[i] >= as_double(0)))
-                for i, queue in enumerate(self._queues)
+            # one that has died has tokens as soon as it was given them once
+            wait = [
+                raw.LogicalAnd(queue.size() < 1, waits_in[worker] >= as_double(0))
+                for worker, queue in enumerate(self._queues)
             ]
+            self._is_awaited = raw.Any(raw.Pack(wait), np.int32(0))
+            again = [hand_out(queue, current, waits) for queue, waits in zip(self._queues, wait, strict=True)]
         with graph.device(number.device):
             time = self._stamp(number)
         self._chief_init = group(*(part.set_time(time) for part in kept))

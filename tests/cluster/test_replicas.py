@@ -261,6 +261,7 @@ def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: L
     a.hand_in()
     b.hand_in()
     until(lambda: set(a.status()) == {0, 1}, "the gradients of two", DEADLINE)
+    assert a.session.run(a.optimizer._is_awaited)
     cluster.lose("/job:worker/replica:0/task:2")
     with pytest.raises(tf.errors.OpError):
         dead.done()
@@ -269,6 +270,7 @@ def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: L
     a.done()
     b.done()
     assert a.values()[2] == 0
+    assert not a.session.run(a.optimizer._is_awaited)
     a.whole_step(6, 6)
     assert a.values() == ([-RATE * 3] * 2, -RATE * 6, 1)
     cluster.begin("/job:worker/replica:0/task:2")

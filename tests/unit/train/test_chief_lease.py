@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from anabranch import errors
 from anabranch.state.leases import Lease
 from anabranch.train import chief_lease
 from anabranch.train.chief_lease import ChiefLease
+from anabranch.train.coordinator import Coordinator
 
 SECONDS = 10.0
 
@@ -75,3 +77,30 @@ def test_what_was_given_back_is_not_from_the_dead(monkeypatch: pytest.MonkeyPatc
     assert not first.lease.is_held
     assert other.ask()
     assert not other.lease.from_the_dead
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_session_that_ends_as_its_worker_becomes_chief_is_closed_all_the_same(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator that was joined meanwhile would raise, on the thread that keeps the lease."""
+    worker, coord = Worker(Lease(), Clock(monkeypatch), True), Coordinator()
+    worker.lease.interrupts = True
+    closed: list[bool] = []
+    session: Any = worker._session
+    session.close = lambda: closed.append(True)
+    ask = worker.lease.ask
+
+    def asks_as_it_ends(session: Any) -> bool:
+        if ended:
+            coord.request_stop()
+            coord.join([])
+        return ask(session)
+
+    monkeypatch.setattr(worker.lease, "ask", asks_as_it_ends)
+    monkeypatch.setattr(worker.lease, "_seconds", 0.03)
+    worker.lease._keep(session, coord, False, worker.lease._stop)
+    assert closed == [True]
+    if not ended:
+        with pytest.raises(errors.AbortedError, match="is chief now"):
+            coord.join([])
