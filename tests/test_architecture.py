@@ -65,7 +65,7 @@ HOMES = {
     "jaxlib": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
     "malt": ("anabranch.frontend.autograph",),
     "onnx": ("anabranch.onnx",),
-    "ray": ("anabranch.distributed.ray_cluster",),
+    "ray": ("anabranch.distributed.ray_cluster", "anabranch.distributed.ray_machines"),
     "zmq": ("anabranch.distributed.transport",),
 }
 

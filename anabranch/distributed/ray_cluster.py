@@ -11,18 +11,18 @@ pauses, and the process ends with its actor. What is left for the engine here is
 | asked | news | statuses and output are passed on, and it is asked for more |
 | asked, wanted | lost, its task was not over | WAITING, then another actor in the same place (`distributed.restarts`) |
 | asked | lost, its task was over | the task's last state stands |
+| asked | its machine will be taken away | LEAVING: its task is told to end, as it is when a user stops it |
+| leaving | news: its task has ended | it is ended, and counts as lost: the next waits until Ray has room elsewhere |
 | wanted | placed on a machine where the task cannot be reached, since there are no keys | as lost |
 
-Only this file knows Ray.
+Only this file and `distributed.ray_machines` know Ray.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import queue
-import socket
 import sys
 import threading
 import time
@@ -33,66 +33,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import ray
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
 from anabranch.distributed.addresses import Address, parse_address
 from anabranch.distributed.cluster_files import MOVED_TASKS
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.keys import FILE_VARIABLE
 from anabranch.distributed.own_folders import OwnFolder, sweep
+from anabranch.distributed.ray_machines import RAY_FOLDERS, KeeperActor, connect, given_back, reserved, this_machine
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, Restarts, Start, TaskState
 from anabranch.distributed.task_engine import OutputReader, PlanWishes, TaskProgram, TaskStatus, TaskStatuses, log_name
-from anabranch.distributed.task_keeper import FOLDERS, News, TaskKeeper
+from anabranch.distributed.task_keeper import FOLDERS, News
 from anabranch.distributed.task_places import MapFile, TaskPlaces
 from anabranch.errors import (
-    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
-    UnavailableError,
-    UnimplementedError,
 )
 
-# Ray reports its use to its makers unless this says that it may not
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-
-try:
-    import ray
-    from ray.exceptions import GetTimeoutError, RayError
-    from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-except ImportError as error:
-    raise UnimplementedError(
-        None, None, "clusters on Ray need the extra `cluster`: pip install 'anabranch[cluster]'"
-    ) from error
-
-_log = logging.getLogger(__name__)
 _LOCALHOST: Final = "localhost"
-#: how long (s) the head of a Ray cluster may take to take a connection
-_CONNECT_WITHIN: Final = 10.0
-#: between two messages about machines that are waited for (s)
-_TELL_EVERY: Final = 10.0
 #: how long (s) an actor may take beyond the grace of its task to end
 _END_WITHIN: Final = 10.0
 _KILLED: Final = -9
-#: what the names of the folders begin with in which a Ray that is started here has its logs and sockets
-_RAY_FOLDERS: Final = "ab-ray-"
-#: how long such a folder's path may be: that of a socket, of which Ray's are these, has 107 characters at most
-_LONGEST_PATH: Final = 107 - len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-#: for those of Ray's functions that have no types
-_untyped: Final[Any] = ray
-
-
-class _Actor(TaskKeeper):
-    """A keeper where Ray has put it."""
-
-    def place(self, known: tuple[str, int] | None) -> tuple[str, str, int]:
-        """Where the task is to be: the machine's number in Ray, its address, and a port that is kept free.
-
-        Args:
-            known: where the others know the task; that place, if it is here and free.
-        """
-        here: str = _untyped.util.get_node_ip_address()
-        wanted = known[1] if known is not None and known[0] == here else None
-        return ray.get_runtime_context().get_node_id(), here, self.port(wanted)
 
 
 @dataclass(frozen=True)
@@ -151,20 +114,20 @@ class RayPlan:
             stack.callback(sweep, FOLDERS)
             folder = None
             if address is None:
-                folder = OwnFolder(_RAY_FOLDERS)
+                folder = OwnFolder(RAY_FOLDERS)
                 stack.callback(folder.close)
-            _connect(address, sum(share.get("CPU", 0) for share in shares), folder)
+            connect(address, sum(share.get("CPU", 0) for share in shares), folder)
             stack.callback(ray.shutdown)
             self._shares = shares
-            self._group = _reserved([share or {"CPU": 0.001} for share in shares], within)
-            stack.callback(_given_back, self._group)
+            self._group = reserved([share or {"CPU": 0.001} for share in shares], within)
+            stack.callback(given_back, self._group)
             self._numbers = {f"{job}/{index}": number for number, (job, index) in enumerate(tasks)}
             self.keepers: dict[str, Any] = {name: self.keeper(name) for name in self._numbers}
             placed = ray.get([keeper.place.remote(None) for keeper in self.keepers.values()], timeout=within)
             #: the machine (its number, its address) where tasks have to be, at localhost; None: with keys, anywhere
             self._only: tuple[str, str] | None = None
             if FILE_VARIABLE not in os.environ:
-                self._only = ray.get_runtime_context().get_node_id(), _untyped.util.get_node_ip_address()
+                self._only = this_machine()
             jobs: dict[str, list[str]] = {}
             written = {}
             for (job, _), name, place in zip(tasks, self._numbers, placed, strict=True):
@@ -208,10 +171,10 @@ class RayPlan:
         number = self._numbers[name]
         share = self._shares[number]
         keys = {FILE_VARIABLE: os.environ[FILE_VARIABLE]} if FILE_VARIABLE in os.environ else {}
-        actor = ray.remote(_Actor).options(
+        actor = ray.remote(KeeperActor).options(
             num_cpus=share.get("CPU", 0),
             num_gpus=share.get("GPU", 0),
-            max_concurrency=4,
+            max_concurrency=5,
             max_restarts=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=number),
             runtime_env={"env_vars": keys} if keys else None,
@@ -247,7 +210,7 @@ class _Kept:
     """A task as the engine knows it.
 
     #: `generation` counts its actors: what an earlier one says is too late. `earlier` counts restarts that earlier
-    #: actors have made.
+    #: actors have made. `is_leaving`: its machine will be taken away, and its task was told to end.
     """
 
     program: TaskProgram
@@ -255,6 +218,7 @@ class _Kept:
     generation: int = 0
     status: TaskStatus | None = None
     earlier: int = 0
+    is_leaving: bool = False
 
 
 class RayEngine:
@@ -380,6 +344,7 @@ class RayEngine:
         is_first = name in self._plan.keepers
         kept.keeper = self._plan.keepers.pop(name) if is_first else self._plan.keeper(name)
         kept.generation += 1
+        kept.is_leaving = False
         if kept.status is not None:
             kept.earlier += kept.status.restarts
             kept.status = None
@@ -419,7 +384,22 @@ class RayEngine:
         if program["command"][0] == sys.executable:
             program["command"] = ["python", *program["command"][1:]]  # that of its machine
         begun = kept.keeper.begin.remote(program, asdict(self._limits), self._plan.places.edition)
-        self._when_answered(kept, begun, lambda _: self._ask(kept))
+        self._when_answered(kept, begun, lambda _: self._begun(kept))
+
+    def _begun(self, kept: _Kept) -> None:
+        self._ask(kept)
+        self._ask_for_notice(kept)
+
+    def _ask_for_notice(self, kept: _Kept) -> None:
+        self._when_answered(kept, kept.keeper.notice.remote(), lambda is_given: self._noticed(kept, is_given))
+
+    def _noticed(self, kept: _Kept, is_given: bool) -> None:
+        if not is_given:
+            self._ask_for_notice(kept)
+        elif not self._is_over(kept):
+            self._write(kept, f"{kept.program.name} leaves its machine, which will be taken away\n".encode())
+            kept.is_leaving = True
+            kept.keeper.stop_task.remote()
 
     def _ask(self, kept: _Kept) -> None:
         self._when_answered(kept, kept.keeper.news.remote(), lambda news: self._heard(kept, news))
@@ -445,7 +425,14 @@ class RayEngine:
         kept.status = news.status or kept.status
         if news.output:
             self._write(kept, news.output)
-        self._ask(kept)
+        if kept.is_leaving and self._is_over(kept):
+            # one that has finished by itself meanwhile is over
+            kept.is_leaving = kept.status is not None and kept.status.state is TaskState.STOPPED
+        if kept.is_leaving and self._is_over(kept):
+            ray.kill(kept.keeper)
+            self._lost(kept, "its task has left the machine")
+        else:
+            self._ask(kept)
 
     def _write(self, kept: _Kept, data: bytes) -> None:
         # a full disk does not end the task
@@ -455,16 +442,17 @@ class RayEngine:
             for line in data.split(b"\n")[:-1]:
                 self._output(kept.program.name, line)
 
-    def _lost(self, kept: _Kept, error: BaseException) -> None:
+    def _lost(self, kept: _Kept, error: BaseException | str) -> None:
         reason = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
         self._write(kept, f"the actor of {kept.program.name} was lost: {reason}\n".encode())
         kept.keeper = None
         name = kept.program.name
-        if self._is_over(kept):
+        if self._is_over(kept) and not kept.is_leaving:
             self._actors.ask_stop(name, time.monotonic())
         self._follow(self._actors.exited(name, _KILLED, time.monotonic()))
 
     def _stop(self, kept: _Kept) -> None:
+        kept.is_leaving = False
         if kept.keeper is not None:
             kept.keeper.stop_task.remote()
         else:
@@ -472,7 +460,8 @@ class RayEngine:
 
     def _restart(self, kept: _Kept) -> None:
         if kept.keeper is not None:
-            kept.keeper.restart_task.remote()
+            if not kept.is_leaving:
+                kept.keeper.restart_task.remote()
         else:
             self._follow(self._actors.ask_restart(kept.program.name, time.monotonic()))
 
@@ -482,7 +471,7 @@ class RayEngine:
     def _status(self, kept: _Kept) -> TaskStatus:
         name = kept.program.name
         restarts, address = kept.earlier + self._actors.restarts(name), self._plan.places.moved(name)
-        if kept.status is not None and (kept.keeper is not None or self._is_over(kept)):
+        if kept.status is not None and (kept.keeper is not None or (self._is_over(kept) and not kept.is_leaving)):
             return replace(kept.status, restarts=kept.status.restarts + restarts, address=address)
         state = self._actors.state(name)
         restarts += 0 if kept.status is None else kept.status.restarts
@@ -501,62 +490,3 @@ def cluster_plan(counts: Mapping[str, int], wishes: PlanWishes) -> RayPlan:
         raise InvalidArgumentError(None, None, "tasks on Ray listen at free ports of their machines: leave out --port")
     cpus = 1.0 if wishes.cpus is None else wishes.cpus
     return RayPlan(counts, wishes.address, TaskResources(cpus, wishes.gpus or 0.0))
-
-
-def _connect(address: str | None, cpus: float, folder: OwnFolder | None) -> None:
-    if ray.is_initialized():
-        raise FailedPreconditionError(None, None, "this process is connected to Ray already")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-    try:
-        if address is None:
-            # as many as are asked for: tasks of one machine share its processors, as they do without Ray
-            most = max(os.cpu_count() or 1, int(cpus + 1))
-            if folder is not None and len(os.fsencode(folder.path)) <= _LONGEST_PATH:
-                quiet["_temp_dir"] = os.fspath(folder.path)
-            ray.init("local", num_cpus=most, include_dashboard=False, **quiet)
-        else:
-            if address != "auto":
-                _look(parse_address(address))
-            ray.init(address=address, **quiet)
-    except (OSError, RayError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        where = address or "this machine"
-        raise UnavailableError(None, None, f"there is no Ray cluster at {where}: {reason}") from error
-
-
-def _look(address: Address) -> None:
-    """Ray tries for minutes to reach a head, deaf to interrupts."""
-    socket.create_connection((address.host, address.port), _CONNECT_WITHIN).close()
-
-
-def _reserved(shares: Sequence[Mapping[str, float]], within: float) -> PlacementGroup:
-    """Room for the tasks, spread over the machines.
-
-    Raises:
-        DeadlineExceededError: there was none within `within` seconds.
-    """
-    group: PlacementGroup = placement_group([dict(share) for share in shares], strategy="SPREAD")
-    deadline = time.monotonic() + within
-    while True:
-        left = deadline - time.monotonic()
-        try:
-            ray.get(group.ready(), timeout=max(0.0, min(left, _TELL_EVERY)))
-        except GetTimeoutError:
-            wanted = ", ".join(f"{sum(s.get(n, 0) for s in shares):g} {n}" for n in ("CPU", "GPU"))
-            free = ", ".join(f"{_untyped.available_resources().get(n, 0):g} {n}" for n in ("CPU", "GPU"))
-            if left <= _TELL_EVERY:
-                _given_back(group)
-                raise DeadlineExceededError(
-                    None,
-                    None,
-                    f"Ray had no room for {len(shares)} tasks within {within:g} s: {wanted} are wanted, {free} free",
-                ) from None
-            _log.warning("waiting for machines: %s are wanted, %s free", wanted, free)
-        else:
-            return group
-
-
-def _given_back(group: PlacementGroup) -> None:
-    # a head that was restarted may know neither the group nor us; the room ends with our connection then
-    with contextlib.suppress(RayError):
-        remove_placement_group(group)

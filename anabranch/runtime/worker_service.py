@@ -147,6 +147,8 @@ class WorkerService:
         self._opener, self._submit = opener, submit
         self._traffic = traffic
         self._make_board = make_board
+        #: Whether the task has ended, and nobody works for a session any more. Set once.
+        self._is_closed = False
         #: one assignment, look or pop each
         self._held: dict[StepId, Mapping[str, HeldStart]] = {}
 
@@ -161,7 +163,7 @@ class WorkerService:
                 return _reply(WorkerReply())
             return _reply(self._do(request))
         except Exception as error:  # whatever it is, the master has to know
-            return _reply(WorkerReply(error=error_to_proto(error)))
+            return self._refusal(error)
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None], owner: str = "") -> None:
         """Begins what a message asks for, and returns at once; a step that waits holds no thread.
@@ -188,7 +190,7 @@ class WorkerService:
                 # it may take a while, and the caller may be the thread that receives
                 self._submit(lambda: on_reply(self._answered(request)))
         except Exception as error:
-            on_reply(_reply(WorkerReply(error=error_to_proto(error))))
+            on_reply(self._refusal(error))
 
     def _start(self, run: StepStart, on_reply: Callable[[Frames], None]) -> None:
         served = self._served(run.session)
@@ -198,7 +200,7 @@ class WorkerService:
             rendezvous.end_below(run.session, run.first_step)
         if run.read_ahead:
             sent = [(one.key, _value_of(one)) for one in run.sent]
-            answer = functools.partial(_answer_without_events, on_reply)
+            answer = functools.partial(self._answer, on_reply, ())
             _published(partition).start_read_ahead(run.step, run.feeds, answer, run.timeout, sent, run.rows_taken)
             return
         for one in run.sent:
@@ -207,7 +209,7 @@ class WorkerService:
         partition.start(
             run.step,
             run.feeds,
-            lambda outcome: on_reply(_outcome(outcome, events)),
+            functools.partial(self._answer, on_reply, events),
             run.timeout,
             events.append if run.recorded else None,
         )
@@ -216,7 +218,24 @@ class WorkerService:
         try:
             return _reply(self._do(request))
         except Exception as error:  # whatever it is, the master has to know
-            return _reply(WorkerReply(error=error_to_proto(error)))
+            return self._refusal(error)
+
+    def _answer(
+        self,
+        on_reply: Callable[[Frames], None],
+        events: Sequence[ItemEvent],
+        outcome: Sequence[TensorValue] | BaseException,
+    ) -> None:
+        if self._is_closed and isinstance(outcome, Exception):
+            on_reply(self._refusal(outcome, events))
+        else:
+            on_reply(_outcome(outcome, events))
+
+    def _refusal(self, error: Exception, events: Sequence[ItemEvent] = ()) -> Frames:
+        """The reply that says why; a task that has ended is lost to its masters, whatever its sessions say of that."""
+        if self._is_closed and self._task is not None and isinstance(error, CancelledError | NotFoundError):
+            error = UnavailableError(None, None, f"{self._task.name} has ended: its server was stopped")
+        return _outcome(error, events)
 
     def accept(self, frames: Frames) -> None:
         """Takes a message that is not answered; one that is malformed, or comes too late, is dropped."""
@@ -289,7 +308,8 @@ class WorkerService:
             return bool(self._sessions.open)
 
     def close(self) -> None:
-        """Ends all sessions: their steps are cancelled."""
+        """Ends all sessions: their steps are cancelled, which is a lost task to masters of other processes."""
+        self._is_closed = True
         with self._lock:
             sessions = self._sessions.open
             instructions = [one for lease in sessions for one in self._sessions.give_up(lease.name)]
@@ -549,10 +569,6 @@ def _request(frames: Frames) -> WorkerRequest:
         return WorkerRequest.FromString(bytes(frames[0]))
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
-
-
-def _answer_without_events(on_reply: Callable[[Frames], None], outcome: Sequence[TensorValue] | BaseException) -> None:
-    on_reply(_outcome(outcome, ()))
 
 
 def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:

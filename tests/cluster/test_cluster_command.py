@@ -190,7 +190,8 @@ def test_keys_are_for_their_owner_and_are_not_overwritten(
 
 
 def test_ray_is_an_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "anabranch.distributed.ray_cluster", raising=False)
+    for module in ("ray_cluster", "ray_machines"):
+        monkeypatch.delitem(sys.modules, f"anabranch.distributed.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     assert cluster("start", "ray", "1", "ps") == 1
     assert "pip install 'anabranch[cluster]'" in capsys.readouterr().err

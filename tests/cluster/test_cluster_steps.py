@@ -449,6 +449,33 @@ def test_the_sessions_of_a_lost_client_end(cluster: LocalCluster) -> None:
     assert isinstance(outcome[0], tf.errors.CancelledError)
 
 
+def test_a_task_that_has_ended_is_a_lost_one_to_masters_of_other_processes(cluster: LocalCluster) -> None:
+    """Also before its links have gone: whatever its sessions say, a monitored session is to look for it again."""
+    with tf.device("/job:ps/task:0"):
+        element = tf.FIFOQueue(1, [tf.float32], shapes=[[]], shared_name="to come").dequeue()
+        there = tf.placeholder_with_default(1.0, []) * 2
+    s = session(cluster)
+    assert s.run(there) == 2
+    outcome: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            s.run(element)
+        except tf.errors.OpError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until_a_step_waits(cluster)
+    cluster.tasks["/job:ps/replica:0/task:0"].service.close()
+    thread.join(DEADLINE)
+    ended = "/job:ps/replica:0/task:0 has ended"
+    assert isinstance(outcome[0], tf.errors.UnavailableError)
+    assert ended in str(outcome[0])
+    with pytest.raises(tf.errors.UnavailableError, match=ended):
+        s.run(there)
+
+
 def test_a_session_says_whom_it_waits_for() -> None:
     with local_cluster(ps=1, worker=1) as cluster:
         cluster.lose("/job:ps/replica:0/task:0")

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -35,9 +36,9 @@ class Tasks:
         self.processes = {index: self.started(index) for index in (0, 1)}
         self.worker = tf.train.Server(cluster, "worker", 0)
 
-    def started(self, index: int) -> subprocess.Popen[str]:
+    def started(self, index: int, saves: bool = True) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "anabranch.tools.task", "--job", "ps", "--index", str(index)]
-        options = ["--cluster", str(self.file), "--checkpoint", str(self.directory)]
+        options = ["--cluster", str(self.file), *(["--checkpoint", str(self.directory)] if saves else [])]
         environment = {**os.environ, **quick_compilation.environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment)
         watchdog = threading.Timer(DEADLINE, process.kill)
@@ -50,10 +51,7 @@ class Tasks:
     def close(self) -> None:
         self.worker.stop()
         for process in self.processes.values():
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            ends(process)
         self._held.close()
 
 
@@ -109,3 +107,38 @@ def test_a_parameter_server_that_is_told_to_end_has_the_training_saved(tasks: Ta
 def test_a_parameter_server_that_nobody_uses_leaves_at_once(tasks: Tasks) -> None:
     tasks.processes[1].send_signal(signal.SIGTERM)
     assert tasks.processes[1].wait(10) == 0
+
+
+def test_steps_see_a_parameter_server_that_is_told_to_end_as_a_lost_one(tasks: Tasks) -> None:
+    """Whenever they come: as it ends its sessions, a step must not fail by an error that no training survives."""
+    with tf.Graph().as_default():
+        with tf.device("/job:ps/task:1"):
+            count = tf.get_variable("count", initializer=0, use_resource=True)
+        with tf.device("/job:worker/task:0"):
+            step = count.assign_add(1) + 1
+        seen = []
+        for _ in range(3):
+            ends(tasks.processes[1])
+            tasks.processes[1] = tasks.started(1, saves=False)
+            config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+            with tf.Session(tasks.worker.target, config=config) as session:
+                session.run(count.initializer)
+                assert session.run(step) == 2
+                tasks.processes[1].send_signal(signal.SIGTERM)
+                with pytest.raises(tf.errors.OpError) as error:
+                    runs_on(session, step)
+                seen.append(type(error.value))
+                assert tasks.processes[1].wait(DEADLINE) == 0
+        assert set(seen) <= {tf.errors.UnavailableError, tf.errors.AbortedError}
+
+
+def runs_on(session: tf.Session, step: tf.Tensor) -> NoReturn:
+    while True:
+        session.run(step)
+
+
+def ends(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()

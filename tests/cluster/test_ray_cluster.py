@@ -30,6 +30,7 @@ from anabranch.distributed.supervisor import all_ready, task_program
 from anabranch.distributed.task_engine import TaskStatus, log_name
 from anabranch.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
 from anabranch.tools import command_line
+from anabranch.train.save_interval import SaveInterval
 from tests.cluster.places import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -88,10 +89,11 @@ print("counted to", counted)
 class Tasks:
     """A parameter server and a worker on Ray, a session, and a step that counts on the parameter server."""
 
-    def __init__(self, plan: RayPlan, logs: Path) -> None:
+    def __init__(self, plan: RayPlan, logs: Path, checkpoints: Path | None = None) -> None:
         self.plan = plan
         self.lines: list[tuple[str, bytes]] = []
-        programs = [task_program(plan.spec, job, index) for job, index, _ in plan.spec.tasks()]
+        where = None if checkpoints is None else str(checkpoints)
+        programs = [task_program(plan.spec, job, index, where) for job, index, _ in plan.spec.tasks()]
         self.engine: RayEngine = plan.engine(programs, logs, QUICK, lambda task, line: self.lines.append((task, line)))
         self.engine.start()
         self.engine.wait(all_ready, DEADLINE)
@@ -316,6 +318,69 @@ def test_tasks_whose_node_is_removed_go_on_where_ray_finds_room(shared: Shared) 
     # both are elsewhere, and nobody is left who could tell the session
     tasks.reopen()
     assert tasks.runs_again() == []
+
+
+def drain(cluster: Any, machine: str) -> None:
+    """Tells Ray that a machine will be taken away, as a cloud's agent does that has been told so."""
+    reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "wanted back"]
+    limit = ["--deadline-remaining-seconds", str(int(DEADLINE))]
+    ray = Path(sys.executable).with_name("ray")
+    subprocess.run([ray, "drain-node", "--address", cluster.address, "--node-id", machine, *reason, *limit], check=True)
+
+
+def test_tasks_of_a_machine_that_will_be_taken_away_save_and_leave_it(
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.end_tasks()
+    cluster, logs, directory = shared.cluster, tmp_path / "logs", tmp_path / "model"
+    logs.mkdir()
+    directory.mkdir()
+    # where tasks are now is known to who reads the engine's map; nothing is saved but what the notice asks for
+    monkeypatch.setenv(ADDRESS_MAP_VARIABLE, str(logs / MOVED_TASKS))
+    monkeypatch.setattr(SaveInterval, "is_due", lambda *_: False)
+    (machine,) = [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+    with (
+        RayPlan({"ps": 1, "worker": 1}, cluster.address) as plan,
+        contextlib.closing(Tasks(plan, logs, directory)) as tasks,
+        tf.Graph().as_default(),
+    ):
+        with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            learned = tf.get_variable("learned", initializer=0.0, use_resource=True)
+            train = tf.train.GradientDescentOptimizer(1.0).minimize(-learned, step)
+        with tf.train.MonitoredTrainingSession(
+            "grpc://" + plan.spec.task_address("worker", 0),
+            True,
+            str(directory),
+            save_checkpoint_secs="auto",
+            config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
+            log_step_count_steps=None,
+            save_summaries_steps=None,
+        ) as session:
+            steps = 3
+            for _ in range(steps):
+                session.run(train)
+            first = tf.train.latest_checkpoint(str(directory))
+            cluster.add_node(num_cpus=4, node_ip_address=OTHER_MACHINE)
+            drain(cluster, machine.node_id)
+            # the training goes on until it is saved
+            deadline = time.monotonic() + DEADLINE
+            while (saved := tf.train.latest_checkpoint(str(directory))) == first:
+                assert time.monotonic() < deadline
+                session.run(step)
+            assert saved == str(directory / f"model.ckpt-{steps}")
+            # they leave before they are made to
+            for name in ("ps/0", "worker/0"):
+                tasks.wait(name, lambda s: s.restarts == 1)
+                said = (logs / log_name(name)).read_text("utf-8")
+                assert f"{name} leaves its machine, which will be taken away" in said
+                assert not tasks[name].is_ready
+            cluster.remove_node(machine)
+            for name in ("ps/0", "worker/0"):
+                tasks.wait(name, lambda s: s.is_ready)
+                assert tasks.address(name).startswith(f"{OTHER_MACHINE}:")
+            session.run(train)
+            assert session.run([step, learned]) == [steps + 1, steps + 1]
 
 
 def test_tasks_are_restarted_and_end_as_the_user_wants_it(shared: Shared) -> None:

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from anabranch import distributed
 from anabranch.distributed.task_engine import ClusterPlan, PlanWishes
+from anabranch.errors import UnimplementedError
 
 LOCAL, RAY = "local", "ray"
 #: the modules of `distributed` whose `cluster_plan` makes plans
@@ -41,6 +42,13 @@ def plan_of(engine: str, counts: Mapping[str, int], options: argparse.Namespace)
         UnimplementedError: the package for Ray is not installed.
     """
     # only the chosen one: Ray is an extra, and takes a second to import
-    module = importlib.import_module(f"{distributed.__name__}.{_MODULES[engine]}")
+    try:
+        module = importlib.import_module(f"{distributed.__name__}.{_MODULES[engine]}")
+    except ImportError as error:
+        if engine != RAY:
+            raise
+        raise UnimplementedError(
+            None, None, "clusters on Ray need the extra `cluster`: pip install 'anabranch[cluster]'"
+        ) from error
     wishes = PlanWishes(options.port, options.address, options.cpus, options.gpus)
     return cast("AbstractContextManager[ClusterPlan]", module.cluster_plan(counts, wishes))
