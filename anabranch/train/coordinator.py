@@ -213,7 +213,9 @@ class SessionCoordinator(Coordinator):
         self._is_followed = False
 
     def ends(self, is_followed: bool) -> None:
-        """Says that the session is about to be closed, and whether another follows; later calls change nothing."""
+        """Says that the session is about to be closed, and whether another follows, in this process or in another that
+        takes its place; later calls change nothing.
+        """
         with self._lock:
             if not self._decided.is_set():
                 self._is_followed = is_followed

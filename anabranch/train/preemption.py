@@ -14,6 +14,7 @@ from typing import Any
 from anabranch import errors
 from anabranch.frontend.platform import logging
 from anabranch.session import Session
+from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 
 
@@ -22,7 +23,8 @@ class PreemptionHook(SessionRunHook):
 
     The step that is under way is finished, and then ends with an `OutOfRangeError`, as at the end of the data. A
     monitored session that is left by this error ends in the ordinary way: its hooks end, so that savers save. What
-    comes after the session is run. A second signal ends the process at once.
+    comes after the session is run. A second signal ends the process at once. The training is not over for others: the
+    token queue of `SyncReplicasOptimizer` stays open, and they wait for a chief that comes back.
 
     A hook that is made on another thread than the main one, or in a process that handles SIGTERM itself, does nothing.
 
@@ -35,6 +37,7 @@ class PreemptionHook(SessionRunHook):
 
     def __init__(self) -> None:
         self._told = False
+        self._coord: Coordinator | None = None
         self._restore: Callable[[], Any] | None = None
 
     @property
@@ -50,8 +53,13 @@ class PreemptionHook(SessionRunHook):
             before = signal.signal(signal.SIGTERM, self._note)
             self._restore = lambda: signal.signal(signal.SIGTERM, before)
 
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        self._coord = coord
+
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         if self._told:
+            if isinstance(self._coord, SessionCoordinator):
+                self._coord.ends(is_followed=True)
             # not `request_stop`: who does not ask whether to stop would get an error by which nothing is saved
             raise errors.OutOfRangeError(
                 None, None, "the training ends after this step, for its process was told to end (SIGTERM)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ class Replica:
         self.ended = False
         self.error: BaseException | None = None
         self.stop = threading.Event()
+        self.preemption = tf.train.PreemptionHook()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -70,7 +72,7 @@ class Replica:
             assert optimizer._token_queue is not None
             tokens = optimizer._token_queue.size()
         # first what looks: the chief's next hook begins a round
-        hooks = [_Sees(self, step), optimizer.make_session_run_hook(is_chief)]
+        hooks = [_Sees(self, step), optimizer.make_session_run_hook(is_chief), self.preemption]
         if is_chief:
             hooks.append(tf.train.CheckpointSaverHook(self.directory, save_steps=5))
         with tf.train.MonitoredTrainingSession(
@@ -84,7 +86,7 @@ class Replica:
             config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
         ) as session:
             while not self.stop.is_set():
-                session.run(train)
+                session.run(train)  # ends the session where the replica was told to end
             if is_chief:
                 values = session.run([a, b, tokens])
                 self.values, self.tokens = [float(values[0][0]), float(values[1][0])], int(values[2])
@@ -97,6 +99,10 @@ class Replica:
     def goes_on(self, steps: int) -> None:
         """Waits until the global step has grown by so much from what it was after the latest session was made."""
         until(lambda: self.step >= self.restored[-1] + steps, self)
+
+    def is_told_to_end(self) -> None:
+        """What SIGTERM does, which would hit all replicas of this process."""
+        self.preemption._note(signal.SIGTERM, None)
 
     def join(self) -> None:
         self._thread.join(DEADLINE)
@@ -173,6 +179,28 @@ def test_the_chief_does_not_wait_for_a_worker_that_is_gone(cluster: LocalCluster
     chief.goes_on(5)
     chief.stop.set()
     chief.join()
+
+
+def test_replicas_wait_for_a_chief_that_was_told_to_end_until_it_is_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    """The training is not over: TensorFlow's chief closes the queue of tokens, so that all end and none comes back."""
+    chief, other = (Replica(cluster, index, tmp_path, aggregate=2) for index in range(2))
+    until(lambda: bool(chief.restored and other.restored), chief, other)
+    for _ in range(2):
+        for replica in (chief, other):
+            replica.goes_on(10)
+        chief.is_told_to_end()
+        chief.join()
+        left = chief.saved()
+        chief = Replica(cluster, 0, tmp_path, aggregate=2)
+        until(lambda: bool(chief.restored), chief, other)  # noqa: B023
+        assert chief.restored == [left], "nothing is lost"
+        other.restored.append(left)
+    for replica in (chief, other):
+        replica.goes_on(10)
+    chief.stop.set()
+    chief.join()
+    other.join()
+    assert chief.values[0] == chief.values[1] <= -30, "no update by half"
 
 
 def test_a_chief_that_waits_for_a_token_hears_that_its_thread_has_lost_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
