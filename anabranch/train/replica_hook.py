@@ -18,7 +18,7 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.session import Session
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.replica_presence import Presence
 from anabranch.train.replica_rounds import AwaitedRound, RoundsRunner
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -65,6 +65,7 @@ class ReplicaHook(SessionRunHook):
     def __init__(self, optimizer: HookedOptimizer, is_chief: bool) -> None:
         self._optimizer, self._is_chief, self._count = optimizer, is_chief, 0
         self._session: Session | None = None
+        self._coord: Coordinator | None = None
 
     def begin(self) -> None:
         if not self._optimizer._built:
@@ -74,7 +75,7 @@ class ReplicaHook(SessionRunHook):
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         optimizer = self._optimizer
         check_mirrors_are_served(session.graph)
-        is_first, self._session = self._session is None, session
+        is_first, self._session, self._coord = self._session is None, session, coord
         runner = optimizer._chief_runner
         is_chief = self._is_chief if runner is None or runner.lease is None else runner.lease.is_held
         if optimizer._presence is not None:
@@ -106,8 +107,9 @@ class ReplicaHook(SessionRunHook):
             logging.warning("What this worker has added up since its last push is lost: %s", error)
         runner = self._optimizer._chief_runner
         presence = self._optimizer._presence
-        # with a lease another worker becomes chief
-        if runner is not None and runner.lease is None and self._is_chief:
+        # with a lease another worker becomes chief; a process that was told to end is one that comes back
+        is_followed = isinstance(self._coord, SessionCoordinator) and self._coord.is_followed(0.0)
+        if runner is not None and runner.lease is None and self._is_chief and not is_followed:
             # It does not leave: its thread, which goes on until the session ends, would end a round with the others
             # alone, who are told here that none follows. Where their task is gone, they hear of that.
             with contextlib.suppress(OpError):

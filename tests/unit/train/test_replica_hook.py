@@ -1,4 +1,4 @@
-"""When those who wait for the end of a round are given tokens once more, by a clock of the test."""
+"""What the chief's hook does: when those who wait for the end of a round are given tokens once more, and at the end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.train import replica_hook
+from anabranch.train.coordinator import SessionCoordinator
 from anabranch.train.replica_hook import ReplicaHook
 from anabranch.train.replica_rounds import AwaitedRound
 
@@ -69,3 +70,33 @@ def test_the_chief_hands_tokens_out_once_more_where_workers_have_waited(
     stage: Any = Stage(looks, monkeypatch)
     ReplicaHook(stage, True)._watch(stage, stage)
     assert stage.reissued == reissued
+
+
+class Optimizer:
+    """What the hook needs of one, as its session ends; `done` says what it did."""
+
+    _built, _worker_init, _chief_init, _count, finish_op = True, (), None, None, "no round follows"
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self._presence = self._chief_runner = self
+        self.lease = None
+
+    def _at_end(self, count: int) -> list[Any]:
+        return []
+
+    def leave(self, session: Any) -> None:
+        self.done.append("left")
+
+    def run(self, operation: object) -> None:
+        self.done.append(operation)
+
+
+@pytest.mark.parametrize("told_to_end", [False, True])
+def test_a_chief_tells_the_others_that_no_round_follows_unless_it_comes_back(told_to_end: bool) -> None:
+    optimizer: Any = Optimizer()
+    hook, coord = ReplicaHook(optimizer, True), SessionCoordinator(())
+    hook._coord = coord
+    coord.ends(is_followed=told_to_end)
+    hook.end(optimizer)
+    assert optimizer.done == (["left"] if told_to_end else ["no round follows"])
