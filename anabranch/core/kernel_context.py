@@ -93,6 +93,9 @@ class OperationContext(Protocol):
     def read(self, handle: ResourceHandle) -> TensorValue:
         """The current value of a variable."""
 
+    def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
+        """What a function computes from the value of a variable; see `KernelContext.look`."""
+
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces the value of a variable."""
 
@@ -329,6 +332,14 @@ class KernelContext:
     def read(self, handle: ResourceHandle) -> TensorValue:
         """The current value of a variable."""
         raise InternalError(None, self.op, "this kernel cannot read variables here")
+
+    def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
+        """What a function computes from the value of a variable, which need not be copied for it.
+
+        Args:
+            find: what it gives shares no memory with the value, which may change afterwards.
+        """
+        return find(self.read(handle))
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces the value of a variable.

@@ -11,8 +11,6 @@ same holds here as there: all variables are locked, and of one that is pinned a 
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ import jax
 import numpy as np
 
 from anabranch.core.arrays import HostArray
+from anabranch.core.host_memory import array_at
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.resources import ResourceHandle
@@ -124,10 +123,7 @@ class _ValueMemory:
         address = value.unsafe_buffer_pointer()
         if address == self._address and self.array.shape == value.shape:
             return
-        # by its address: an array that JAX gives cannot be written, and would forbid others to take the buffer
-        size = math.prod(value.shape) * value.dtype.itemsize
-        memory = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
-        self.array = np.ndarray(value.shape, value.dtype, memory)
+        self.array = array_at(address, value.shape, value.dtype)
         self._address = address
 
 

@@ -17,6 +17,7 @@ from anabranch.core.values import TensorLike
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext, constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.arrays.array import zero_of
@@ -95,7 +96,7 @@ def _rows_gradient(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlic
     """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
     shape = raw.Shape(params)
     if are_rows(grad, indices, params.shape):
-        return IndexedSlices(grad, indices, shape)
+        return IndexedSlices(convert_to_tensor(grad), indices, shape)
     row = raw.StridedSlice(shape, [1], [0], [1], end_mask=1)
     values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
     return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)

@@ -18,6 +18,7 @@ from anabranch.errors import NotFoundError, OutOfRangeError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
@@ -264,7 +265,10 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Shap
 @ResourceGather.host_kernel
 @ResourceGather.kernel
 def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: OperationContext) -> Any:
-    table = ctx.read(resource)
+    return ctx.look(resource, lambda table: _rows(table, indices, batch_dims, ctx))
+
+
+def _rows(table: Array, indices: Array, batch_dims: int, ctx: OperationContext) -> Any:
     xp = library_of(table, indices)
     table = xp.asarray(table)
     check_indices(ctx, indices, table.shape[batch_dims], xp)
@@ -281,7 +285,8 @@ def _(op: Operation, grad: Tensor) -> Any:
     batch_dims = op.attrs["batch_dims"]
     shape = variable_shape(handle)
     if batch_dims == 0 and are_rows(grad, indices, handle_shape(handle)):
-        return IndexedSlices(grad, indices, shape), None
+        # here, with the worker that computes it: it may be rows of its own, of which several are for one of these
+        return IndexedSlices(convert_to_tensor(grad), indices, shape), None
     row = raw.Reshape(raw.StridedSlice(shape, [batch_dims + 1], [0], [1], end_mask=1), [-1])
     values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
     if batch_dims == 0:
@@ -319,11 +324,14 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 @ResourceGatherNd.host_kernel
 @ResourceGatherNd.kernel
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
-    table = ctx.read(resource)
+    return ctx.look(resource, lambda table: _elements(table, indices, ctx))
+
+
+def _elements(table: Array, indices: Array, ctx: OperationContext) -> Any:
     library = library_of(table, indices)
     table = library.asarray(table)
     if not np.shape(indices)[-1]:  # each vector of no numbers names the whole
-        return library.broadcast_to(table, (*np.shape(indices)[:-1], *table.shape))
+        return library.array(library.broadcast_to(table, (*np.shape(indices)[:-1], *table.shape)))
     _check_index_vectors(ctx, indices, table.shape, "param shape")
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
 

@@ -9,7 +9,8 @@ import pytest
 
 import anabranch as tf
 from anabranch.core.dtypes import as_dtype
-from anabranch.errors import InvalidArgumentError
+from anabranch.errors import FailedPreconditionError, InvalidArgumentError
+from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla import row_updates
 from tests.device.ops.test_training import Array, Update, fixture, sparse_cases
@@ -219,3 +220,31 @@ def test_what_was_fetched_stays_what_it_was(calls: list[int]) -> None:
         tables.run([1])
         np.testing.assert_array_equal(tables.session.run(tables.first)[:2, 0], [5, 6])
         assert len(calls) == 3
+
+
+# ---------------------------------------------------------------------- reading rows on the host
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.bfloat16, tf.string])
+def test_rows_are_taken_without_a_copy_of_the_table(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostContext, "read", lambda *_: pytest.fail("the table is copied"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = tf.get_variable("table", [100, 2], dtype, use_resource=True, initializer=None)
+        numbers = np.arange(200).reshape(100, 2)
+        values = numbers.astype(str).astype(object) if dtype is tf.string else numbers.astype(dtype.as_numpy_dtype)
+        ids = tf.placeholder(tf.int64, [None])
+        # how many there are is known only when they have been compared
+        rows = tf.gather(table, tf.unique(ids).y)
+        elements = tf.gather_nd(table, tf.unique(ids).y[:, None])
+        with pytest.raises(FailedPreconditionError, match="table"):
+            session.run(rows, {ids: [1]})
+        table.load(values, session)
+        for taken in (rows, elements):
+            found = session.run(taken, {ids: [7, 3, 7, 99]})
+            expected = values[[7, 3, 99]]
+            assert [*map(str, found.ravel())] == [*map(str, _as_fetched(expected).ravel())]
+            assert session.run(taken, {ids: []}).shape == (0, 2)
+            with pytest.raises(InvalidArgumentError, match=r"indices\[1"):
+                session.run(taken, {ids: [7, 100]})
+
+
+def _as_fetched(values: Array) -> Array:
+    return np.array([v.encode() for v in values.ravel()], object) if values.dtype == object else values
