@@ -166,40 +166,44 @@ class _VariableUpdate:
 
 
 class _RowContext(KernelContext):
-    """The context of a kernel whose variables nobody else touches; it keeps what is to be changed."""
+    """The context of a kernel whose variables nobody else touches; it keeps what is to be changed.
 
-    __slots__ = ("_changes", "_memories", "_written")
+    Attributes:
+        whole: how many elements are written in variables as wholes.
+    """
+
+    __slots__ = ("_changes", "_memories", "_written", "whole")
     op: StepNode
     #: no program is made that would have to change nothing where a check fails
     guard: Final = None
 
     def __init__(self, op: StepNode, memories: Mapping[ResourceHandle, _ValueMemory]) -> None:
         super().__init__(op)
-        self._memories = memories
-        self._written: dict[ResourceHandle, Any] = {}
+        handles = [t.known for t in op.inputs if t.is_known and isinstance(t.known, ResourceHandle)]
+        # by their identity, as the kernel gets these very objects: they are hashed by all that they name
+        self._memories = {id(handle): memories[handle] for handle in handles}
+        self._written: dict[int, Any] = {}
         self._changes: list[Callable[[], None]] = []
+        self.whole = 0
 
     def read(self, handle: ResourceHandle) -> Any:
-        written = self._written.get(handle)
-        return self._memories[handle].array if written is None else written
+        written = self._written.get(id(handle))
+        return self._memories[id(handle)].array if written is None else written
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
-        handle.check_fits(np.shape(value))
-        self._written[handle] = value
+        if np.shape(value) != self._memories[id(handle)].array.shape:
+            handle.check_fits(np.shape(value))
+        self._written[id(handle)] = value
+        self.whole += np.size(value)
 
     def puts_off(self, change: Callable[[], None]) -> bool:
         self._changes.append(change)
         return True
 
-    @property
-    def whole(self) -> int:
-        """How many elements are written in variables as wholes."""
-        return sum(map(np.size, self._written.values()))
-
     def apply(self) -> None:
         """Changes the variables."""
-        for handle, value in self._written.items():
-            np.copyto(self._memories[handle].array, value)
+        for number, value in self._written.items():
+            np.copyto(self._memories[number].array, value)
         for change in self._changes:
             change()
 
@@ -207,3 +211,4 @@ class _RowContext(KernelContext):
         """Drops what was to be changed."""
         self._written.clear()
         self._changes.clear()
+        self.whole = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,15 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.kernel_contexts import StepTracingContext
 
 
+_OF_NUMPY: Final = (np.ndarray, np.generic)
+
+
 def library_of(*values: Array) -> Any:
     """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
-    return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
+    for value in values:
+        if not isinstance(value, _OF_NUMPY):
+            return jnp
+    return np
 
 
 def guarded(ctx: StepTracingContext, indices: Array, size: int) -> Any:

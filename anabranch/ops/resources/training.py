@@ -150,8 +150,9 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
 
 def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tuple[int, ...]) -> None:
     """Raises ValueError unless the variable and all of its slots have `shape`."""
+    wanted = tuple(shape)
     for handle in handles:
-        if values[handle].shape != tuple(shape):
+        if values[handle].shape != wanted:
             raise ValueError(
                 f"the gradient is for shape {list(shape)}, but {handle} has shape {list(values[handle].shape)}"
             )
