@@ -20,7 +20,6 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.kernel_contexts import StepTracingContext
 
-
 _OF_NUMPY: Final = (np.ndarray, np.generic)
 
 

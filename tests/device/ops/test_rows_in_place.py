@@ -9,6 +9,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.core.dtypes import as_dtype
+from anabranch.core.host_memory import aligned_empty
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.worker_threads import worker_threads
@@ -220,6 +221,34 @@ def test_what_was_fetched_stays_what_it_was(calls: list[int]) -> None:
         tables.run([1])
         np.testing.assert_array_equal(tables.session.run(tables.first)[:2, 0], [5, 6])
         assert len(calls) == 3
+
+
+def test_no_memory_is_shared_with_what_a_value_came_from(calls: list[int]) -> None:
+    first = np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32)
+    before = first.copy()
+    with tf.Graph().as_default():
+        session = SharedTask().session()
+        constant = tf.constant(first)
+        table, other, fed = (tf.get_variable(n, initializer=constant, use_resource=True) for n in "abc")
+        placeholder = tf.placeholder(tf.float32, first.shape)
+        assign = tf.raw_ops.AssignVariableOp(resource=fed.handle, value=placeholder)
+        copy = tf.raw_ops.AssignVariableOp(resource=other.handle, value=fed.read_value())
+        at, rows = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.float32, [None, 32])
+        changes = [tf.raw_ops.ResourceScatterAdd(resource=v.handle, indices=at, updates=rows) for v in (table, fed)]
+        # more often than kernels run directly before the assignments are compiled
+        for count in range(1, 41):
+            session.run([table.initializer, other.initializer])
+            given = aligned_empty(first.shape, np.float32)
+            given[...] = count
+            session.run(assign, {placeholder: given})
+            session.run(copy)
+            worker_threads.call(lambda: session.run(changes, {at: [3], rows: np.ones((1, 32), np.float32)}))
+            assert len(calls) == count
+            np.testing.assert_array_equal(given, count)
+            np.testing.assert_array_equal(session.run(other), count)
+            np.testing.assert_array_equal(session.run(constant), before)
+            np.testing.assert_array_equal(session.run(table)[3], before[3] + 1)
+            np.testing.assert_array_equal(session.run(fed)[2:4, 0], [count, count + 1])
 
 
 # ---------------------------------------------------------------------- reading rows on the host
