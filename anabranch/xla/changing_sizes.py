@@ -58,14 +58,16 @@ class ChangingSizes:
         return op in self._members and op.op_def.shape_valued and any(t in self._changing for t in op.inputs)
 
     def _count_on_host(self) -> None:
-        """Sizes that change, and that only the host takes, are found there as well."""
+        """Sizes of what the host has, which change, and which only the host takes, are found there as well."""
         taken_by: dict[StepNode, list[StepNode]] = {}
         for op in self._step.operations:
             for tensor in op.inputs:
                 taken_by.setdefault(tensor.op, []).append(op)
         fetched = {tensor.op for tensor in self._step.fetches}
         for op, users in taken_by.items():
-            if op.outputs and op not in fetched and self._is_count(op.outputs[0]) and self._host.issuperset(users):
+            if op in fetched or not op.outputs or not self._is_count(op.outputs[0]):
+                continue
+            if self._host.issuperset(users) and self._host.issuperset(t.op for t in op.inputs):
                 self._host.add(op)
 
     def _taken(self, op: StepNode) -> list[StepTensor]:

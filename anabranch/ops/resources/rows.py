@@ -68,6 +68,8 @@ def _change(table: HostArray, how: str, at: Array | tuple[Array, ...], updates: 
         columns, updates = tuple(column[inside] for column in columns), updates[inside]
     if how == "set":
         table[columns] = updates
+    elif len(columns) == 1 and _are_distinct(columns[0]):
+        table[columns] = _IN_NUMPY[how](table[columns], updates)  # the same in a tenth of the time
     else:
         _IN_NUMPY[how].at(table, columns, updates)
 
