@@ -8,6 +8,7 @@ virtual machine the host may have to find it first. So what nothing reads any mo
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import sys
 import threading
@@ -35,6 +36,16 @@ def aligned_empty(shape: Sequence[int], dtype: ElementType) -> HostArray:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def array_at(address: int, shape: Sequence[int], dtype: ElementType) -> HostArray:
+    """The array that lies row by row at an address of this process; it may be written, and keeps nothing alive.
+
+    An array that JAX gives cannot be written, and while it lives nobody else could take its buffer.
+    """
+    dtype = np.dtype(dtype)
+    memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    return np.ndarray(shape, dtype, memoryview(memory).cast("B"))
 
 
 def is_aligned(array: HostArray) -> bool:

@@ -93,8 +93,14 @@ class OperationContext(Protocol):
     def read(self, handle: ResourceHandle) -> TensorValue:
         """The current value of a variable."""
 
+    def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
+        """What a function computes from the value of a variable; see `KernelContext.look`."""
+
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces the value of a variable."""
+
+    def puts_off(self, change: Callable[[], None]) -> bool:
+        """Whether what was read may be changed in its place, by `change`, later; see `KernelContext.puts_off`."""
 
     def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
         """Where NumPy may write a large result; see `KernelContext.memory`."""
@@ -327,6 +333,14 @@ class KernelContext:
         """The current value of a variable."""
         raise InternalError(None, self.op, "this kernel cannot read variables here")
 
+    def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
+        """What a function computes from the value of a variable, which need not be copied for it.
+
+        Args:
+            find: what it gives shares no memory with the value, which may change afterwards.
+        """
+        return find(self.read(handle))
+
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces the value of a variable.
 
@@ -334,6 +348,14 @@ class KernelContext:
             guarded: the kernel has seen to it that nothing changes where a check of the island fails.
         """
         raise InternalError(None, self.op, "this kernel cannot write variables here")
+
+    def puts_off(self, change: Callable[[], None]) -> bool:
+        """Whether the arrays that `read` gave are the variables' own memory, which `change` is to change.
+
+        It is called when no check can fail any more. Where this is False, which is so nearly everywhere, it is never
+        called, and `write` takes a whole new value.
+        """
+        return False
 
     def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
         """Where NumPy may write a large result, row by row, for an `out=`; None: wherever it likes.

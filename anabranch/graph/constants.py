@@ -251,8 +251,12 @@ def flat_shapes(result: ShapeRuleResult) -> list[TensorShape]:
     return [] if result is None else [shape for item in result for shape in flat_shapes(item)]
 
 
+#: combinations of shapes that are remembered for an operation
+_MAX_CHECKED = 1024
+
+
 class ShapeCheck:
-    """`check_shapes` for one operation that is called again and again: only shapes unlike the last ones are looked at.
+    """`check_shapes` for one operation that is called again and again: only shapes that are new are looked at.
 
     It may be called from several threads.
     """
@@ -262,13 +266,15 @@ class ShapeCheck:
     def __init__(self, op: AnyOperation) -> None:
         self._op = op
         #: the inputs' shapes that were found right before
-        self._checked: list[Any] = []
+        self._checked: set[tuple[Any, ...]] = set()
 
     def __call__(self, values: Sequence[Any]) -> None:
-        shapes = [getattr(value, "shape", None) for value in values]
-        if shapes != self._checked:
+        shapes = tuple([getattr(value, "shape", None) for value in values])
+        if shapes not in self._checked:
             check_shapes(self._op, values)
-            self._checked = shapes
+            if len(self._checked) >= _MAX_CHECKED:
+                self._checked.clear()
+            self._checked.add(shapes)
 
 
 def apply_shape_rule(

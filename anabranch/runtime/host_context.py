@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.device import DeviceSpec
+from anabranch.core.host_memory import array_at
 from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime import row_changes
 from anabranch.runtime.devices import XlaDevice, moved_to
+from anabranch.runtime.published_values import is_on_host
 from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 
@@ -79,6 +81,18 @@ class HostContext(KernelContext):
             if state.value is None:
                 raise row_changes.uninitialized(self.op, handle)
             return np.array(state.value)
+
+    def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
+        """What a function computes from a variable's value, while nobody changes it: a few rows of a table, mostly."""
+        state = self.containers.variable(handle)
+        with state.lock:
+            value = state.value
+            if value is None:
+                raise row_changes.uninitialized(self.op, handle)
+            if is_on_host(value):
+                value.block_until_ready()
+                return find(array_at(value.unsafe_buffer_pointer(), value.shape, value.dtype))
+            return find(np.asarray(value))
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""

@@ -43,14 +43,16 @@ from anabranch.runtime.containers import Containers, VariableState
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
+from anabranch.runtime.pace import takes_short_turns_here
 from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
-from anabranch.runtime.worker_threads import worker_threads
+from anabranch.runtime.worker_threads import runs_here, worker_threads
 from anabranch.xla.executable import Executable, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.row_updates import RowUpdates, can_change_rows
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.variants import Variant, VariantKey
 from anabranch.xla.watched_loops import watching
@@ -116,6 +118,9 @@ class IslandCall(ItemCall):
         #: whether a program may call back from its kernels even where it writes nothing
         self._may_call_back = any(has_alternates(op.type, op.attrs, settled=False) for op in island.operations)
         self._has_loops = any(map(contains_loop, island.operations))
+        changes_rows = can_change_rows(island, self.executable.platform) and self.executable.device is None
+        #: what takes the place of all programs where few rows are changed
+        self._rows = RowUpdates(island, executable.dynamic, argument_order) if changes_rows else None
 
     def _bind_variables(
         self, argument_order: Sequence[ResourceHandle], read_only: set[ResourceHandle], containers: Containers
@@ -152,6 +157,8 @@ class IslandCall(ItemCall):
         """
         if not self._simple_key or self._has_loops:
             return False
+        if self._rows is not None and self._is_safe_here():
+            return not any(map(is_locked, self._locks))
         # a lock may still be taken before this thread comes to it, by an island that ends without this thread
         return self.executable.has_ready_variant(None if self._open else ()) and not any(map(is_locked, self._locks))
 
@@ -160,6 +167,8 @@ class IslandCall(ItemCall):
         if not self.is_quick():
             return False
         values = frame.values
+        if self._rows is not None and self._is_safe_here() and self._rows.takes([values[i] for i in self._inputs]):
+            return True
         return not self._open or self.executable.has_ready_variant(tuple([values[i].shape for i in self._open]))
 
     def changes_at_once(self) -> bool:
@@ -276,6 +285,12 @@ class IslandCall(ItemCall):
         if self._has_loops and frame.waiting is not None:
             return self._dispatch_watched(frame, frame.waiting, args, apart)
         values = frame.values
+        # a thread of the program's would have to hand it to another one, which takes longer than a compiled program
+        if self._rows is not None and not apart and self._is_safe_here():
+            count = len(self._inputs)
+            if self._rows.takes(args[:count]):
+                self._change_rows(self._rows, args[:count], args[count:])
+                return []
         if self._simple_key:
             key: Hashable = tuple([values[i].shape for i in self._open]) if self._open else ()
             variant = self.executable.variant(key, ())
@@ -285,6 +300,21 @@ class IslandCall(ItemCall):
         if variant.checks:
             self._finish_checked(variant.checks, results)
         return results
+
+    def _change_rows(self, rows: RowUpdates, inputs: list[Any], values: list[Any]) -> None:
+        """Changes rows of the variables, which are locked, in their memory, or in copies of what is pinned.
+
+        Where an exception could come from outside, it might leave some of them changed.
+        """
+        rows(inputs, values)
+        for state, value in zip(self._arguments, values, strict=True):
+            if state.value is not value:
+                state.change(value)
+
+    @staticmethod
+    def _is_safe_here() -> bool:
+        """Whether no exception comes to this thread from outside."""
+        return runs_here() or takes_short_turns_here()
 
     def _dispatch_watched(self, frame: StepFrame, waiting: FrameWaiting, args: list[Any], apart: bool) -> Any:
         variant = self._variant(frame.values, args, watched=True)

@@ -20,6 +20,12 @@ R = TypeVar("R")
 
 #: how long an idle thread is kept (s)
 _KEPT_FOR: Final = 10.0
+_here = threading.local()
+
+
+def runs_here() -> bool:
+    """Whether the calling thread is one of these, to which no exception comes from outside."""
+    return getattr(_here, "is_worker", False)
 
 
 class WorkerThreads:
@@ -98,6 +104,7 @@ class WorkerThreads:
             return others <= self._threads and len(self._idle) == len(self._threads)
 
     def _run(self, mailbox: queue.SimpleQueue[Callable[[], None]]) -> None:
+        _here.is_worker = True
         while True:
             try:
                 work = mailbox.get(timeout=_KEPT_FOR)

@@ -36,13 +36,39 @@ class ChangingSizes:
     def on_host(self) -> set[StepNode]:
         """The operations that run on the host, those among them that do for the sizes of what they take."""
         for op in self._step.operations:
-            concerned = any(tensor in self._changing for tensor in self._taken(op))
+            concerned = any(tensor in self._changing for tensor in self._taken(op)) or self._counts_up(op)
             if concerned and (has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self._host.add(op)
             # a size that the graph fixes does not change, whatever it is computed from
             if (concerned or (op in self._host and _decides_sizes(op))) and not self._is_sized_steadily(op):
                 self._changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
+        self._count_on_host()
         return self._host
+
+    def _counts_up(self, op: StepNode) -> bool:
+        """Whether an operation makes something as large as a tensor whose size changes, of nothing but that size."""
+        static = op.op_def.static_positions(op) if op.op_def.portable and not op.op_def.shape_valued else ()
+        if not static or not any(self._is_count(op.inputs[position]) for position in static):
+            return False
+        return all(self._is_count(tensor) or tensor.is_known for tensor in op.inputs)
+
+    def _is_count(self, tensor: StepTensor) -> bool:
+        """Whether it is the size, or the shape, of a tensor whose size changes."""
+        op = tensor.op
+        return op in self._members and op.op_def.shape_valued and any(t in self._changing for t in op.inputs)
+
+    def _count_on_host(self) -> None:
+        """Sizes of what the host has, which change, and which only the host takes, are found there as well."""
+        taken_by: dict[StepNode, list[StepNode]] = {}
+        for op in self._step.operations:
+            for tensor in op.inputs:
+                taken_by.setdefault(tensor.op, []).append(op)
+        fetched = {tensor.op for tensor in self._step.fetches}
+        for op, users in taken_by.items():
+            if op in fetched or not op.outputs or not self._is_count(op.outputs[0]):
+                continue
+            if self._host.issuperset(users) and self._host.issuperset(t.op for t in op.inputs):
+                self._host.add(op)
 
     def _taken(self, op: StepNode) -> list[StepTensor]:
         """The inputs of an operation; a Recv takes what was sent."""

@@ -1,5 +1,8 @@
 """Worker: null steps on parameter servers (§6.2): a worker fetches the model, computes next to nothing, and updates it.
 
+Beside them steps that train: look-ups of ids in a table that is dealt out to the servers, of which each has another
+number of the rows in every step.
+
 The parameter servers are processes of the same system on this machine. `python cluster.py SYSTEM COUNT`: so many of
 them. Beside the time that a step takes, it is said what processor time it takes in all of these processes, which other
 work on the machine changes less; and what memory the servers hold.
@@ -17,13 +20,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+
+#: draws the values of a step's feeds
+Draw: TypeAlias = Callable[[], Sequence[Any]]
 
 ROWS, WIDTH = 32, 64
 #: bytes of the dense model
 DENSE = 100_000_000
 #: bytes of the tables of sparse steps
 TABLES = {"16 MB": 16 << 20, "1 GB": 1 << 30}
+#: of steps that look rows up: rows of the table, numbers in each; ids of a step, and how many there are to draw from
+EMBEDDINGS, EMBEDDING_WIDTH, IDS, IDS_BELOW = 100_000, 32, 64, 1000
+#: with more, the processes wait for each other's cores most of the time
+MOST_SERVERS_OF_EMBEDDINGS = 4
 #: how the measurements of processor time and of memory begin; all others are times of a step
 PROCESSOR, MEMORY = "processor time, ", "memory, "
 #: what must be left of the machine's memory when another server starts, so that it cannot be what ends others
@@ -88,8 +100,8 @@ def steps(tf: Any, target: str, count: int, pids: Sequence[int]) -> dict[str, fl
     """What steps take on so many parameter servers, which are these processes."""
     measured: dict[str, float] = {}
 
-    def measure(name: str, step: Any, repeats: int) -> None:
-        measured[name], measured[PROCESSOR + name] = seconds(tf, target, step, repeats, pids)
+    def measure(name: str, step: Any, repeats: int, feeds: Sequence[Any] = (), draw: Draw = tuple) -> None:
+        measured[name], measured[PROCESSOR + name] = seconds(tf, target, step, repeats, pids, feeds, draw)
 
     with tf.Graph().as_default():
         measure("scalar", dense_step(tf, count, 1), 1000)
@@ -98,7 +110,37 @@ def steps(tf: Any, target: str, count: int, pids: Sequence[int]) -> dict[str, fl
     for label, size in TABLES.items() if count == 1 else list(TABLES.items())[:1]:
         with tf.Graph().as_default():
             measure(f"32 rows of {label}", sparse_step(tf, count, size), 1000)
+    if count <= MOST_SERVERS_OF_EMBEDDINGS:
+        with tf.Graph().as_default():
+            step, feeds = embedding_step(tf, count)
+            measure(f"{IDS} ids looked up, Adagrad", step, 1000, feeds, examples(np.random.default_rng(0)))
     return measured
+
+
+def embedding_step(tf: Any, count: int) -> tuple[Any, list[Any]]:
+    """A training step with Adagrad on a table in as many parts as there are servers; what it fetches, and is fed."""
+    cluster = tf.train.ClusterSpec({"ps": [f"localhost:{port}" for port in range(1, count + 1)], "worker": ["here:1"]})
+    with tf.device(tf.train.replica_device_setter(cluster=cluster)):
+        parts = tf.fixed_size_partitioner(count)
+        shape = [EMBEDDINGS, EMBEDDING_WIDTH]
+        table = tf.get_variable("table", shape, partitioner=parts, use_resource=True)
+        weights = tf.get_variable("weights", [EMBEDDING_WIDTH, 1], use_resource=True)
+        ids = tf.placeholder(tf.int64, [IDS])
+        labels = tf.placeholder(tf.float32, [IDS, 1])
+        predictions = tf.matmul(tf.nn.embedding_lookup(table, ids), weights)
+        loss = tf.reduce_mean(tf.square(predictions - labels))
+        train = tf.train.AdagradOptimizer(0.1).minimize(loss)
+    return [loss, train], [ids, labels]
+
+
+def examples(random: np.random.Generator) -> Draw:
+    """Draws ids, and a label for each."""
+
+    def draw() -> tuple[Any, Any]:
+        ids = random.integers(0, IDS_BELOW, IDS)
+        return ids, (ids[:, None] % 2).astype(np.float32)
+
+    return draw
 
 
 def dense_step(tf: Any, count: int, elements: int) -> Any:
@@ -130,8 +172,15 @@ def sparse_step(tf: Any, count: int, size: int) -> Any:
     return tf.group(*updates)
 
 
-def seconds(tf: Any, target: str, step: Any, repeats: int, pids: Sequence[int]) -> tuple[float, float]:
-    """The median time of a step, and its processor time, on average, in this process and the others."""
+def seconds(
+    tf: Any, target: str, step: Any, repeats: int, pids: Sequence[int], feeds: Sequence[Any], draw: Draw
+) -> tuple[float, float]:
+    """The median time of a step, and its processor time, on average, in this process and the others.
+
+    Args:
+        feeds: what is fed.
+        draw: gives new values for it.
+    """
 
     def processor() -> float:
         return time.process_time() + sum(map(processor_seconds, pids))
@@ -139,14 +188,15 @@ def seconds(tf: Any, target: str, step: Any, repeats: int, pids: Sequence[int]) 
     with tf.Session(target) as session:
         session.run(tf.global_variables_initializer())
         # as programs do that care for speed: nothing is looked up for a step
-        run: Callable[[], Any] = session.make_callable(step)
+        run: Callable[..., Any] = session.make_callable(step, list(feeds))
         for _ in range(max(repeats // 5, 3)):
-            run()
+            run(*draw())
         times = []
         before = processor()
         for _ in range(repeats):
+            values = draw()
             start = time.perf_counter()
-            run()
+            run(*values)
             times.append(time.perf_counter() - start)
         used = processor() - before
     return statistics.median(times), used / repeats

@@ -82,10 +82,16 @@ def _distinct_rows(ids: Tensor, look_up: Callable[[Tensor], Tensor], name: str |
     Returns:
         ids.shape + the shape of a row.
     """
-    distinct = raw.Unique(raw.Reshape(ids, [-1]))
-    rows = raw.GatherV2(look_up(distinct.y), raw.Reshape(distinct.idx, raw.Shape(ids)), 0, name=name)
+    distinct = raw.Unique(_flat(ids))
+    positions = distinct.idx if ids.shape.ndims == 1 else raw.Reshape(distinct.idx, raw.Shape(ids))
+    rows = raw.GatherV2(look_up(distinct.y), positions, 0, name=name)
     rows.set_shape(ids.shape.concatenate(rows.shape[ids.shape.ndims :] if ids.shape.ndims is not None else None))
     return rows  # type: ignore[no-any-return]
+
+
+def _flat(ids: Tensor) -> Any:
+    """The ids as a vector; what is one needs no operation, which would run in every step."""
+    return ids if ids.shape.ndims == 1 else raw.Reshape(ids, [-1])
 
 
 def is_elsewhere(parts: Sequence[TensorLike], ids: Tensor) -> bool:
@@ -122,7 +128,7 @@ def _from_parts(parts: list[Any], ids: Tensor, strategy: str, name: str | None =
     if len(parts) == 1:
         with colocate_with(parts[0]):
             return _gather(parts[0], ids)
-    flat = raw.Reshape(ids, [-1])
+    flat = _flat(ids)
     part, local = _assignment(parts, flat, strategy)
     part = raw.Cast(part, DstT="int32")
     positions = raw.DynamicPartition(raw.Range(0, raw.Size(flat), 1), part, num_partitions=len(parts))
@@ -132,6 +138,9 @@ def _from_parts(parts: list[Any], ids: Tensor, strategy: str, name: str | None =
             gathered.append(_gather(table, wanted))
     rows = raw.ParallelDynamicStitch(positions, gathered, name=name)
     row_shape = _row_shape(parts)
+    if ids.shape.ndims == 1:
+        rows.set_shape(ids.shape.concatenate(row_shape))
+        return rows  # type: ignore[no-any-return]
     if row_shape.is_fully_defined():
         tail: Any = np.array(row_shape.as_list(), np.int32)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,11 +34,23 @@ def _(input: Array) -> Any:
     return np.argwhere(input).astype(np.int64, copy=False)
 
 
+#: so many integers are sooner looked up one by one than sorted
+_FEW: Final = 256
+
+
+def _few_unique(x: HostArray) -> tuple[Any, Any, Any]:
+    places: dict[int, int] = {}
+    inverse = np.array([places.setdefault(value, len(places)) for value in x.tolist()], np.int64)
+    return np.array(list(places), x.dtype), inverse, np.bincount(inverse, minlength=len(places))
+
+
 def _unique(x: Array, axis: int | None) -> tuple[Any, Any, Any]:
     """Distinct values in the order in which they first occur, the position of each element's value, and counts.
 
     Not even NaN is equal to NaN.
     """
+    if x.ndim == 1 and x.size <= _FEW and x.dtype.kind in "iu":
+        return _few_unique(x)
     _, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
     )
@@ -206,8 +218,8 @@ def _(op: Operation, *grads: Tensor | None) -> Any:
 
 
 def _stitched_shape(indices: list[TensorShape], data: list[TensorShape], *, ctx: ShapeContext) -> TensorShape:
-    row = TensorShape(None)
-    for index, values in zip(indices, data, strict=True):
+    row = _row_of_all(indices, data)
+    for index, values in zip(indices, data, strict=True) if row.ndims is None else ():
         if index.ndims is not None and values.ndims is not None:
             values[: index.ndims].assert_is_compatible_with(index)
             row = row.merge_with(values[index.ndims :])
@@ -216,21 +228,35 @@ def _stitched_shape(indices: list[TensorShape], data: list[TensorShape], *, ctx:
     return TensorShape([None if missing else _rows(known)]).concatenate(row)
 
 
+def _row_of_all(indices: list[TensorShape], data: list[TensorShape]) -> TensorShape:
+    """The shape of a row where all shapes are known and go together, as they nearly always do; unknown: anything else.
+
+    While a step runs, the sizes of the parts of a table are others each time, and to merge shapes takes long.
+    """
+    rows = set()
+    for index, values in zip(indices, data, strict=True):
+        places, dims = index.dims_tuple, values.dims_tuple
+        if places is None or dims is None or None in dims or dims[: len(places)] != places:
+            return TensorShape(None)
+        rows.add(dims[len(places) :])
+    return TensorShape(rows.pop()) if len(rows) == 1 else TensorShape(None)
+
+
 def _rows(indices: list[Any]) -> int:
     return 1 + max((int(np.max(index)) for index in indices if np.size(index)), default=-1)
 
 
 def _stitch(indices: list[Any], data: list[Any], xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """Rows of `data` at the places that `indices` names; of several for one place the last counts."""
-    for i, index in enumerate(indices):
-        ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
-    row = np.shape(data[0])[np.ndim(indices[0]) :]
     places = np.concatenate([np.reshape(index, -1) for index in indices])
+    if places.size and places.min() < 0:
+        for i, index in enumerate(indices):
+            ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
+    row = np.shape(data[0])[np.ndim(indices[0]) :]
     values = xp.concatenate([xp.reshape(v, (np.size(i), *row)) for i, v in zip(indices, data, strict=True)])
-    # looked up from the end, so that a later row wins
-    last, at = np.unique(places[::-1], return_index=True)
-    source = np.zeros(_rows(indices), np.int64)
-    source[last] = len(places) - 1 - at
+    source = np.zeros(int(places.max(initial=-1)) + 1, np.int64)
+    # of repeated places the last one stays
+    source[places] = np.arange(len(places))
     return xp.take(values, source, axis=0)
 
 

@@ -17,6 +17,7 @@ from anabranch.core.values import TensorLike
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext, constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.arrays.array import zero_of
@@ -94,9 +95,22 @@ def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: Oper
 def _rows_gradient(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
     """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
     shape = raw.Shape(params)
+    if are_rows(grad, indices, params.shape):
+        return IndexedSlices(convert_to_tensor(grad), indices, shape)
     row = raw.StridedSlice(shape, [1], [0], [1], end_mask=1)
     values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
     return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)
+
+
+def are_rows(grad: Tensor, indices: Tensor, table: TensorShape) -> bool:
+    """Whether the gradient of rows that were gathered is one row for each of a vector of indices, as it stands.
+
+    To make it so takes five operations, which are most of what a look-up whose number of rows changes has to do.
+    """
+    row = table[1:]
+    if indices.shape.ndims != 1 or not row.is_fully_defined() or grad.shape.ndims != (row.ndims or 0) + 1:
+        return False
+    return grad.shape[1:].dims_tuple == row.dims_tuple and grad.shape[:1].is_compatible_with(indices.shape)
 
 
 def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, grad: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops.arrays.gather_scatter import check_indices
-from anabranch.ops.resources.rows import guarded, library_of, with_rows
+from anabranch.ops.resources.rows import guarded, library_of, write_rows
 from anabranch.ops.resources.variables import handle_shape
 
 _HANDLES = ("mirror", "numbers")
@@ -103,5 +103,5 @@ def _(
     before = xp.take(last, at, mode="clip")
     # it is the indices of what is not newer that are moved beyond the end: nothing computes on the table as a whole
     newer = xp.where(number > before, at, np.int64(size))
-    ctx.write(mirror, with_rows("set", table, newer, rows), guarded=True)
-    ctx.write(numbers, with_rows("max", last, newer, xp.broadcast_to(number, np.shape(newer))), guarded=True)
+    write_rows(ctx, mirror, table, "set", newer, rows)
+    write_rows(ctx, numbers, last, "max", newer, xp.broadcast_to(number, np.shape(newer)))

@@ -8,19 +8,27 @@ value of a step that fails: it is the indices that are moved beyond the end of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, HostArray
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.resources import ResourceHandle
 from anabranch.graph.kernel_contexts import StepTracingContext
+
+_OF_NUMPY: Final = (np.ndarray, np.generic)
 
 
 def library_of(*values: Array) -> Any:
     """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
-    return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
+    for value in values:
+        if not isinstance(value, _OF_NUMPY):
+            return jnp
+    return np
 
 
 def guarded(ctx: StepTracingContext, indices: Array, size: int) -> Any:
@@ -45,15 +53,44 @@ def with_rows(how: str, table: Array, at: Array | tuple[Array, ...], updates: Ar
     if library_of(table) is jnp or library_of(*(at if isinstance(at, tuple) else (at,)), updates) is jnp:
         change = getattr(jnp.asarray(table).at[at], how)
         return change(updates, mode="drop", unique_indices=unique)
-    columns = at if isinstance(at, tuple) else (at,)
-    inside = np.all([column < size for column, size in zip(columns, table.shape, strict=False)], axis=0)
-    kept = tuple(column[inside] for column in columns)
     new = table.copy()
-    if how == "set":
-        new[kept] = updates[inside]
-    else:
-        _IN_NUMPY[how].at(new, kept, updates[inside])
+    _change(new, how, at, updates)
     return new
+
+
+def _change(table: HostArray, how: str, at: Array | tuple[Array, ...], updates: HostArray) -> None:
+    """Changes elements of an array of NumPy's; see `with_rows`."""
+    columns = at if isinstance(at, tuple) else (at,)
+    inside = columns[0] < table.shape[0]
+    for column, size in zip(columns[1:], table.shape[1:], strict=False):
+        inside = inside & (column < size)
+    if not inside.all():
+        columns, updates = tuple(column[inside] for column in columns), updates[inside]
+    if how == "set":
+        table[columns] = updates
+    elif len(columns) == 1 and _are_distinct(columns[0]):
+        table[columns] = _IN_NUMPY[how](table[columns], updates)  # the same in a tenth of the time
+    else:
+        _IN_NUMPY[how].at(table, columns, updates)
+
+
+def write_rows(
+    ctx: OperationContext,
+    handle: ResourceHandle,
+    table: Array,
+    how: str,
+    at: Array | tuple[Array, ...],
+    updates: Array,
+    unique: bool = False,
+) -> None:
+    """Changes elements of a variable, in its own memory where a kernel runs on that; see `with_rows`.
+
+    Args:
+        table: what `ctx.read` gave for the variable.
+    """
+    if isinstance(table, np.ndarray) and ctx.puts_off(partial(_change, table, how, at, updates)):
+        return
+    ctx.write(handle, with_rows(how, table, at, updates, unique), guarded=True)
 
 
 def combined_rows(
@@ -73,7 +110,9 @@ def combined_rows(
     """
     count = indices.shape[0]
     xp = library_of(indices, values)
-    indices = indices.astype(np.int64)
+    indices = indices.astype(np.int64, copy=False)
+    if isinstance(indices, np.ndarray) and _are_distinct(indices) and xp is np:
+        return indices, values
     unused = np.int64(size) + xp.arange(count, dtype=np.int64)
     if count <= 1:
         return xp.where(indices < size, indices, unused), values
@@ -86,6 +125,11 @@ def combined_rows(
     group = np.maximum.accumulate(starts) if xp is np else jax.lax.cummax(starts)
     rows = xp.where(is_first & (distinct < size), distinct, unused)
     return rows, _combined(values, group, is_first, combine)
+
+
+def _are_distinct(indices: HostArray) -> bool:
+    ordered = np.sort(indices)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _combined(values: Array, group: Array, is_first: Array, combine: Callable[[Any, Any], Any]) -> Any:

@@ -21,7 +21,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops.arrays.gather_scatter import check_indices
-from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows
+from anabranch.ops.resources.rows import combined_rows, guarded, library_of, write_rows
 from anabranch.ops.resources.variables import handle_shape
 
 #: (slots and variable, hyperparameters and gradient, attributes, each by name) -> new values by name
@@ -145,14 +145,14 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         rows, values["grad"] = combined_rows(guarded(ctx, indices, size), xp.asarray(grad), size)
         values.update({h: xp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
         for handle, new in _call(rule, values, ctx, Updating(lambda _, new: new)).items():
-            changed = with_rows("set", tables[handle], rows, new, unique=True)
-            ctx.write(resources[handle], changed, guarded=True)
+            write_rows(ctx, resources[handle], tables[handle], "set", rows, new, unique=True)
 
 
 def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tuple[int, ...]) -> None:
     """Raises ValueError unless the variable and all of its slots have `shape`."""
+    wanted = tuple(shape)
     for handle in handles:
-        if values[handle].shape != tuple(shape):
+        if values[handle].shape != wanted:
             raise ValueError(
                 f"the gradient is for shape {list(shape)}, but {handle} has shape {list(values[handle].shape)}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,12 +18,13 @@ from anabranch.errors import NotFoundError, OutOfRangeError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arrays.gather_scatter import check_indices, check_updates
-from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows
+from anabranch.ops.arrays.gather_scatter import are_rows, check_indices, check_updates
+from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows, write_rows
 
 VarHandleOp = define_op(
     "VarHandleOp",
@@ -264,7 +265,10 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Shap
 @ResourceGather.host_kernel
 @ResourceGather.kernel
 def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: OperationContext) -> Any:
-    table = ctx.read(resource)
+    return ctx.look(resource, lambda table: _rows(table, indices, batch_dims, ctx))
+
+
+def _rows(table: Array, indices: Array, batch_dims: int, ctx: OperationContext) -> Any:
     xp = library_of(table, indices)
     table = xp.asarray(table)
     check_indices(ctx, indices, table.shape[batch_dims], xp)
@@ -280,6 +284,9 @@ def _(op: Operation, grad: Tensor) -> Any:
     handle, indices = op.inputs
     batch_dims = op.attrs["batch_dims"]
     shape = variable_shape(handle)
+    if batch_dims == 0 and are_rows(grad, indices, handle_shape(handle)):
+        # here, with the worker that computes it: it may be rows of its own, of which several are for one of these
+        return IndexedSlices(convert_to_tensor(grad), indices, shape), None
     row = raw.Reshape(raw.StridedSlice(shape, [batch_dims + 1], [0], [1], end_mask=1), [-1])
     values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
     if batch_dims == 0:
@@ -317,11 +324,14 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 @ResourceGatherNd.host_kernel
 @ResourceGatherNd.kernel
 def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
-    table = ctx.read(resource)
+    return ctx.look(resource, lambda table: _elements(table, indices, ctx))
+
+
+def _elements(table: Array, indices: Array, ctx: OperationContext) -> Any:
     library = library_of(table, indices)
     table = library.asarray(table)
     if not np.shape(indices)[-1]:  # each vector of no numbers names the whole
-        return library.broadcast_to(table, (*np.shape(indices)[:-1], *table.shape))
+        return library.array(library.broadcast_to(table, (*np.shape(indices)[:-1], *table.shape)))
     _check_index_vectors(ctx, indices, table.shape, "param shape")
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
 
@@ -350,12 +360,16 @@ def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int,
 
 
 # ---------------------------------------------------------------------- changing rows
-def _divided(table: Array, indices: Array, updates: Array) -> Any:
+#: how an update changes the rows of a table: as `with_rows` says it
+_Change: TypeAlias = tuple[str, Any, Any, bool]
+
+
+def _divided(table: Array, indices: Array, updates: Array) -> _Change:
     """Repeated rows are divided by the product of their updates; the rest of the table is not touched."""
     rows, divisors = combined_rows(indices, updates, table.shape[0], jnp.multiply)
     xp = library_of(table, rows)
     quotients = _quotient(xp.take(table, rows, axis=0, mode="clip"), divisors)
-    return with_rows("set", table, rows, quotients, unique=True)
+    return "set", rows, quotients, True
 
 
 def _quotient(values: Array, divisors: Array) -> Any:
@@ -365,14 +379,18 @@ def _quotient(values: Array, divisors: Array) -> Any:
     return values / divisors
 
 
-#: what each scatter does with the rows of a table: (table, indices, updates) -> table
-_ROW_UPDATES: dict[str, Any] = {
-    "Update": partial(with_rows, "set"),
-    "Add": partial(with_rows, "add"),
-    "Sub": lambda table, at, updates: with_rows("add", table, at, -updates),
-    "Mul": partial(with_rows, "multiply"),
-    "Min": partial(with_rows, "min"),
-    "Max": partial(with_rows, "max"),
+def _plainly(how: str, table: Array, at: Array | tuple[Array, ...], updates: Array) -> _Change:
+    return how, at, updates, False
+
+
+#: what each scatter does with the rows of a table: (table, indices, updates) -> the change
+_ROW_UPDATES: dict[str, Callable[[Any, Any, Any], _Change]] = {
+    "Update": partial(_plainly, "set"),
+    "Add": partial(_plainly, "add"),
+    "Sub": lambda table, at, updates: ("add", at, -updates, False),
+    "Mul": partial(_plainly, "multiply"),
+    "Min": partial(_plainly, "min"),
+    "Max": partial(_plainly, "max"),
     "Div": _divided,
 }
 
@@ -413,7 +431,7 @@ def _row_scatter(how: str) -> Any:
                 f"got {[*np.shape(updates)]}"
             )
         rows = xp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
-        ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
+        write_rows(ctx, resource, table, *_ROW_UPDATES[how](table, at, rows))
 
     if how == "Update":
 
@@ -466,10 +484,12 @@ def _element_scatter(how: str) -> Any:
         # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
         beyond = [xp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
         if not beyond:
-            ctx.write(ref, _ROW_UPDATES[how](table[None], xp.zeros(updates.shape[:1], np.int32), updates)[0])
+            whole = table[None]
+            change, *change_with = _ROW_UPDATES[how](whole, xp.zeros(updates.shape[:1], np.int32), updates)
+            ctx.write(ref, with_rows(change, whole, *change_with)[0])
             return
         at = (guarded(ctx, beyond[0], table.shape[0]), *beyond[1:])
-        ctx.write(ref, _ROW_UPDATES[how](table, at, updates), guarded=True)
+        write_rows(ctx, ref, table, *_ROW_UPDATES[how](table, at, updates))
 
     return op.not_differentiable()
 

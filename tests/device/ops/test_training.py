@@ -67,12 +67,17 @@ class Update:
         self.graph = Graph()
         with self.graph.as_default():
             self.handles = {n: self._handle(n, v) for n, v in before.items()}
-            self.fed = {n: raw.Placeholder(dtype=v.dtype, shape=v.shape) for n, v in inputs.items()}
+            self.fed = {n: raw.Placeholder(dtype=v.dtype, shape=self.fed_shape(n, v)) for n, v in inputs.items()}
             self.init = [raw.AssignVariableOp(h, before[n]) for n, h in self.handles.items()]
             self.read = {n: raw.ReadVariableOp(h, dtype=before[n].dtype) for n, h in self.handles.items()}
             self.op = getattr(raw, operation)(**self.handles, **self.fed, **attrs)
         self.session = Session(graph=self.graph)
         self.session.run(self.init)
+
+    @staticmethod
+    def fed_shape(name: str, value: Array) -> list[int | None]:
+        """What is known of an input's shape when the graph is built."""
+        return list(value.shape)
 
     def _handle(self, name: str, value: Array) -> Any:
         return raw.VarHandleOp(dtype=value.dtype, shape=value.shape, shared_name=name)
