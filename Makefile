@@ -45,7 +45,10 @@ demo-text: venv ## train a character-level LSTM on Python's own library, and let
 demo-cluster: venv ## train on 2 parameter servers and 3 workers, and kill one of them
 	$(BIN)/python examples/cluster_demo.py
 
+# Modules of this checkout are compiled first, for the processes that tests start: where Python is told to write no bytecode,
+# each of them would compile anew what it imports, for half a second. One that cannot be compiled fails its tests.
 test: venv ## run the whole test suite
+	@$(BIN)/python -m compileall -qq -j 0 anabranch tests || true
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 tiny: venv ## run the tests for every save, in under ten seconds
