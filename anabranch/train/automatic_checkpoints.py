@@ -20,7 +20,7 @@ from anabranch.io import checkpoint_writer
 from anabranch.session import Session
 from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.model_shards import ModelShards
 from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -67,6 +67,7 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._is_asked = False
         #: in which the training runs; a save that another has begun, or was to begin, is of no use
         self._session: Session | None = None
+        self._coord: Coordinator | None = None
         #: the tasks that leave for whose sake was saved
         self._saved_for: frozenset[str] = frozenset()
         self._steps = 0
@@ -83,7 +84,7 @@ class AutomaticCheckpointHook(SessionRunHook):
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         # first: what was asked for in the session before finds that it is over, also on another thread
-        self._session = session
+        self._session, self._coord = session, coord
         self._current, self._is_asked, self._saved_for = None, False, frozenset()
         tasks = {device.name.rpartition("/device:")[0] for device in session.list_devices()}
         if self._interval is None:
@@ -122,7 +123,8 @@ class AutomaticCheckpointHook(SessionRunHook):
 
     def end(self, session: Session) -> None:
         self._save_last(session)
-        self._shards.finish(session)
+        if not is_followed(self._coord):
+            self._shards.finish(session)
 
     def _save_last(self, session: Session) -> None:
         self._finish()

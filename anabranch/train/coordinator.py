@@ -234,6 +234,11 @@ class SessionCoordinator(Coordinator):
         return self._is_followed
 
 
+def is_followed(coord: Coordinator | None) -> bool:
+    """Whether it has been said of a session that another one follows it, so that the training is not over."""
+    return isinstance(coord, SessionCoordinator) and bool(coord.is_followed(0.0))
+
+
 class LooperThread(threading.Thread):
     """A thread that calls a function again and again, until its coordinator stops.
 

@@ -18,7 +18,7 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.session import Session
-from anabranch.train.coordinator import Coordinator, SessionCoordinator
+from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.replica_presence import Presence
 from anabranch.train.replica_rounds import AwaitedRound, RoundsRunner
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -108,8 +108,7 @@ class ReplicaHook(SessionRunHook):
         runner = self._optimizer._chief_runner
         presence = self._optimizer._presence
         # with a lease another worker becomes chief; a process that was told to end is one that comes back
-        is_followed = isinstance(self._coord, SessionCoordinator) and self._coord.is_followed(0.0)
-        if runner is not None and runner.lease is None and self._is_chief and not is_followed:
+        if runner is not None and runner.lease is None and self._is_chief and not is_followed(self._coord):
             # It does not leave: its thread, which goes on until the session ends, would end a round with the others
             # alone, who are told here that none follows. Where their task is gone, they hear of that.
             with contextlib.suppress(OpError):

@@ -37,8 +37,10 @@ class Replica:
         ended: whether its session ended as it should; else `error` says why not.
     """
 
-    def __init__(self, cluster: LocalCluster, index: int, directory: Path, aggregate: int) -> None:
-        self._target, self._index = cluster.target("worker", index), index
+    def __init__(
+        self, cluster: LocalCluster, index: int, directory: Path, aggregate: int, automatic: bool = False
+    ) -> None:
+        self._target, self._index, self._automatic = cluster.target("worker", index), index, automatic
         self.directory, self._aggregate = str(directory), aggregate
         self.step = 0
         self.restored: list[int] = []
@@ -73,14 +75,14 @@ class Replica:
             tokens = optimizer._token_queue.size()
         # first what looks: the chief's next hook begins a round
         hooks = [_Sees(self, step), optimizer.make_session_run_hook(is_chief), self.preemption]
-        if is_chief:
+        if is_chief and not self._automatic:
             hooks.append(tf.train.CheckpointSaverHook(self.directory, save_steps=5))
         with tf.train.MonitoredTrainingSession(
             self._target,
             is_chief,
-            self.directory if is_chief else None,
+            self.directory if is_chief or self._automatic else None,
             hooks=hooks,
-            save_checkpoint_secs=None,
+            save_checkpoint_secs="auto" if self._automatic else None,
             save_summaries_steps=None,
             log_step_count_steps=None,
             config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
@@ -181,9 +183,12 @@ def test_the_chief_does_not_wait_for_a_worker_that_is_gone(cluster: LocalCluster
     chief.join()
 
 
-def test_replicas_wait_for_a_chief_that_was_told_to_end_until_it_is_back(cluster: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("automatic", [False, True], ids=["saver", "automatic"])
+def test_replicas_wait_for_a_chief_that_was_told_to_end_until_it_is_back(
+    cluster: LocalCluster, tmp_path: Path, automatic: bool
+) -> None:
     """The training is not over: TensorFlow's chief closes the queue of tokens, so that all end and none comes back."""
-    chief, other = (Replica(cluster, index, tmp_path, aggregate=2) for index in range(2))
+    chief, other = (Replica(cluster, index, tmp_path, 2, automatic) for index in range(2))
     until(lambda: bool(chief.restored and other.restored), chief, other)
     for _ in range(2):
         for replica in (chief, other):
@@ -191,7 +196,7 @@ def test_replicas_wait_for_a_chief_that_was_told_to_end_until_it_is_back(cluster
         chief.is_told_to_end()
         chief.join()
         left = chief.saved()
-        chief = Replica(cluster, 0, tmp_path, aggregate=2)
+        chief = Replica(cluster, 0, tmp_path, 2, automatic)
         until(lambda: bool(chief.restored), chief, other)  # noqa: B023
         assert chief.restored == [left], "nothing is lost"
         other.restored.append(left)
