@@ -1,7 +1,7 @@
 """Linear algebra on the matrices in the last two dimensions.
 
-Least squares and LU are compiled only; all else runs on NumPy's arrays, too (`numpy_linalg`). Half precision is computed
-in single precision.
+Least squares and LU are compiled only; all else runs on NumPy's arrays, too (`numpy_linalg`). Half precision is
+computed in single precision.
 """
 
 from __future__ import annotations
