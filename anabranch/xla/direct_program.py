@@ -8,7 +8,7 @@ and what the operations give that compute with shapes. Later calls run what is l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -31,7 +31,7 @@ Values = dict[StepTensor, Any]
 Begin = Callable[[list[Any], Mapping[StepTensor, Any]], tuple[Values, TraceState]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _BoundOperation:
     """One operation in each call of a program.
 
@@ -85,9 +85,11 @@ class DirectProgram:
         self._target, self._device = target, device
         self._known = {t: as_records(value, t.dtype) if t.dtype.is_quantized else value for t, value in known.items()}
         self._quantised = any(t.dtype.is_quantized for t in (*island.inputs, *island.constants))
-        #: what later calls run, and what they would compute; None before the first one has ended
-        self._calls: list[_BoundOperation] | None = None
+        #: what the first call left to be run, and how much it computed; None before it has ended
+        self._left: dict[StepNode, _BoundOperation] | None = None
         self._elements = 0
+        #: what later calls run, once there is one
+        self._calls: list[_BoundOperation] | None = None
 
     def __call__(self, *args: TensorValue) -> tuple[list[Any], int]:
         """The island's results, as device arrays that share memory with nothing; and how many elements were computed.
@@ -98,7 +100,7 @@ class DirectProgram:
             OpError: as the operations; a check that fails is raised at once.
             BetterCompiledError: too much is computed.
         """
-        calls = self._calls
+        left, settled = self._left, None
         values, state = self._begin([on_host(value) for value in args], self._known)
         state.direct = sizes = DirectSizes(self._most)
         state.target = self._target
@@ -107,24 +109,25 @@ class DirectProgram:
                 if tensor.dtype.is_quantized:
                     values[tensor] = as_records(value, tensor.dtype)
         with small_pages(), np.errstate(all="ignore"):
-            if calls is None:
-                settled, calls = self._first_calls(values, state)
+            if left is None:
+                settled, left = self._first_calls(values, state)
             else:
-                settled = None
-                for one in calls:
+                if self._calls is None:
+                    self._calls = self._later_calls(left)
+                for one in self._calls:
                     one.run(values, state)
             results = [as_integers(lasting(values, t, t.dtype.as_numpy_dtype)) for t in self._island.outputs]
             # what is written is no result of an operation, and is copied once however few of its rows change
             written = [lasting(state.variables, h) for h in self._island.writes]
         if settled is not None:
             self._elements = self._most - sizes.left + sum(map(np.size, written))
-            # before the calls that need it
+            # before what needs it
             self._known = self._known | settled
-            self._calls = calls
+            self._left = left
         on_device: list[Any] = jax.device_put(results + written, self._device)
         return on_device, self._elements
 
-    def _first_calls(self, values: Values, state: TraceState) -> tuple[Values, list[_BoundOperation]]:
+    def _first_calls(self, values: Values, state: TraceState) -> tuple[Values, dict[StepNode, _BoundOperation]]:
         """Runs everything once; returns the values that follow from shapes alone, and what is left to be run."""
         ending = _last_read(self._island.operations, self._island.outputs)
         settled: Values = {}
@@ -132,14 +135,21 @@ class DirectProgram:
         for op in self._island.operations:
             call = _BoundOperation(op, _bound(op, values, state), ending[op], _spare(op, ending[op], values))
             call.run(values, state)
+            if not self._is_settled(op, settled):
+                left[op] = call
+                continue
             results = {t: values[t] for t in op.outputs if t in values}
-            if self._is_settled(op, settled) and all(map(_is_small, results.values())):
+            if all(map(_is_small, results.values())):
                 settled |= results
             else:
                 left[op] = call
             del results  # nobody else may know a value that is to be written over
-        ending = _last_read(left, [*self._island.outputs, *self._known, *settled])
-        return settled, [replace(call, ending=ending[op]) for op, call in left.items()]
+        return settled, left
+
+    def _later_calls(self, left: dict[StepNode, _BoundOperation]) -> list[_BoundOperation]:
+        """What is left after the first call, when it is to be run: much is called once."""
+        ending = _last_read(left, [*self._island.outputs, *self._known])
+        return [_BoundOperation(op, call.kernel, ending[op], call.spare) for op, call in left.items()]
 
     def _is_settled(self, op: StepNode, settled: Collection[StepTensor]) -> bool:
         """Whether an operation gives the same in all calls: it computes with shapes, or with what is settled."""
