@@ -33,7 +33,7 @@ from anabranch.runtime.item_call import Arithmetic, ItemCall
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
-from anabranch.xla.lowering import hash_name
+from anabranch.xla.random_keys import hash_name
 
 #: types of numbers that kernels of scalars give
 _SCALARS: Final = frozenset({np.bool_, np.int32, np.int64, np.float32, np.float64})

@@ -17,7 +17,7 @@ from anabranch.core import dtypes
 from anabranch.core.host_memory import ALIGNED_FROM, Key, aligned_empty, is_aligned, is_sole
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
-from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.sizes import braces_of
 
 #: multiplications and additions that take as long as an element of most operations, in a library for matrices
@@ -119,13 +119,6 @@ def takes_numpy(op: StepNode) -> bool:
         or op_def.passes_on
         or op_def.calls_functions
     )
-
-
-def is_spare(op: StepNode, tensor: StepTensor, values: dict[StepTensor, Any]) -> bool:
-    """Whether the last operation that reads a large value may write over it."""
-    if getattr(values.get(tensor), "nbytes", 0) < ALIGNED_FROM:
-        return False
-    return list(op.inputs).count(tensor) == 1 and is_sole(values, tensor)
 
 
 def lasting(values: dict[Key, Any], key: Key, dtype: np.dtype[Any] | None = None) -> Any:

@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain, starmap
@@ -19,10 +19,9 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import ticks
-from anabranch.core.host_memory import small_pages
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
-from anabranch.core.quantised_arrays import as_integers, as_records
+from anabranch.core.quantised_arrays import as_integers
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
 from anabranch.core.values import TensorValue
@@ -32,15 +31,8 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
-from anabranch.xla.direct_kernels import (
-    BetterCompiledError,
-    DirectSizes,
-    is_spare,
-    known_cost,
-    lasting,
-    on_host,
-    takes_numpy,
-)
+from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
+from anabranch.xla.direct_program import DirectProgram
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
@@ -69,7 +61,7 @@ FIRST_DIRECT_CALLS = 2
 #: of a few steps ends before it, and a long one takes twice as long as the compilation at most until it is compiled
 MOST_DIRECT_CALLS = 32
 #: what the compiler takes for an operation, and what a call of NumPy's takes for one and for an element (s)
-COMPILED_OPERATION, DIRECT_OPERATION, DIRECT_ELEMENT = 5e-3, 5e-5, 3e-9
+COMPILED_OPERATION, DIRECT_OPERATION, DIRECT_ELEMENT = 5e-3, 2e-5, 3e-9
 #: elements that such kernels give in all, for each operation: NumPy takes 2 to 5 ns for one, XLA 15 to 40 ms to compile
 #: an operation
 FIRST_ELEMENTS = 1 << 22
@@ -132,6 +124,7 @@ class Executable:
         ]
         self.uses_random = bool(island.random)
         self._parts = _before_and_after_writes(island)
+        self._positions = {op: i for i, op in enumerate(island.random)}
         self._used = frozenset(t for op in island.operations for t in op.inputs).union(island.outputs)
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
@@ -379,7 +372,7 @@ class Executable:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
         calls, elements = self._direct_calls() if directly and not watched else (0, 0)
-        run = functools.partial(self._run_directly, fixed, elements)
+        run = DirectProgram(self.island, self._begin, self._known_with(fixed), elements, self._target, self.device)
         return Variant(function, run, checks, reason, notes, kernels, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
@@ -423,44 +416,6 @@ class Executable:
             return None
         return [op for op in operations if _only_by_jax(op)]
 
-    @functools.cached_property
-    def _last_read(self) -> dict[StepNode, list[StepTensor]]:
-        """The tensors that nothing needs once an operation has run."""
-        kept, released = set(self.island.outputs), {}
-        for op in reversed(self.island.operations):
-            ending = [t for t in dict.fromkeys((*op.inputs, *op.outputs)) if t not in kept]
-            kept.update(ending)
-            released[op] = ending
-        return released
-
-    def _run_directly(self, fixed: dict[StepTensor, Any], elements: int, *args: TensorValue) -> tuple[list[Any], int]:
-        """The island's results, as device arrays that share memory with nothing; and how many elements were computed.
-
-        Raises:
-            OpError: as the operations; a check that fails is raised at once.
-            BetterCompiledError: too much is computed.
-        """
-        sizes = DirectSizes(elements)
-        values, state = self._begin([on_host(value) for value in args], fixed)
-        state.direct, state.target = sizes, self._target
-        for tensor, value in values.items():
-            if tensor.dtype.is_quantized:
-                values[tensor] = as_records(value, tensor.dtype)
-        with small_pages(), np.errstate(all="ignore"):
-            for op in self.island.operations:
-                ending = self._last_read[op]
-                state.spare = {op.inputs.index(t): values[t] for t in ending if is_spare(op, t, values)}
-                trace_operations((op,), values, state)
-                state.spare = {}
-                for tensor in ending:
-                    del values[tensor]
-            results = [as_integers(lasting(values, t, t.dtype.as_numpy_dtype)) for t in self.island.outputs]
-            # what is written is no result of an operation, and is copied once however few of its rows change
-            written = [lasting(state.variables, h) for h in self.island.writes]
-            results += written
-        on_device: list[Any] = jax.device_put(results, self.device)
-        return on_device, elements - sizes.left + sum(map(np.size, written))
-
     # ------------------------------------------------------------------ tracing
     def _trace(
         self,
@@ -476,7 +431,7 @@ class Executable:
         The operations of the first trace that matter (those the checks are computed from) are the same as in the
         second, and XLA merges them.
         """
-        before_writes, state = self._begin(args, fixed)
+        before_writes, state = self._begin(args, self._known_with(fixed))
         state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
         before, after = self._parts
         trace_operations(before, before_writes, state)
@@ -489,25 +444,25 @@ class Executable:
             final.checks = checks
         return self._results(args, values, final)
 
-    def _bind(
-        self, args: Sequence[Any], fixed: dict[StepTensor, Any]
-    ) -> tuple[dict[StepTensor, Any], dict[ResourceHandle, Any], Any]:
+    def _known_with(self, fixed: Mapping[StepTensor, Any]) -> dict[StepTensor, Any]:
+        """The values that are the same in all calls of a variant, as programs take them."""
+        return {t: as_integers(value) for t, value in {**self.island.known, **fixed}.items()}
+
+    def _begin(self, args: Sequence[Any], known: Mapping[StepTensor, Any]) -> tuple[dict[StepTensor, Any], TraceState]:
+        """The values and the state with which the island's operations begin."""
         tensors = [*self.dynamic, *self.island.constants]
         handles = [*self.read_only, *self.donated]
-        env: dict[StepTensor, Any] = {t: as_integers(value) for t, value in {**self.island.known, **fixed}.items()}
-        env.update(zip(tensors, args[: len(tensors)], strict=True))
+        values = dict(known)
+        values.update(zip(tensors, args, strict=False))
         variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
-        return env, variables, args[-1] if self.uses_random else None
-
-    def _begin(self, args: Sequence[Any], fixed: dict[StepTensor, Any]) -> tuple[dict[StepTensor, Any], TraceState]:
-        env, variables, counters = self._bind(args, fixed)
-        position = {op: i for i, op in enumerate(self.island.random)}
+        counters = args[-1] if self.uses_random else None
 
         def counter_of(op: StepNode) -> Any:
-            return counters[position[op]] if op in position else np.uint32(0)
+            position = self._positions.get(op)
+            return np.uint32(0) if position is None or counters is None else counters[position]
 
         run_seed = 0 if counters is None else counters[-1]
-        return env, TraceState(variables, counter_of, run_seed, used=self._used)
+        return values, TraceState(variables, counter_of, run_seed, used=self._used)
 
     def _continue(
         self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: TensorValue

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -39,19 +39,19 @@ from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shapes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import measured_seconds
+from anabranch.xla.random_keys import host_key, random_key
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
 #: sums of fewer elements are left to XLA
 _LARGE_SUM: Final = 1 << 19
 
+Arguments = ParamSpec("Arguments")
+Computed = TypeVar("Computed")  #: what is computed of an operation's inputs
 Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
-#: 2**64 divided by the golden ratio: spreads the bits of small seeds
-_GOLDEN = 0x9E3779B97F4A7C15
-_LOW_63_BITS = 0x7FFFFFFFFFFFFFFF
 #: iterations of the loop in which a kernel is measured that serves loops
 _MEASURED_ITERATIONS = 32
 
@@ -257,54 +257,54 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         inputs = [env[t] for t in op.inputs]
         if op in apart and not _is_constant(inputs[0]):
             inputs[0] = lax.optimization_barrier(inputs[0])  # type: ignore[no-untyped-call]
-        try:
-            if state.direct is not None:
-                results = run_kernel(op, inputs, state)
-            else:
-                # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
-                with jax.named_scope(op.name):
-                    results = run_kernel(op, inputs, state)
-        except OpError as error:
-            error.attribute_to(op)
-            raise
-        except VALUE_ERRORS as error:
-            raise refusal(op, inputs, error) from error
-        except MemoryError as error:
-            raise out_of_memory(op, error) from error
+        results = reported(op, inputs, run_kernel, op, inputs, state)
         for tensor, value in zip(op.outputs, results, strict=True):
             env.setdefault(tensor, value)
 
 
+def reported(
+    op: StepNode,
+    inputs: Sequence[Any],
+    compute: Callable[Arguments, Computed],
+    *args: Arguments.args,
+    **keywords: Arguments.kwargs,
+) -> Computed:
+    """What something computes of an operation's inputs; errors name the operation.
+
+    Raises:
+        OpError: the kernel cannot take the values or shapes it meets, or the host has too little memory.
+    """
+    try:
+        return compute(*args, **keywords)
+    except OpError as error:
+        error.attribute_to(op)
+        raise
+    except VALUE_ERRORS as error:
+        raise refusal(op, inputs, error) from error
+    except MemoryError as error:
+        raise out_of_memory(op, error) from error
+
+
 def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     """One kernel's results, flat, with the dtypes of the signature."""
+    if state.direct is not None:
+        return DirectKernel(op, inputs, state)(inputs, state)
+    # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
+    with jax.named_scope(op.name):
+        return _trace_kernel(op, inputs, state)
+
+
+def _trace_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     rule = op.op_def.compiled_rule
     assert rule is not None
     _check_static(op, inputs)
-    shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
-    if state.direct is not None and op.op_def.takes_quantised:
-        assert op.op_def.host_rule is not None  # `OpDef` says so
-        rule = op.op_def.host_rule
-    if state.target is not None and has_alternates(op.type, op.attrs, at_once=state.direct is not None):
-        choose = _chosen_rule if state.direct is None else _immediate_rule
-        rule = choose(op, inputs, rule, state, state.target)
-    drawn = _source_of(op, state) if rule.asks_for("rng") else None
+    if is_open(op):
+        check_shapes(op, inputs)
+    if state.target is not None and has_alternates(op.type, op.attrs):
+        rule = _chosen_rule(op, inputs, rule, state, state.target)
+    drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
-    if state.direct is not None:
-        # static inputs stay NumPy's, as in a trace: the kernel asks for their values
-        if not takes_numpy(op):
-            static = op.op_def.static_positions(op)
-            inputs = [
-                jnp.asarray(v) if isinstance(v, np.ndarray) and i not in static else v for i, v in enumerate(inputs)
-            ]
-        state.direct.count(op, inputs, shapes, partial(_shapes_when_traced, op, rule, inputs, state, drawn))
-        # what profiles are made of: see `runtime/kernel_profile.py`
-        with jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
-            outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
-        results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
-        if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
-            raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
-        return results
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     if library is jnp and op.op_def.adds:
@@ -313,6 +313,89 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = kernel(inputs, xp=library)
     return [as_integers(_typed(value, out)) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
+
+
+class DirectKernel:
+    """An operation's kernel, bound to run on NumPy's arrays of the same shapes again and again.
+
+    What shapes tell is found out once, when it is bound: whether they go together, which kernel serves them, and what
+    it costs. A call only runs the kernel. It may be called from several threads.
+
+    Args:
+        inputs: flat, of the shapes that all calls have; static ones have the same values in all calls.
+        state: counts what the kernel computes (`TraceState.direct`).
+
+    Raises:
+        ValueError: the shapes do not go together; and as the shape rule does.
+        BetterCompiledError: too much is computed.
+    """
+
+    __slots__ = ("_asks_context", "_draws", "_is_checked", "_kernel", "_of_jax", "_outputs", "op")
+
+    def __init__(self, op: StepNode, inputs: list[Any], state: TraceState) -> None:
+        rule = op.op_def.host_rule if op.op_def.takes_quantised else op.op_def.compiled_rule
+        assert rule is not None  # `OpDef` says so
+        assert state.direct is not None
+        _check_static(op, inputs)
+        shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
+        if state.target is not None and has_alternates(op.type, op.attrs, at_once=True):
+            rule = _immediate_rule(op, inputs, rule, state.target)
+        self.op = op
+        self._asks_context, self._draws = rule.asks_for("ctx"), rule.asks_for("rng")
+        self._kernel = BoundKernel(op, rule, np if op.op_def.portable else jnp)
+        #: the positions of what becomes an array of JAX's. Static inputs stay NumPy's, as in a trace: the kernel asks
+        #: for their values
+        static = op.op_def.static_positions(op)
+        self._of_jax = [] if takes_numpy(op) else [i for i in range(len(inputs)) if i not in static]
+        self._outputs = [(out, out.dtype.as_numpy_dtype) for out in op.outputs]
+        #: whether its results have been seen to have the shapes that the graph says
+        self._is_checked = False
+        inputs = self._brought(inputs)
+        state.direct.count(op, inputs, shapes, partial(self._shapes_when_traced, rule, inputs, state))
+
+    def __call__(self, inputs: list[Any], state: TraceState) -> list[Any]:
+        """The results, flat, with the dtypes of the signature."""
+        op, keywords = self.op, {}
+        if self._of_jax:
+            inputs = self._brought(inputs)
+        if self._asks_context:
+            context: StepTracingContext = TraceContext(op, state)
+            keywords["ctx"] = context
+        if self._draws:
+            keywords["rng"] = self._drawn(state)
+        # what profiles are made of: see `runtime/kernel_profile.py`
+        with jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
+            result = self._kernel.on_arguments(*self._kernel.grouped(inputs), **keywords)
+        results = [result] if type(result) is np.ndarray else flatten_outputs(result)
+        typed = [
+            value if type(value) is np.ndarray and value.dtype == dtype else on_host(_typed(value, out))
+            for value, (out, dtype) in zip(results, self._outputs, strict=True)
+        ]
+        if not self._is_checked:
+            if any(not _is_as_said(value, out) for value, (out, _) in zip(typed, self._outputs, strict=True)):
+                raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
+            self._is_checked = True
+        return typed
+
+    def _brought(self, inputs: list[Any]) -> list[Any]:
+        """The inputs, those that the kernel takes as JAX's arrays as such."""
+        brought = list(inputs)
+        for position in self._of_jax:
+            if isinstance(brought[position], np.ndarray):
+                brought[position] = jnp.asarray(brought[position])
+        return brought
+
+    def _drawn(self, state: TraceState) -> RandomSource:
+        key = host_key(self.op, int(state.run_seed), int(state.counter_of(self.op)))
+        return key if takes_numpy(self.op) else key.on_device()
+
+    def _shapes_when_traced(self, rule: Rule, inputs: list[Any], state: TraceState) -> Shapes:
+        """The shapes of what the kernel gives, by tracing it; what it checks there counts only when it runs."""
+        context: StepTracingContext = TraceContext(self.op, replace(state, checks=[], direct=None))
+        drawn = self._drawn(state) if self._draws else None
+        key = drawn.on_device() if isinstance(drawn, HostKey) else drawn
+        kernel = BoundKernel(self.op, rule, jnp, context, key)
+        return [np.shape(value) for value in flatten_outputs(jax.eval_shape(partial(kernel, inputs)))]
 
 
 def _summed_apart(operations: Sequence[StepNode]) -> frozenset[StepNode]:
@@ -396,7 +479,7 @@ def _note_choice(name: str, choice: KernelChoice, choices: dict[str, KernelChoic
     choices[numbered] = choice
 
 
-def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:
+def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, target: KernelTarget) -> Rule:
     """The same where kernels run directly; nothing is measured for it."""
     case = _case_of(op, inputs, target)
     kernel = None if case is None else immediate(case)
@@ -493,14 +576,6 @@ def _is_as_said(value: TensorValue, out: StepTensor) -> bool:
     return len(dims) == value.ndim and all(d is None or d == n for d, n in zip(dims, value.shape, strict=True))
 
 
-def _shapes_when_traced(op: StepNode, rule: Rule, inputs: list[Any], state: TraceState, drawn: RandomSource) -> Shapes:
-    """The shapes of what a kernel gives, by tracing it; what it checks there counts only when it runs."""
-    context: StepTracingContext = TraceContext(op, replace(state, checks=[], direct=None))
-    key = drawn.on_device() if isinstance(drawn, HostKey) else drawn
-    kernel = BoundKernel(op, rule, jnp, context, key)
-    return [np.shape(value) for value in flatten_outputs(jax.eval_shape(partial(kernel, inputs)))]
-
-
 def _sizes_of(results: KernelResult) -> int:
     return sum(cost_of(np.shape(value)) for value in flatten_outputs(results))
 
@@ -517,47 +592,3 @@ def _typed(value: TensorValue, out: StepTensor) -> Any:
     if isinstance(value, np.generic):
         value = np.asarray(value)
     return value if value.dtype == dtype else value.astype(dtype)
-
-
-def _source_of(op: StepNode, state: TraceState) -> RandomSource:
-    """What an operation draws from: the same numbers, whether it is compiled or its kernel runs directly."""
-    counter = state.counter_of(op)
-    if state.direct is None:
-        return random_key(op, state.run_seed, counter)
-    seed, seed2 = _seeds_of(op, int(state.run_seed))
-    key = HostKey.of((seed * _GOLDEN + seed2) & _LOW_63_BITS).folded(int(counter))
-    return key if takes_numpy(op) else key.on_device()
-
-
-def _seeds_of(op: StepNode, run_seed: TensorValue | int) -> tuple[Any, int]:
-    """The seeds of an operation; one without has the session's, and its name, so that it differs from others."""
-    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
-    return (run_seed, hash_name(op.name)) if seed == 0 and seed2 == 0 else (seed, seed2)
-
-
-def random_key(op: StepNode, run_seed: TensorValue, counter: TensorValue) -> TensorValue:
-    """The random key of an operation in a step.
-
-    Args:
-        run_seed: the session's seed (a traced uint32 scalar) for operations that have none of their own.
-        counter: how often the operation ran before in this session (a traced uint32 scalar).
-    """
-    seed, seed2 = _seeds_of(op, run_seed)
-    # Threefry keys: they are independent whatever the seeds. Only the bulk of the numbers comes from a faster generator
-    # (`ops.arithmetic.random_bits`). One million float32 numbers on 2 cores: Threefry 1.3 ms, rbg and unsafe_rbg 4.4,
-    # ours 0.2.
-    if isinstance(seed, int):
-        word: Any = (seed * _GOLDEN + seed2) & _LOW_63_BITS
-    else:
-        mixed = jnp.asarray(seed, np.uint64) * np.uint64(_GOLDEN) + np.uint64(seed2)
-        word = (mixed & np.uint64(_LOW_63_BITS)).astype(np.int64)
-    base = jax.random.key(word)
-    return jax.random.fold_in(base, counter)
-
-
-def hash_name(name: str) -> int:
-    """A stable 31-bit hash (FNV-1a) of an operation's name."""
-    value = 0x811C9DC5
-    for byte in name.encode():
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value >> 1

@@ -1,7 +1,7 @@
 """Linear algebra on the matrices in the last two dimensions.
 
-What has one answer runs in NumPy too (`numpy_linalg`); decompositions that have several are compiled only. Half
-precision is computed in single precision.
+Least squares and LU are compiled only; all else runs on NumPy's arrays, too (`numpy_linalg`). Half precision is
+computed in single precision.
 """
 
 from __future__ import annotations
@@ -404,8 +404,13 @@ def least_of(a: int | None, b: int | None) -> int | None:
 
 
 @Qr.kernel
-def _(input: Array, *, full_matrices: bool) -> Any:
-    q, r = jnp.linalg.qr(widened(input), mode="complete" if full_matrices else "reduced")
+def _(input: Array, *, full_matrices: bool, xp: ModuleType) -> Any:
+    wide = widened(input)
+    if xp is np:
+        parts: Any = numpy_linalg.qr(wide, full_matrices)
+    else:
+        parts = jnp.linalg.qr(wide, mode="complete" if full_matrices else "reduced")
+    q, r = parts
     return q.astype(input.dtype), r.astype(input.dtype)
 
 
@@ -457,13 +462,17 @@ def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
 
 
 @SelfAdjointEigV2.kernel
-def _(input: Array, *, compute_v: bool, ctx: OperationContext) -> Any:
+def _(input: Array, *, compute_v: bool, ctx: OperationContext, xp: ModuleType) -> Any:
     """Reads the lower triangle only; eigenvalues ascend."""
-    ctx.check(
-        jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
-    )
-    e, v = jnp.linalg.eigh(widened(input), UPLO="L", symmetrize_input=False)
-    vectors = v.astype(input.dtype) if compute_v else jnp.zeros((0,), input.dtype)
+    failure = "Self-adjoint eigen decomposition was not successful. The input may be NaN."
+    ctx.check(xp.isfinite(xp.tril(input)), failure)
+    wide = widened(input)
+    if xp is np:
+        parts: Any = numpy_linalg.eigenvectors(wide)
+    else:
+        parts = jnp.linalg.eigh(wide, UPLO="L", symmetrize_input=False)
+    e, v = parts
+    vectors = v.astype(input.dtype) if compute_v else xp.zeros((0,), input.dtype)
     return e.astype(input.dtype), vectors
 
 

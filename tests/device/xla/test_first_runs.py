@@ -20,7 +20,7 @@ import anabranch as tf
 from anabranch.ops.arithmetic import random_bits
 from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.runtime import explain
-from anabranch.xla import executable, lowering
+from anabranch.xla import direct_program, executable, lowering
 from anabranch.xla.background import BackgroundCompiler
 from anabranch.xla.kernel_choice import KERNELS_VARIABLE
 from anabranch.xla.variants import CompileEvent, compile_log
@@ -98,6 +98,75 @@ def test_singular_vectors_are_those_of_compiled_programs(
                 for direct, compiled in zip(values[0], values[-1], strict=True):
                     assert direct.dtype == compiled.dtype
                     np.testing.assert_array_equal(direct, compiled)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_qr_and_eigenvectors_are_those_of_compiled_programs(dtype: Any, compilations: list[CompileEvent]) -> None:
+    """To the last bit, as above; float16 is computed as float32."""
+    rng = np.random.default_rng(1)
+    for shape in ((1, 1), (2, 5), (5, 2), (3, 2, 4, 4), (40, 30), (33, 33), (0, 3, 3), (2, 0, 3), (3, 0), (0, 0)):
+        numbers = rng.normal(size=shape).astype(dtype)
+        if np.iscomplexobj(numbers):
+            numbers += 1j * rng.normal(size=shape)
+        a = tf.placeholder(dtype, shape)
+        found = [*tf.linalg.qr(a), *tf.linalg.qr(a, full_matrices=True)]
+        if shape[-1] == shape[-2]:
+            found += [*tf.linalg.eigh(a), tf.linalg.eigvalsh(a)]
+        with tf.Session() as session:
+            compilations.clear()
+            values = []
+            for step in range(1, 4):
+                values.append(session.run(found, {a: numbers}))
+                assert bool(compilations) == (step > executable.FIRST_DIRECT_CALLS)
+        for direct, compiled, tensor in zip(values[0], values[-1], found, strict=True):
+            assert direct.dtype == compiled.dtype
+            assert direct.shape == tensor.shape
+            np.testing.assert_array_equal(direct, compiled)
+        q, r, whole, rest = values[0][:4]
+        np.testing.assert_allclose(q @ r, numbers, atol=1e-5)
+        np.testing.assert_allclose(whole @ rest, numbers, atol=1e-5)
+        np.testing.assert_allclose(
+            np.swapaxes(q.conj(), -1, -2) @ q,
+            np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *q.shape[-1:] * 2)),
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_of_decompositions_before_they_are_compiled(dtype: Any, compilations: list[CompileEvent]) -> None:
+    rng = np.random.default_rng(2)
+    for shape in ((4, 4), (2, 5, 3), (2, 3, 5)):
+        numbers = rng.normal(size=shape).astype(dtype)
+        a = tf.placeholder(dtype, shape)
+        q, r = tf.linalg.qr(a)
+        weights = [tf.constant(rng.normal(size=part.shape).astype(dtype)) for part in (q, r)]
+        losses = [tf.reduce_sum(q * weights[0]) + tf.reduce_sum(tf.square(r) * weights[1])]
+        square = tf.matmul(a, a, transpose_b=True)
+        e, v = tf.linalg.eigh(square)
+        weight = tf.constant(rng.normal(size=v.shape).astype(dtype))
+        losses.append(tf.reduce_sum(tf.square(v) * weight) if shape != (2, 5, 3) else tf.reduce_sum(tf.square(e)))
+        fetches = [tf.gradients(loss, a)[0] for loss in losses]
+        with tf.Session() as session:
+            compilations.clear()
+            values = []
+            for step in range(1, 4):
+                values.append(session.run(fetches, {a: numbers}))
+                assert bool(compilations) == (step > executable.FIRST_DIRECT_CALLS)
+        for direct, compiled in zip(values[0], values[-1], strict=True):
+            scale = np.abs(compiled).max()
+            np.testing.assert_allclose(direct / scale, compiled / scale, atol=1e-3 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_eigenvectors_of_what_is_no_number(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the lower triangle is looked at."""
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 2 if direct else 0)
+    a = tf.placeholder(tf.float32, [2, 2])
+    e, _ = tf.linalg.eigh(a, name="decomposed")
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(e, {a: [[1.0, np.nan], [0.0, 2.0]]}), [1.0, 2.0])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"decomposition was not successful"):
+            session.run(e, {a: [[1.0, 0.0], [np.nan, 2.0]]})
 
 
 def test_singular_values_of_what_is_no_number(compilations: list[CompileEvent]) -> None:
@@ -188,27 +257,78 @@ def test_a_few_kinds_of_operations_that_only_jax_computes_do_not_keep_a_large_is
 def test_values_are_released_when_nothing_needs_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a compiled program: not all of a step's values are there at once."""
     most, alive = [0], [0]
-    on_host = lowering.on_host
+    run = lowering.DirectKernel.__call__
 
-    def counted(value: Any) -> Any:
-        result = on_host(value)
-        if isinstance(result, np.ndarray) and result.size == 1000:
-            alive[0] += 1
-            most[0] = max(most[0], alive[0])
-            weakref.finalize(result, lambda: alive.__setitem__(0, alive[0] - 1))
-        return result
+    def counted(kernel: Any, inputs: Any, state: Any) -> Any:
+        results = run(kernel, inputs, state)
+        for result in results:
+            if result.size == 1000:
+                alive[0] += 1
+                most[0] = max(most[0], alive[0])
+                weakref.finalize(result, lambda: alive.__setitem__(0, alive[0] - 1))
+        return results
 
-    monkeypatch.setattr(lowering, "on_host", counted)
+    monkeypatch.setattr(lowering.DirectKernel, "__call__", counted)
     y = x = tf.placeholder(tf.float32, [1000])
     for _ in range(20):
         y = tf.sin(y)
-    with tf.Session() as session:
-        found = session.run([y, tf.reduce_sum(x)], {x: np.ones(1000)})
     wanted = np.ones(1000, np.float32)
     for _ in range(20):
         wanted = np.sin(wanted)
-    np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
-    assert 1 <= most[0] <= 4
+    with tf.Session() as session:
+        for _ in range(2):  # later calls do without what the first one looks at
+            most[0] = alive[0] = 0
+            found = session.run([y, tf.reduce_sum(x)], {x: np.ones(1000)})
+            np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
+            assert 1 <= most[0] <= 4
+            del found
+
+
+def test_later_direct_calls_compute_only_what_depends_on_what_is_fed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes, and what follows from them, are those of the first call; all else is computed anew."""
+    monkeypatch.setattr(executable, "MOST_DIRECT_CALLS", 32)
+    ran: list[list[str]] = [[]]
+    run = lowering.DirectKernel.__call__
+
+    def noted(kernel: Any, inputs: Any, state: Any) -> Any:
+        ran[-1].append(kernel.op.name)
+        return run(kernel, inputs, state)
+
+    monkeypatch.setattr(lowering.DirectKernel, "__call__", noted)
+    x = tf.placeholder(tf.float32, [None, 3])
+    v = tf.get_variable("v", initializer=[1.0, 2.0, 3.0], use_resource=True)
+    mean = tf.divide(tf.reduce_sum(x * v), tf.cast(tf.size(x, name="size"), tf.float32), name="mean")
+    drawn = tf.random_uniform([2], seed=3, name="drawn")
+    with tf.control_dependencies([mean, drawn]):
+        step = tf.group(v.assign_add([1.0, 1.0, 1.0]))
+    with tf.Session() as session:
+        session.run(v.initializer)
+        ran.clear()
+        draws, value = set(), np.array([1.0, 2.0, 3.0])
+        for size in (2, 2, 2, 5, 5, 2):
+            ran.append([])
+            fed = np.random.default_rng(len(ran)).random((size, 3), np.float32)
+            found, numbers, _ = session.run([mean, drawn, step], {x: fed})
+            np.testing.assert_allclose(found, (fed * value).mean(), rtol=1e-5)
+            draws.add(tuple(numbers))
+            value += 1.0
+        np.testing.assert_allclose(session.run(v), value)
+    assert len(draws) == len(ran)
+    assert ["size" in names for names in ran] == [True, False, False, True, False, False]
+    assert all("mean" in names and "drawn" in " ".join(names) for names in ran)
+
+
+def test_what_a_kernel_refuses_is_told_in_later_direct_calls_too() -> None:
+    x = tf.placeholder(tf.float32, [2, 2])
+    y = tf.matrix_inverse(x, name="inverted") + 1.0
+    with tf.Session() as session:
+        for matrix, fails in ((np.eye(2), False), (np.zeros((2, 2)), True), (np.eye(2), False)):
+            if fails:
+                with pytest.raises(tf.errors.InvalidArgumentError, match=r"Input is not invertible") as caught:
+                    session.run(y, {x: matrix})
+                assert caught.value.op.name == "inverted"
+            else:
+                np.testing.assert_allclose(session.run(y, {x: matrix}), matrix + 1.0)
 
 
 @pytest.mark.parametrize("draw", [tf.random_normal, lambda shape: tf.random_gamma(shape, 2.0)])
@@ -384,13 +504,13 @@ def test_what_is_known_to_be_too_much_is_not_begun(
     compilations: list[CompileEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
-    run = executable.trace_operations
+    bind = lowering.DirectKernel.__init__
 
-    def traced(operations: Any, values: Any, state: Any) -> None:
-        begun.extend(op.name for op in operations if state.direct is not None)
-        run(operations, values, state)
+    def bound(kernel: Any, op: Any, *rest: Any) -> None:
+        begun.append(op.name)
+        bind(kernel, op, *rest)
 
-    monkeypatch.setattr(executable, "trace_operations", traced)
+    monkeypatch.setattr(lowering.DirectKernel, "__init__", bound)
     x = tf.placeholder(tf.float32, [3])
     small = tf.add(x, 1.0, name="small")
     large = tf.reduce_sum(tf.fill([8 * executable.FIRST_ELEMENTS], small[0]))
@@ -495,7 +615,7 @@ def test_memory_is_written_over_only_where_nobody_reads_it() -> None:
 
 def test_new_values_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[bool] = []
-    real = executable.lasting
+    real = direct_program.lasting
 
     def lasting(values: dict[Any, Any], key: Any, *rest: Any) -> Any:
         place = values[key].ctypes.data if isinstance(values[key], np.ndarray) else None
@@ -503,7 +623,7 @@ def test_new_values_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPat
         handed.append(result.nbytes > 1 << 16 and result.ctypes.data == place)
         return result
 
-    monkeypatch.setattr(executable, "lasting", lasting)
+    monkeypatch.setattr(direct_program, "lasting", lasting)
     w = tf.Variable(np.ones(LARGE, np.float32), use_resource=True)
     train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.square(w)))
     with tf.Session() as session:
