@@ -99,7 +99,7 @@ def tensordot(a: TensorLike, b: TensorLike, axes: TensorLike, name: str | None =
     """
     with name_scope(name, "Tensordot", [a, b, axes]) as scope:
         a = convert_to_tensor(a, name="a")
-        b = convert_to_tensor(b, a.dtype.base_dtype, name="b")
+        b = convert_to_tensor(b, dtype_hint=a.dtype.base_dtype, name="b")
         known = constant_value(axes) if isinstance(axes, Tensor) else axes
         if known is None or a.shape.ndims is None or b.shape.ndims is None:
             return _by_matrices(a, b, axes if known is None else known, scope)

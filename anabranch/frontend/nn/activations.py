@@ -237,7 +237,8 @@ def _along_axis(op_type: str, logits: TensorLike, axis: TensorLike | None, name:
     else:
         axis = -1 if axis is None else int(axis)
     rank = logits.shape.ndims
-    if isinstance(axis, int) and rank is not None and not -rank <= axis < rank:
+    # the last axis of a scalar is for the operation's own rule to refuse
+    if isinstance(axis, int) and rank is not None and axis != -1 and not -rank <= axis < rank:
         raise InvalidArgumentError(
             None, None, f"`axis` must be in the range [{-rank}, {rank}) for logits of shape {logits.shape}, got {axis}"
         )

@@ -234,7 +234,8 @@ def sigmoid_cross_entropy_with_logits(
     _check_named("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:
         logits = convert_to_tensor(logits, name="logits")
-        labels = convert_to_tensor(labels, dtype=logits.dtype, name="labels")
+        # a hint: a tensor of another type is refused by the product below, as TensorFlow does it
+        labels = convert_to_tensor(labels, dtype_hint=logits.dtype, name="labels")
         _check_same(labels, logits, "labels")
         # Written with conditions, so that its derivatives are right at 0 as well.
         zeros = raw.ZerosLike(logits)
