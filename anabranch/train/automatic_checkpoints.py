@@ -122,22 +122,18 @@ class AutomaticCheckpointHook(SessionRunHook):
         return True
 
     def end(self, session: Session) -> None:
-        self._save_last(session)
+        self._finish()
+        rounds = self._shards.rounds
+        if rounds is not None:
+            # what was asked for has been done then, or is not to be done any more
+            rounds.rest(_LAST_ROUND)
+            rounds.between_rounds(_nothing)
+        self._finish()
+        if int(session.run(self._global_step)) != self._last_step:
+            self._begin(session)
+            self._finish()
         if not is_followed(self._coord):
             self._shards.finish(session)
-
-    def _save_last(self, session: Session) -> None:
-        self._finish()
-        step = int(session.run(self._global_step))
-        if step == self._last_step:
-            return
-        asked = self._ask(session)
-        if self._shards.rounds is not None and not asked.wait(_LAST_ROUND):
-            # no round ends any more, so that none changes the model
-            self._shards.rounds.between_rounds(_nothing)
-            if not asked.is_set():
-                self._begin(session)
-        self._finish()
 
     def abandoned(self) -> None:
         save = self._current

@@ -46,8 +46,8 @@ class ChiefLease:
     Attributes:
         interrupts: whether a step of a worker may wait for a chief, so that it has to be ended when that changes.
         passes: whether a worker that is not to be the first chief can become chief.
-        from_the_dead: whether it was taken from a chief that has not given it back: nobody knows what that one did.
-            Whoever has made that good sets it back.
+        from_the_dead: whether it was taken from a chief that has not given it back, or a round of this one was cut off:
+            nobody knows what was done last. Whoever has made that good sets it back.
     """
 
     def __init__(self, is_first: bool, seconds: float | None = None) -> None:
@@ -89,6 +89,8 @@ class ChiefLease:
         waits = not self._is_first and (is_early or not self.passes)
         if holder != self._me and (not is_free or waits):
             self._until = 0.0
+            # who holds it now has not got it from this one, and makes good what has to be
+            self.from_the_dead = self.from_the_dead and is_free
             return False
         before, asked = holder, time.monotonic()
         holder, term, _ = self._run(session, self._seconds)

@@ -195,13 +195,15 @@ class QueueRunner:
             while coord is None or not coord.should_stop():
                 try:
                     enqueue()
-                    self._enqueued()
+                    if not self._enqueued():
+                        return
                 except self._closed_types:
                     counted = True
                     if self._one_less(sess) == 0:
                         self._close(sess)
                     return
         except Exception as error:
+            self._failed()
             if self._ends_with_session and coord is not None and coord.should_stop():
                 return  # the session was closed, which cancelled the operation
             if coord is not None:
@@ -214,8 +216,12 @@ class QueueRunner:
             if not counted:
                 self._one_less(sess)
 
-    def _enqueued(self) -> None:
-        """Called by a thread after each time that its operation has run."""
+    def _enqueued(self) -> bool:
+        """Called by a thread after each time that its operation has run; whether it goes on."""
+        return True
+
+    def _failed(self) -> None:
+        """Called by a thread whose operation failed, or was cancelled, as that of a session that was closed."""
 
     def _one_less(self, sess: BaseSession) -> int:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -9,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from anabranch import errors
-from anabranch.core.values import TensorLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.variables import Variable
@@ -40,6 +41,16 @@ class RoundsRunner(QueueRunner):
     _emptied: list[tuple[Tensor, Tensor, Operation]] | None = None
     _began: tuple[Operation, Operation] | None = None
     _wanted: Callable[[], None] | None = None
+
+    def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_to_rest, self._rests = threading.Event(), threading.Event()
+
+    def create_threads(self, *args: PassedOn, **kwargs: PassedOn) -> list[threading.Thread]:
+        """See `QueueRunner`."""
+        self._is_to_rest.clear()
+        self._rests.clear()
+        return super().create_threads(*args, **kwargs)
 
     def starts_anew(
         self, begin: Operation, set_times: Operation, accumulators: Sequence[tuple[AnyAccumulator, str]]
@@ -97,12 +108,28 @@ class RoundsRunner(QueueRunner):
     #: says whether this worker is chief, where that can change
     lease: ChiefLease | None = None
 
-    def _enqueued(self) -> None:
+    def _enqueued(self) -> bool:
         if self.lease is not None:
             self.lease.check()
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted()
+        if self._is_to_rest.is_set():
+            self._rests.set()
+        return not self._rests.is_set()
+
+    def _failed(self) -> None:
+        # a round updates variables one after the other, on several tasks: some may have it, and others not
+        if self.lease is not None:
+            self.lease.from_the_dead = True
+
+    def rest(self, within: float) -> bool:
+        """Has no round begin any more in this session; whether the last one has ended within so many seconds.
+
+        Else it waits for values that nobody hands in.
+        """
+        self._is_to_rest.set()
+        return self._rests.wait(within)
 
 
 class AwaitedRound:

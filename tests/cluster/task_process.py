@@ -2,12 +2,14 @@
 
 It says "ready", and serves. It looks so often whether the file has changed that says where tasks are. Where the file is
 there that the environment variable HOLD_SAVES names, it says "saves" as it writes a part of a checkpoint, and stays so.
+At SIGTERM it leaves and ends, as `anabranch task` does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 from typing import Any
@@ -38,5 +40,10 @@ if __name__ == "__main__":
     if "HOLD_SAVES" in os.environ:
         hold_saves(os.environ["HOLD_SAVES"])
     server = tf.train.Server(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     print("ready", flush=True)
-    server.join()
+    try:
+        server.join()
+    finally:
+        server.leave()
+        server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train import replica_rounds
+from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.replica_rounds import RoundsRunner
 
 DEADLINE = 30.0
@@ -234,3 +236,31 @@ def test_a_chief_that_waits_for_a_token_hears_that_its_thread_has_lost_a_task(mo
 
 def _lose() -> None:
     raise tf.errors.UnavailableError(None, None, "a task is lost")
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_session_ends_between_two_rounds_and_the_lease_says_where_one_was_cut_off(is_cut: bool) -> None:
+    lease = ChiefLease(is_first=True)
+    lease._until = math.inf
+    with tf.Graph().as_default():
+        most = tf.get_variable("most", initializer=np.int32(1 << 30), use_resource=True)
+        begun = tf.get_variable("begun", initializer=0, use_resource=True)
+        ended = tf.get_variable("ended", initializer=0, use_resource=True)
+        with tf.control_dependencies([tf.assert_less(begun.assign_add(1), most)]):
+            a_round = ended.assign_add(1)
+        runner = RoundsRunner(tf.FIFOQueue(1, [tf.int32]), [a_round.op])
+        runner.leaves_queue_open, runner.lease = True, lease
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            coord = tf.train.Coordinator()
+            runner.create_threads(session, coord=coord, daemon=True, start=True)
+            deadline = time.monotonic() + DEADLINE
+            while session.run(ended) < 5:
+                assert time.monotonic() < deadline
+            if is_cut:
+                session.run(most.assign(0))
+                assert coord.wait_for_stop(DEADLINE)
+            else:
+                assert runner.rest(DEADLINE)
+                assert len(set(session.run([begun, ended]) + session.run([begun, ended]))) == 1
+            assert lease.from_the_dead is is_cut

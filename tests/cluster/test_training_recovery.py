@@ -169,7 +169,7 @@ def loss(shard: int, weights: Any) -> float:
     return float(np.mean(np.square(x @ weights - y)) / 2)
 
 
-def test_a_training_whose_tasks_are_killed_at_random_ends_as_if_undisturbed(tmp_path: Path) -> None:
+def test_a_training_whose_tasks_are_killed_or_end_at_random_ends_as_if_undisturbed(tmp_path: Path) -> None:
     random, enough = np.random.default_rng(9), tmp_path / "enough"
     options = {"aggregate": 1, "regression": True, "save_every": 0.2}
     with contextlib.ExitStack() as stack:
@@ -181,7 +181,11 @@ def test_a_training_whose_tasks_are_killed_at_random_ends_as_if_undisturbed(tmp_
         pool = stack.enter_context(ThreadPoolExecutor())
         coming: list[Future[None]] = []
 
-        def comes_back(name: str) -> None:
+        def comes_back(name: str, is_killed: bool) -> None:
+            if is_killed:
+                trained.kill(name)
+            else:
+                trained.end(name)
             trained.start(name)
             if name in workers:
                 trained.running[name].tell(f"train {enough}")
@@ -189,10 +193,10 @@ def test_a_training_whose_tasks_are_killed_at_random_ends_as_if_undisturbed(tmp_
         for name in workers:
             trained.running[name].tell(f"train {enough}")
         # each, some before others have come back
-        for name in random.permutation(victims).tolist():
+        kills = random.permutation(np.arange(len(victims)) % 2 == 0).tolist()
+        for name, is_killed in zip(random.permutation(victims).tolist(), kills, strict=True):
             progress.goes_on(int(random.integers(1, 50)))
-            trained.kill(name)
-            coming.append(pool.submit(comes_back, name))
+            coming.append(pool.submit(comes_back, name, is_killed))
         for future in coming:
             future.result(DEADLINE)
         progress.goes_on(50)

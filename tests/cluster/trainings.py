@@ -96,6 +96,15 @@ class Training:
         for process in processes:
             process.kill()
 
+    def end(self, name: str) -> None:
+        """Tells a task to end, as whoever restarts it or takes its machine away does; returns when it has."""
+        process = self.running.pop(name)
+        try:
+            process.signal(signal.SIGTERM)
+            assert process.wait() == 0
+        finally:
+            process.kill()
+
     def leave(self, index: int) -> None:
         """Has a worker end its training; returns when its process has ended."""
         worker = self.running.pop(f"worker/{index}")
