@@ -11,7 +11,7 @@ pauses, and the process ends with its actor. What is left for the engine here is
 | asked | news | statuses and output are passed on, and it is asked for more |
 | asked, wanted | lost, its task was not over | WAITING, then another actor in the same place (`distributed.restarts`) |
 | asked | lost, its task was over | the task's last state stands |
-| asked | its machine will be taken away | LEAVING: its task is told to end, as it is when a user stops it |
+| asked | its machine will be taken away | leaving: its task is told to end, as it is when a user stops it |
 | leaving | news: its task has ended | it is ended, and counts as lost: the next waits until Ray has room elsewhere |
 | wanted | placed on a machine where the task cannot be reached, since there are no keys | as lost |
 

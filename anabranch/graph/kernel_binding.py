@@ -7,10 +7,10 @@ same exceptions for "cannot take these values".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.op_def import Rule
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
-from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
+from anabranch.errors import InvalidArgumentError, OpError, ResourceExhaustedError
 from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import AnyOperation
+
+Arguments = ParamSpec("Arguments")
+Computed = TypeVar("Computed")  #: what is computed of an operation's inputs
 
 #: what kernels raise where they cannot take the values that they meet
 VALUE_ERRORS: Final = (TypeError, ValueError, IndexError, KeyError, ArithmeticError)
@@ -99,6 +102,29 @@ def host_array(value: TensorValue, dtype: np.dtype[Any]) -> Any:
         box[()] = value
         return box
     return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
+
+
+def reported(
+    op: AnyOperation,
+    inputs: Sequence[Any],
+    compute: Callable[Arguments, Computed],
+    *args: Arguments.args,
+    **keywords: Arguments.kwargs,
+) -> Computed:
+    """What something computes of an operation's inputs; errors name the operation.
+
+    Raises:
+        OpError: the kernel cannot take the values or shapes it meets, or the host has too little memory.
+    """
+    try:
+        return compute(*args, **keywords)
+    except OpError as error:
+        error.attribute_to(op)
+        raise
+    except VALUE_ERRORS as error:
+        raise refusal(op, inputs, error) from error
+    except MemoryError as error:
+        raise out_of_memory(op, error) from error
 
 
 def refusal(op: AnyOperation, inputs: Sequence[Any], error: Exception) -> InvalidArgumentError:

@@ -17,11 +17,12 @@ import numpy as np
 from anabranch.core.host_memory import ALIGNED_FROM, is_sole, small_pages
 from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.values import TensorValue
+from anabranch.graph.kernel_binding import reported
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.direct_kernels import DirectSizes, lasting, on_host
 from anabranch.xla.islands import Island
 from anabranch.xla.kernel_choice import KernelTarget
-from anabranch.xla.lowering import DirectKernel, TraceState, reported
+from anabranch.xla.lowering import DirectKernel, TraceState
 
 #: bytes of a value that is kept for later calls
 _MOST_SETTLED: Final = 1 << 12

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,10 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import check_shapes, is_open
 from anabranch.graph.kernel_binding import (
-    VALUE_ERRORS,
     BoundKernel,
     KernelResult,
     flatten_outputs,
-    out_of_memory,
-    refusal,
+    reported,
 )
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
@@ -46,8 +44,6 @@ from anabranch.xla.watched_loops import WatchedLoops
 #: sums of fewer elements are left to XLA
 _LARGE_SUM: Final = 1 << 19
 
-Arguments = ParamSpec("Arguments")
-Computed = TypeVar("Computed")  #: what is computed of an operation's inputs
 Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
@@ -260,29 +256,6 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         results = reported(op, inputs, run_kernel, op, inputs, state)
         for tensor, value in zip(op.outputs, results, strict=True):
             env.setdefault(tensor, value)
-
-
-def reported(
-    op: StepNode,
-    inputs: Sequence[Any],
-    compute: Callable[Arguments, Computed],
-    *args: Arguments.args,
-    **keywords: Arguments.kwargs,
-) -> Computed:
-    """What something computes of an operation's inputs; errors name the operation.
-
-    Raises:
-        OpError: the kernel cannot take the values or shapes it meets, or the host has too little memory.
-    """
-    try:
-        return compute(*args, **keywords)
-    except OpError as error:
-        error.attribute_to(op)
-        raise
-    except VALUE_ERRORS as error:
-        raise refusal(op, inputs, error) from error
-    except MemoryError as error:
-        raise out_of_memory(op, error) from error
 
 
 def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:

@@ -23,9 +23,8 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
-from anabranch.errors import OpError
 from anabranch.graph.constants import ShapeCheck, is_open
-from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, out_of_memory, refusal
+from anabranch.graph.kernel_binding import BoundKernel, reported
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.islands import Island
 
@@ -147,22 +146,17 @@ class _VariableUpdate:
 
     def compute(self, arrays: Sequence[HostArray]) -> None:
         """Runs the kernel, which changes nothing yet."""
-        op, inputs = self._op, self._known.copy()
+        inputs = self._known.copy()
         for position, source in self._sources:
             inputs[position] = arrays[source]
-        try:
-            if self._check_shapes is not None:
-                self._check_shapes(inputs)
-            # what profiles are made of: see `runtime/kernel_profile.py`
-            with jax.profiler.TraceAnnotation(op.name, hlo_op=op.name):
-                self._kernel(inputs)
-        except OpError as error:
-            error.attribute_to(op)
-            raise
-        except VALUE_ERRORS as error:
-            raise refusal(op, inputs, error) from error
-        except MemoryError as error:
-            raise out_of_memory(op, error) from error
+        reported(self._op, inputs, self._run, inputs)
+
+    def _run(self, inputs: list[Any]) -> None:
+        if self._check_shapes is not None:
+            self._check_shapes(inputs)
+        # what profiles are made of: see `runtime/kernel_profile.py`
+        with jax.profiler.TraceAnnotation(self._op.name, hlo_op=self._op.name):
+            self._kernel(inputs)
 
 
 class _RowContext(KernelContext):

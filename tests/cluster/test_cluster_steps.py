@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -314,20 +314,19 @@ def test_closing_cancels_what_waits(cluster: LocalCluster) -> None:
     with worker(1):
         result = element + 1
     s = session(cluster)
-    outcome: list[BaseException] = []
+    error = failure_of(cluster, s, result, s.close)
+    assert isinstance(error, tf.errors.CancelledError)
 
-    def run() -> None:
-        try:
-            s.run(result)
-        except tf.errors.OpError as error:
-            outcome.append(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until_a_step_waits(cluster)
-    s.close()
-    thread.join(DEADLINE)
-    assert isinstance(outcome[0], tf.errors.CancelledError)
+def failure_of(cluster: LocalCluster, s: tf.Session, fetch: tf.Tensor, happens: Callable[[], object]) -> BaseException:
+    """What a step that waits on the first parameter server fails with when something happens."""
+    with ThreadPoolExecutor(1) as pool:
+        step = pool.submit(s.run, fetch)
+        wait_until_a_step_waits(cluster)
+        happens()
+        error = step.exception(DEADLINE)
+    assert error is not None
+    return error
 
 
 def wait_until_a_step_waits(cluster: LocalCluster) -> None:
@@ -433,20 +432,8 @@ def test_the_sessions_of_a_lost_client_end(cluster: LocalCluster) -> None:
         queue = tf.FIFOQueue(1, [tf.float32], shared_name="lease")
         element = queue.dequeue()
     s = session(cluster)
-    outcome: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            s.run(element)
-        except tf.errors.OpError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until_a_step_waits(cluster)
-    cluster.tasks["/job:ps/replica:0/task:0"].lost("client", "client")
-    thread.join(DEADLINE)
-    assert isinstance(outcome[0], tf.errors.CancelledError)
+    error = failure_of(cluster, s, element, lambda: cluster.tasks["/job:ps/replica:0/task:0"].lost("client", "client"))
+    assert isinstance(error, tf.errors.CancelledError)
 
 
 def test_a_task_that_has_ended_is_a_lost_one_to_masters_of_other_processes(cluster: LocalCluster) -> None:
@@ -456,22 +443,10 @@ def test_a_task_that_has_ended_is_a_lost_one_to_masters_of_other_processes(clust
         there = tf.placeholder_with_default(1.0, []) * 2
     s = session(cluster)
     assert s.run(there) == 2
-    outcome: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            s.run(element)
-        except tf.errors.OpError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until_a_step_waits(cluster)
-    cluster.tasks["/job:ps/replica:0/task:0"].service.close()
-    thread.join(DEADLINE)
+    error = failure_of(cluster, s, element, cluster.tasks["/job:ps/replica:0/task:0"].service.close)
     ended = "/job:ps/replica:0/task:0 has ended"
-    assert isinstance(outcome[0], tf.errors.UnavailableError)
-    assert ended in str(outcome[0])
+    assert isinstance(error, tf.errors.UnavailableError)
+    assert ended in str(error)
     with pytest.raises(tf.errors.UnavailableError, match=ended):
         s.run(there)
 
