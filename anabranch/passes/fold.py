@@ -25,6 +25,8 @@ MAX_GROWN_ELEMENTS = 1 << 12
 def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> StepGraph:
     """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step.
 
+    So it does with what only waits, and has nothing to wait for.
+
     What these waited for is waited for by who takes their values (`passes.control_edges`).
 
     Args:
@@ -37,6 +39,8 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
     for op in step.operations:
         inputs = [rewriting.tensor(t) for t in op.inputs]
         values = None if op in staying else _known_outputs(op, inputs, task_for)
+        if _waits_for_nothing(op, rewriting) and op not in step.targets:
+            values = []
         if values is not None:
             rewriting.remove(op, values)
         elif _passes_known_handle(op, inputs):
@@ -73,6 +77,14 @@ def _needed_for_deadness(step: StepGraph) -> set[StepNode]:
         ):
             dependent.add(op)
     return merged | {t.op for t in step.fetches if t.op in dependent}
+
+
+def _waits_for_nothing(op: StepNode, rewriting: RemovingOperations) -> bool:
+    """Whether an operation is there to be waited for only, and waits for nothing itself: a check that held at once.
+
+    It would be work of the host, and part what waits for it from what does not.
+    """
+    return op.op_def.passes_on and not op.inputs and not op.outputs and not rewriting.inherit(op)
 
 
 def _passes_known_handle(op: StepNode, inputs: list[StepTensor]) -> bool:

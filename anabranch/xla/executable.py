@@ -39,6 +39,7 @@ from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import TraceState, trace_operations
+from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
@@ -433,6 +434,8 @@ class Executable:
         """
         before_writes, state = self._begin(args, self._known_with(fixed))
         state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
+        # measured on processors only
+        state.read_first = unordered_reads(self.island.operations) if self.platform == "cpu" else {}
         before, after = self._parts
         trace_operations(before, before_writes, state)
         values, final = self._continue(after, before_writes, state, None)

@@ -38,6 +38,7 @@ from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shape
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import measured_seconds
 from anabranch.xla.random_keys import host_key, random_key
+from anabranch.xla.read_order import are_there, source_of
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -67,6 +68,8 @@ class TraceState:
     Attributes:
         variables: current value of each variable that was read or written.
         written: the variables that were written so far.
+        read_first: operation that writes -> what must be computed from the old values before (`xla.read_order`).
+        awaited: the values of that, for the operation being traced.
         checks: the conditions met so far.
         counter_of: operation -> how often it ran before (a traced uint32): its place in its random sequence.
         run_seed: the session's seed (a traced uint32), for operations that have none of their own.
@@ -86,6 +89,8 @@ class TraceState:
     run_seed: Any
     guard: Any = None
     written: set[ResourceHandle] = field(default_factory=set)
+    read_first: Mapping[StepNode, Sequence[StepTensor]] = field(default_factory=dict)
+    awaited: Sequence[Any] = ()
     checks: list[Check] = field(default_factory=list)
     used: frozenset[StepTensor] | None = None
     kernels: Mapping[StepNode, StepKernel] = field(default_factory=dict)
@@ -132,10 +137,11 @@ class TraceContext(KernelContext):
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
-        # a donated variable takes the result whatever the checks say (`runtime.island_call`): if one fails, the
-        # program itself has to give the old value
-        if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
-            value = jnp.where(self.state.guard, value, old)
+        if not guarded and old is not None and old.shape == np.shape(value):
+            # a donated variable takes the result whatever the checks say (`runtime.island_call`): if one fails, the
+            # program itself has to give the old value
+            for condition in (self.state.guard, are_there(self.state.awaited)):
+                value = value if condition is None else jnp.where(condition, value, old)
         self.state.variables[handle] = value
         self.state.written.add(handle)
 
@@ -253,6 +259,7 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         inputs = [env[t] for t in op.inputs]
         if op in apart and not _is_constant(inputs[0]):
             inputs[0] = lax.optimization_barrier(inputs[0])  # type: ignore[no-untyped-call]
+        state.awaited = [env[t] for t in state.read_first.get(op, ())]
         results = reported(op, inputs, run_kernel, op, inputs, state)
         for tensor, value in zip(op.outputs, results, strict=True):
             env.setdefault(tensor, value)
@@ -400,7 +407,7 @@ def _added_in_order(op: StepNode, inputs: Sequence[Any]) -> list[Any]:
         return list(inputs)
     return [
         lax.optimization_barrier(value)  # type: ignore[no-untyped-call]
-        if not _is_constant(value) and jnp.issubdtype(value.dtype, jnp.inexact) and _source(tensor).op_def.adds
+        if not _is_constant(value) and jnp.issubdtype(value.dtype, jnp.inexact) and source_of(tensor).op_def.adds
         else value
         for value, tensor in zip(inputs, op.inputs, strict=True)
     ]
@@ -408,13 +415,6 @@ def _added_in_order(op: StepNode, inputs: Sequence[Any]) -> list[Any]:
 
 def _is_constant(value: object) -> bool:
     return not isinstance(value, jax.core.Tracer)
-
-
-def _source(tensor: StepTensor) -> StepNode:
-    """The operation that computes a tensor, past those that hand it on."""
-    while tensor.op.op_def.passes_on and tensor.op.inputs:
-        tensor = tensor.op.inputs[tensor.value_index]
-    return tensor.op
 
 
 def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:

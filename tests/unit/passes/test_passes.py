@@ -83,6 +83,25 @@ def test_fold_leaves_failing_operations_to_the_step() -> None:
     assert "Reshape" in types(fold(prune([bad], [], [])))
 
 
+def test_fold_drops_what_only_waits_and_has_nothing_to_wait_for() -> None:
+    x = placeholder()
+    graph = get_default_graph()
+    with graph.control_dependencies([raw.NoOp(name="held_at_once")]):
+        through = raw.NoOp(name="through")
+    with graph.control_dependencies([through]):
+        a = raw.Neg(x)
+    step = fold(prune([a], [], [x]))
+    assert types(step) == ["Neg"]
+    assert not step.operations[0].control_inputs
+    # what was asked for stays, and so does what waits for something
+    assert types(fold(prune([], [through], []))) == ["NoOp"]
+    with graph.control_dependencies([raw.Print(x, [x]).op]):
+        waiting = raw.NoOp(name="waiting")
+    with graph.control_dependencies([waiting]):
+        b = raw.Neg(x)
+    assert types(fold(prune([b], [], [x]))) == ["Print", "NoOp", "Neg"]
+
+
 def test_cse_merges_equal_operations_and_equal_constants() -> None:
     x = placeholder()
     one, same = raw.AddV2(x, 1.0), raw.AddV2(x, 1.0)
