@@ -17,9 +17,9 @@ from anabranch.graph.function_graph import FunctionGraph, is_small_constant
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.inner_values import inner_name, inner_tensor
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import raw
 from anabranch.ops.control_flow.conditionals import BranchValues, Case, If, StatelessCase, StatelessIf
 from anabranch.ops.lists.tensor_list import as_list_gradient
+from anabranch.ops.resources.variables import variable_shape
 
 
 class _GradientBody(FunctionGraph):
@@ -122,7 +122,7 @@ def _as_tensor(grad: Gradient | None, parameter: Tensor) -> Tensor:
     if parameter.dtype is dtypes.variant:
         return as_list_gradient(grad, parameter)
     if isinstance(grad, IndexedSlices) and grad.dense_shape is None and parameter.dtype is dtypes.resource:
-        grad = IndexedSlices(grad.values, grad.indices, raw.VariableShape(parameter))
+        grad = IndexedSlices(grad.values, grad.indices, variable_shape(parameter))
     return convert_to_tensor(grad)
 
 

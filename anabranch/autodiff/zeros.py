@@ -7,6 +7,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import TensorListZeros
+from anabranch.ops.resources.variables import variable_shape
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ def _zeros_of_variable(handle: Tensor) -> Tensor:
     while origin is not None and origin.op.type == "Placeholder":
         origin = origin.get_attribute("handle_of")
     dtype = dtypes.float32 if origin is None else origin.op.attrs["dtype"]
-    zeros: Tensor = raw.Fill(raw.VariableShape(handle), convert_to_tensor(0, dtype))
+    zeros: Tensor = raw.Fill(variable_shape(handle), convert_to_tensor(0, dtype))
     if origin is not None:
         zeros.set_shape(origin.op.attrs["shape"])
     return zeros

@@ -52,6 +52,8 @@ _LOSS_ATTRIBUTES = (
     "ignore_longer_outputs_than_inputs: bool = False"
 )
 _LOSS_RANKS = {"inputs": 3, "labels_indices": 2, "labels_values": 1, "sequence_length": 1}
+#: a loss for each example, and a gradient as large as the inputs, whatever the labels are
+_LOSS_SIZED_BY = {"inputs": "shape"}
 
 
 def _loss_shapes(
@@ -110,6 +112,7 @@ CTCLoss = define_op(
     f"inputs: T, {_LOSS_INPUTS} -> loss: T, gradient: T",
     f"{_LOSS_ATTRIBUTES}, T: {{float, double}} = float32",
     ranks=_LOSS_RANKS,
+    sized_by=_LOSS_SIZED_BY,
 )
 CTCLoss.shape(_loss_shapes)
 CTCLoss.host_kernel(_losses)
@@ -120,6 +123,7 @@ CTCLossV2 = define_op(
     f"inputs: float32, {_LOSS_INPUTS} -> loss: float32, gradient: float32",
     _LOSS_ATTRIBUTES,
     ranks=_LOSS_RANKS,
+    sized_by=_LOSS_SIZED_BY,
 )
 CTCLossV2.shape(_loss_shapes)
 CTCLossV2.gradient(_loss_gradient)

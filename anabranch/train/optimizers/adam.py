@@ -10,6 +10,7 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.ops.resources.variables import variable_shape
 from anabranch.train.growing_parts import GrowingVariable
 from anabranch.train.optimizer import HyperParameter, Optimizer
 from anabranch.train.optimizers.kernel_optimizer import by_kernel, cast_like
@@ -92,7 +93,7 @@ class AdamOptimizer(Optimizer):
     def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         if isinstance(var, GrowingVariable):
             return raw._ResourceSparseApplyAdam(*self._inputs(var), grad, indices, use_locking=self._use_locking)
-        rows = raw.StridedSlice(raw.VariableShape(var.handle), [0], [1], [1], shrink_axis_mask=1)
+        rows = raw.StridedSlice(variable_shape(var.handle), [0], [1], [1], shrink_axis_mask=1)
         return self._update_dense(raw.UnsortedSegmentSum(grad, indices, rows), var)
 
     def _finish(self, update_ops: list[Any], name_scope: str) -> Any:

@@ -108,6 +108,15 @@ def test_whatever_was_read_the_new_value_is_written(number: float, programs: lis
     np.testing.assert_array_equal(values["weights"], np.full((SIZE, SIZE), 3.0))
 
 
+def test_a_step_that_looks_up_and_multiplies_with_one_table_is_one_program(programs: list[str]) -> None:
+    """How many rows the table has is known beforehand, and so need not leave the program."""
+    x, size = tf.placeholder(tf.int32, [None]), 20
+    table = tf.get_variable("table", [size, SIZE])
+    logits = tf.matmul(tf.nn.embedding_lookup(table, x), table, transpose_b=True)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=x, logits=logits))
+    run([loss, tf.train.AdamOptimizer(0.01).minimize(loss)], {x: np.arange(7) % size}, programs)
+
+
 def test_a_step_with_a_loss_of_the_library_is_one_program(programs: list[str]) -> None:
     x, y = tf.placeholder(tf.float32, [8, SIZE]), tf.placeholder(tf.int32, [8])
     loss = tf.losses.sparse_softmax_cross_entropy(y, tf.layers.dense(x, 10))

@@ -98,6 +98,18 @@ def test_what_a_fed_shape_sizes_is_compiled_though_data_decides_its_elements() -
             np.testing.assert_allclose(got, np.exp(expected / 2), rtol=1e-6)
 
 
+def test_what_follows_a_loss_whose_gradient_is_as_large_as_its_inputs_is_compiled() -> None:
+    """Labels decide how large a loss is, and not of how many numbers its gradient consists."""
+    logits, length = placeholder((None, None, 3)), placeholder((None,), "int32", "length")
+    indices, labels = placeholder((None, 2), "int64", "indices"), placeholder((None,), "int32", "labels")
+    _, gradient = raw.CTCLoss(raw.Neg(logits), indices, labels, length)
+    assert kinds([raw.Exp(raw.Mul(gradient, 2.0))], [logits, length, indices, labels]) == [
+        ["Neg"],
+        ["host CTCLoss"],
+        ["Mul", "Exp"],
+    ]
+
+
 @pytest.mark.parametrize("unsteady", ["rows", "columns"])
 def test_what_computed_values_size_stays_on_the_host(unsteady: str) -> None:
     x, count = placeholder(shape=(4,)), placeholder((2,), "int64", "count")
