@@ -18,7 +18,10 @@ _CONVOLUTIONS: Final = (
 )
 _PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _POOLING: Final = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2")
-_NORMALIZATIONS: Final = tuple(f"FusedBatchNorm{way}{version}" for way in ("", "Grad") for version in ("", "V2", "V3"))
+_NORMALIZATIONS: Final = (
+    *(f"FusedBatchNorm{way}{version}" for way in ("", "Grad") for version in ("", "V2", "V3")),
+    *("_FusedBatchNormRelu", "_FusedBatchNormReluGrad"),
+)
 _BYTE_CONVOLUTIONS: Final = (
     *("QuantizedConv2D", "QuantizedConv2DPerChannel", "QuantizedConv2DAndRelu", "QuantizedConv2DAndRequantize"),
     *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DWithBias", "QuantizedConv2DWithBiasAndRelu"),

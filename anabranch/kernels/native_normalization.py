@@ -7,6 +7,7 @@ instructions for it. Without training there is nothing to gain: XLA fuses what i
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import math
@@ -17,10 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
+from anabranch.kernels.crowding import RunnableComputation
 from anabranch.kernels.onednn import Computation, NativeError, Strided
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.normalization import running_averages
@@ -40,6 +42,7 @@ class Normalization:
         type: of the data, as the library calls it.
         lengths, strides: of the data (strides in elements): [batch, channels, *spatial].
         epsilon: is added to variances.
+        relu: whether ReLU follows.
     """
 
     backward: bool
@@ -47,9 +50,12 @@ class Normalization:
     lengths: tuple[int, ...]
     strides: tuple[int, ...]
     epsilon: float
+    relu: bool
 
     @staticmethod
-    def of(attrs: Mapping[str, Any], shape: Sequence[int], dtype: object, backward: bool) -> Normalization | None:
+    def of(
+        attrs: Mapping[str, Any], shape: Sequence[int], dtype: object, backward: bool, relu: bool
+    ) -> Normalization | None:
         """None where the operation does not train, or there is nothing."""
         layout = windows.layout_of(attrs["data_format"])
         if not attrs["is_training"] or len(shape) != layout.rank or 0 in shape:
@@ -58,7 +64,7 @@ class Normalization:
         strides = onednn.row_strides(shape)
         lengths = tuple(int(shape[axis]) for axis in axes)
         places = tuple(strides[axis] for axis in axes)
-        return Normalization(backward, onednn.TYPES[str(dtype)], lengths, places, float(attrs["epsilon"]))
+        return Normalization(backward, onednn.TYPES[str(dtype)], lengths, places, float(attrs["epsilon"]), relu)
 
     @property
     def text(self) -> str:
@@ -70,10 +76,16 @@ class Normalization:
         return math.prod(self.lengths)
 
 
+def mask_bytes(lengths: Sequence[int]) -> int:
+    """How many bytes say of each element of an array whether it is positive, a bit each."""
+    return -(-math.prod(map(int, lengths)) // 8)
+
+
 # ---------------------------------------------------------------------- computations
 def _make(text: str) -> native_calls.Prepared:
     """What `native_calls` calls. Forward: data, scale, offset -> y, mean, variance. Backward: data, gradient, mean,
-    variance, scale -> gradients to the data, the scale and the offset.
+    variance, scale -> gradients to the data, the scale and the offset. With ReLU what says where it is positive follows
+    the results, and the operands of the gradient.
     """
     library = onednn.library()
     if library is None:
@@ -81,19 +93,65 @@ def _make(text: str) -> native_calls.Prepared:
     values = json.loads(text)
     data = Strided(tuple(values["lengths"]), tuple(values["strides"]), values["type"])
     vector = Strided((data.lengths[1],), (1,))
-    described, epsilon = library.described(data), values["epsilon"]
-    forward = library.normalization(described, epsilon)
+    described, epsilon, relu = library.described(data), values["epsilon"], values["relu"]
+    forward = library.normalization(described, epsilon, relu)
     primitive = forward
     given = {onednn.SOURCE: data, onednn.SCALE: vector, onednn.SHIFT: vector}
     results = {onednn.DESTINATION: data, onednn.MEAN: vector, onednn.VARIANCE: vector}
     if values["backward"]:
-        primitive = library.normalization(described, epsilon, hint=forward)
+        primitive = library.normalization(described, epsilon, relu, hint=forward)
         given = {onednn.SOURCE: data, onednn.DESTINATION_GRADIENT: data}
         given |= dict.fromkeys((onednn.MEAN, onednn.VARIANCE, onednn.SCALE), vector)
         results = {onednn.SOURCE_GRADIENT: data, onednn.SCALE_GRADIENT: vector, onednn.SHIFT_GRADIENT: vector}
-    computation = Computation(library, primitive, given, results)
+    if relu:
+        size = mask_bytes(data.lengths)
+        if library.size(library.argument(forward, onednn.WORKSPACE)) != size:
+            raise NativeError("the library says in another form where a normalization is positive")
+        (given if values["backward"] else results)[onednn.WORKSPACE] = Strided((size,), (1,), onednn.UINT8)
+    computation: RunnableComputation = Computation(library, primitive, given, results)
+    if relu and not values["backward"]:
+        computation = _SeeingNaN(computation, data, epsilon)
     sizes = [math.prod(array.lengths) for array in (*given.values(), *results.values())]
     return native_calls.Prepared(computation, tuple(sizes), len(results))
+
+
+class _SeeingNaN:
+    """A normalization with ReLU which passes on what is no number; the library takes it for 0.
+
+    A channel that holds some, or an infinity, has a mean or a variance that is not finite. Such channels are computed
+    anew.
+    """
+
+    def __init__(self, computation: RunnableComputation, data: Strided, epsilon: float) -> None:
+        self._computation, self._data, self._epsilon = computation, data, epsilon
+        self._vector = Strided((data.lengths[1],), (1,))
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._computation.scratch_bytes
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        self._computation.run(addresses, scratch, scratch_bytes)
+        x, scale, offset, y, mean, variance, _ = addresses
+        vectors = [_array_at(address, self._vector) for address in (scale, offset, mean, variance)]
+        if math.isfinite(sum(float(vector.sum()) for vector in vectors)):
+            return
+        with np.errstate(all="ignore"):
+            lost = ~np.isfinite(vectors).all(0)
+            # [channels, 1, ...], as the data are [batch, channels, ...]
+            of_lost = [vector[lost].reshape(-1, *[1] * (len(self._data.lengths) - 2)) for vector in vectors]
+            factor = of_lost[0] / np.sqrt(of_lost[3] + np.float32(self._epsilon))
+            normal = (_array_at(x, self._data)[:, lost] - of_lost[2]) * factor + of_lost[1]
+            _array_at(y, self._data)[:, lost] = np.maximum(normal, np.float32(0))
+
+
+def _array_at(address: int, described: Strided) -> HostArray:
+    """The array at an address, which lives as long as its owner lets it."""
+    dtype = np.dtype(np.float32 if described.type == onednn.FLOAT32 else dtypes.bfloat16.as_numpy_dtype)
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(described.lengths, described.strides, strict=True))
+    memory = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
+    strides = [stride * dtype.itemsize for stride in described.strides]
+    return np.ndarray(described.lengths, dtype, memoryview(memory).cast("B"), 0, strides)
 
 
 native_calls.register_maker(_KIND, _make)
@@ -112,67 +170,92 @@ _ELEMENTS_PER_SECOND: Final = 2e8
 _CALL_SECONDS: Final = 25e-6
 
 
-def _register(version: str, backward: bool) -> None:
-    #: where the data stands among the inputs
-    at = 1 if backward else 0
+class _Kernels:
+    """The kernels of a normalization and of its gradient, in one version.
 
-    def described(attrs: Mapping[str, Any], shape: Sequence[int], dtype: object) -> Normalization | None:
-        return Normalization.of(attrs, shape, dtype, backward)
+    Args:
+        suffix: what the names of the operations end with.
+        relu: whether ReLU follows.
+    """
 
-    def takes(case: KernelCase) -> bool:
+    def __init__(self, name: str, suffix: str, types: dict[str, Any], relu: bool) -> None:
+        self._relu = relu
+        #: how many reserved outputs the normalization has
+        self._third = relu or suffix == "V3"
+        for backward, kernel in ((False, self._forward), (True, self._backward)):
+            register_kernel(
+                f"{name}{'Grad' if backward else ''}{suffix}",
+                "onednn",
+                device_type="CPU",
+                types=types,
+                applies=functools.partial(self._takes, backward),
+                cost=functools.partial(_estimate, backward),
+                rough=True,
+                calls_back=True,
+                takes_numpy=True,
+            )(kernel)
+
+    def _described(
+        self, attrs: Mapping[str, Any], shape: Sequence[int], dtype: object, backward: bool
+    ) -> Normalization | None:
+        return Normalization.of(attrs, shape, dtype, backward, self._relu)
+
+    def _takes(self, backward: bool, case: KernelCase) -> bool:
         library = onednn.library()
-        data = case.inputs[at]
+        data = case.inputs[_DATA_AT[backward]]
         if library is None or not library.computes(data.dtype):
             return False
         vectors = case.inputs[2:5] if backward else case.inputs[1:3]
-        normalization = described(case.attrs, data.shape, data.dtype)
+        normalization = self._described(case.attrs, data.shape, data.dtype, backward)
         if normalization is None or (backward and tuple(case.inputs[0].shape) != tuple(data.shape)):
+            return False
+        # where y is positive is known in this form if this kernel has computed it
+        if backward and self._relu and tuple(case.inputs[6].shape) != (mask_bytes(data.shape),):
             return False
         channels = normalization.lengths[1]
         return all(tuple(one.shape) == (channels,) for one in vectors) and _usable(normalization)
 
-    def estimate(case: KernelCase) -> float:
-        return _SHARES[backward] + _CALL_SECONDS * _ELEMENTS_PER_SECOND / math.prod(case.inputs[at].shape)
-
-    def forward_kernel(
-        x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, ctx: OperationContext
+    def _forward(
+        self, x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, ctx: OperationContext
     ) -> Any:
-        one = described(ctx.op.attrs, x.shape, x.dtype)
+        one = self._described(ctx.op.attrs, x.shape, x.dtype, backward=False)
         assert one is not None  # `takes` has said so
         vector = (tuple(scale.shape), scale.dtype)
-        results = [(tuple(x.shape), x.dtype), vector, vector]
-        y, own_mean, own_variance = native_calls.call_several(ctx.op.name, one.text, (x, scale, offset), results)
+        results: list[Any] = [(tuple(x.shape), x.dtype), vector, vector]
+        if self._relu:
+            results.append(((mask_bytes(x.shape),), np.uint8))
+        y, own_mean, own_variance, *positive = native_calls.call_several(
+            ctx.op.name, one.text, (x, scale, offset), results
+        )
         running = running_averages(
             own_mean, own_variance, (mean, variance), one.elements // one.lengths[1], ctx.op.attrs
         )
-        third = [np.zeros((), scale.dtype)] if version == "V3" else []
-        return [y, *running, own_mean, own_variance, *third]
+        third = [np.zeros((), scale.dtype)] if self._third else []
+        return [y, *running, own_mean, own_variance, *third, *positive]
 
-    def backward_kernel(
-        grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: Array, ctx: OperationContext
+    def _backward(
+        self, grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *rest: Array, ctx: OperationContext
     ) -> Any:
-        one = described(ctx.op.attrs, x.shape, x.dtype)
+        one = self._described(ctx.op.attrs, x.shape, x.dtype, backward=True)
         assert one is not None  # `takes` has said so
         vector = (tuple(scale.shape), scale.dtype)
         results = [(tuple(x.shape), x.dtype), vector, vector]
-        given = (x, grad, mean, variance, scale)
+        given = (x, grad, mean, variance, scale, *(rest[1:] if self._relu else ()))
         spare = [np.zeros(0, scale.dtype)] * 2
         return [*native_calls.call_several(ctx.op.name, one.text, given, results), *spare]
 
-    types: dict[str, Any] = {"T": [dtypes.float32, dtypes.bfloat16], "U": [dtypes.float32]}
-    register_kernel(
-        f"FusedBatchNorm{'Grad' if backward else ''}{version}",
-        "onednn",
-        device_type="CPU",
-        types=types if version else {"T": [dtypes.float32]},
-        applies=takes,
-        cost=estimate,
-        rough=True,
-        calls_back=True,
-        takes_numpy=True,
-    )(backward_kernel if backward else forward_kernel)
 
+#: where the data stand among the inputs of the normalization, and of its gradient
+_DATA_AT: Final = (0, 1)
+
+
+def _estimate(backward: bool, case: KernelCase) -> float:
+    elements = math.prod(case.inputs[_DATA_AT[backward]].shape)
+    return _SHARES[backward] + _CALL_SECONDS * _ELEMENTS_PER_SECOND / elements
+
+
+_FLOATS: Final = {"T": [dtypes.float32, dtypes.bfloat16], "U": [dtypes.float32]}
 
 for _version in VERSIONS:
-    for _backward in (False, True):
-        _register(_version, _backward)
+    _Kernels("FusedBatchNorm", _version, _FLOATS if _version else {"T": [dtypes.float32]}, relu=False)
+_Kernels("_FusedBatchNormRelu", "", _FLOATS, relu=True)

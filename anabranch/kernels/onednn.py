@@ -40,8 +40,8 @@ INT32, INT8, UINT8 = 4, 5, 6
 TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 _BACKWARD: Final = 128
-#: normalization scales and shifts
-_SCALES_AND_SHIFTS: Final = 6
+#: normalization scales and shifts, and leaves what is positive
+_SCALES_AND_SHIFTS, _LEAVES_POSITIVE = 6, 8
 CONVOLUTION_DIRECT: Final = 1
 #: the kind of a binary primitive that adds, and of an elementwise one that keeps what is positive
 ADD, RELU = 0x1FFF0, 0x20
@@ -318,9 +318,15 @@ class Library:
             return self.primitive("pooling_forward", purpose, *arguments, self._attributes.value)
         return self.primitive("pooling_backward", *arguments, hint.value, self._attributes.value)
 
-    def normalization(self, data: Handle, epsilon: float, hint: Handle | None = None) -> Handle:
-        """Like `primitive`, for batches, with scales and offsets; `hint`: the normalization whose gradient it is."""
-        kind, array, last = "batch_normalization", data.value, (epsilon, _SCALES_AND_SHIFTS)
+    def normalization(self, data: Handle, epsilon: float, relu: bool, hint: Handle | None = None) -> Handle:
+        """Like `primitive`, for batches, with scales and offsets.
+
+        Args:
+            relu: whether ReLU follows; the workspace then says where it is positive.
+            hint: the normalization whose gradient it is.
+        """
+        flags = _SCALES_AND_SHIFTS | (_LEAVES_POSITIVE if relu else 0)
+        kind, array, last = "batch_normalization", data.value, (epsilon, flags)
         if hint is None:
             return self.primitive(f"{kind}_forward", FORWARD_TRAINING, array, array, *last, self._attributes.value)
         given = (_BACKWARD, array, array, array, *last, hint.value)

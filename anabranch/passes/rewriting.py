@@ -110,6 +110,16 @@ class Rewriting:
             self._unfinished.append((new, op.inputs))
         return new
 
+    def take_in(self, op: StepNode, new: StepNode, outputs: Mapping[int, StepTensor]) -> None:
+        """Lets a node of the new graph do what an operation of the old one did, among other things.
+
+        Args:
+            outputs: positions of the old one's outputs -> what stands for them; of the others nobody takes anything.
+        """
+        self._nodes[op] = new
+        for position, tensor in outputs.items():
+            self.stand_for(op.outputs[position], tensor)
+
     def result(self, **changes: Unpack[StepChanges]) -> StepGraph:
         """The new graph; `changes`: what differs besides its operations, in terms of the new graph."""
         # by now it is known what became of the operations after each Merge

@@ -170,7 +170,7 @@ def _(features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     return np.maximum(features, features.dtype.type(0), out=memory)
 
 
-def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array, memory: HostArray | None = None) -> Any:
+def where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array, memory: HostArray | None = None) -> Any:
     """The gradients where an activation is the identity, elsewhere zero times the gradient.
 
     No plain zero: NaN there is seen, as in TensorFlow, wherever it stands.
@@ -193,14 +193,14 @@ def _(gradients: Array, features: Array, *, xp: ArrayLibrary, ctx: OperationCont
         memory = ctx.memory(gradients.shape, gradients.dtype, 0)
         if host_halves.is_worthwhile(gradients, features):
             return host_halves.where_positive(gradients, features, memory)
-    return _where_not_flat(xp, gradients, features > features.dtype.type(0), memory)
+    return where_not_flat(xp, gradients, features > features.dtype.type(0), memory)
 
 
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
-    "Relu6Grad", lambda xp, c, g, x: _where_not_flat(xp, g, (x > c(0)) & (x < c(6))), "real", _zero_where_flat
+    "Relu6Grad", lambda xp, c, g, x: where_not_flat(xp, g, (x > c(0)) & (x < c(6))), "real", _zero_where_flat
 )
 Elu = _activation(
     "Elu",

@@ -20,11 +20,11 @@ from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import wide
 
 _FORMATS_2D = "data_format: {'NHWC', 'NCHW'} = 'NHWC'"
-_FORMATS = "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'"
+FORMATS = "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'"
 
 
 # ---------------------------------------------------------------------- fused batch normalization
-def _fused_channels(x: TensorShape, data_format: bytes, *vectors: TensorShape) -> tuple[TensorShape, TensorShape]:
+def fused_channels(x: TensorShape, data_format: bytes, *vectors: TensorShape) -> tuple[TensorShape, TensorShape]:
     """The data's shape, and that of the vectors with one number per channel."""
     layout = windows.layout_of(data_format)
     x = shape_rules.with_rank(x, layout.rank, "x")
@@ -54,7 +54,7 @@ class _PerChannel:
         return self.xp.reshape(vector, self.shape)
 
 
-def _fused_forward(
+def fused_forward(
     xp: ArrayLibrary, x: Array, scale: Array, offset: Array, mean: Array, variance: Array, attrs: dict[str, Any]
 ) -> tuple[Any, ...]:
     """y, the new running mean and variance, and the batch's own (or the given ones where not training)."""
@@ -146,7 +146,7 @@ def _scaled_on_host(x: Array, mean: Array, factor: Array, offset: Array) -> Any:
 def _backward_on_host(
     grad: Array, x: Array, scale: Array, mean: Array, inverse: Array, is_training: bool
 ) -> tuple[Any, Any, Any]:
-    """As `_fused_backward`, for NumPy's arrays of which the channels are the last axis."""
+    """As `fused_backward`, for NumPy's arrays of which the channels are the last axis."""
     blocks, flat, grads = _Blocks(x), x.reshape(-1), grad.reshape(-1)
     means = blocks.spread(mean)
     scales, offsets = np.zeros(blocks.channels), np.zeros(blocks.channels)
@@ -187,7 +187,7 @@ def running_averages(
     return old[0] * kept + mean * new, old[1] * kept + unbiased * new
 
 
-def _fused_backward(
+def fused_backward(
     xp: ArrayLibrary, grad: Array, x: Array, scale: Array, mean: Array, variance: Array, attrs: dict[str, Any]
 ) -> tuple[Any, Any, Any]:
     wanted, grad, x, scale = x.dtype, wide(grad), wide(x), wide(scale)
@@ -311,14 +311,14 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         used = not is_training or exponential_avg_factor != 1.0
         for vector in () if used else given:
             shape_rules.late(shape_rules.with_rank, vector, 1, "what is no moving average yet")
-        data, channels = _fused_channels(x, data_format, scale, offset, *(given if used else ()))
+        data, channels = fused_channels(x, data_format, scale, offset, *(given if used else ()))
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel
     def _(
         x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, xp: ArrayLibrary, ctx: OperationContext
     ) -> Any:
-        y, *vectors = _fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
+        y, *vectors = fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
         vectors = [vector.astype(scale.dtype) for vector in vectors]
         return [y, *vectors, *([np.zeros((), scale.dtype)] if third else [])]
 
@@ -332,8 +332,8 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         *_: TensorShape | list[TensorShape],
         data_format: bytes,
     ) -> Any:
-        _fused_channels(grad, data_format, scale)
-        data, channels = _fused_channels(x, data_format, scale, mean, variance)
+        fused_channels(grad, data_format, scale)
+        data, channels = fused_channels(x, data_format, scale, mean, variance)
         if not grad.is_compatible_with(x):
             raise LateShapeError(f"the gradient has shape {grad}, but x has {x}")
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
@@ -349,7 +349,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         xp: ArrayLibrary,
         ctx: OperationContext,
     ) -> Any:
-        grads = _fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
+        grads = fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
         return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
 
     forward.gradient(_fused_gradient)
@@ -359,7 +359,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
 
 FusedBatchNorm, FusedBatchNormGrad = _fused("", "T: {float}", _FORMATS_2D)
 FusedBatchNormV2, FusedBatchNormGradV2 = _fused("V2", "T: {half, bfloat16, float}, U: {float}", _FORMATS_2D)
-FusedBatchNormV3, FusedBatchNormGradV3 = _fused("V3", "T: {half, bfloat16, float}, U: {bfloat16, float}", _FORMATS)
+FusedBatchNormV3, FusedBatchNormGradV3 = _fused("V3", "T: {half, bfloat16, float}, U: {bfloat16, float}", FORMATS)
 
 # ---------------------------------------------------------------------- batch normalization with given moments
 _GLOBAL = "T: numbers, variance_epsilon: float, scale_after_normalization: bool"
@@ -371,7 +371,7 @@ BatchNormWithGlobalNormalization = define_op(
 
 @BatchNormWithGlobalNormalization.shape
 def _(t: TensorShape, m: TensorShape, v: TensorShape, beta: TensorShape, gamma: TensorShape) -> TensorShape:
-    return _fused_channels(t, b"NHWC", m, v, beta, gamma)[0]
+    return fused_channels(t, b"NHWC", m, v, beta, gamma)[0]
 
 
 def _global_scale(
@@ -415,7 +415,7 @@ BatchNormWithGlobalNormalizationGrad.not_differentiable()
 
 @BatchNormWithGlobalNormalizationGrad.shape
 def _(t: TensorShape, m: TensorShape, v: TensorShape, gamma: TensorShape, backprop: TensorShape) -> Any:
-    data, channels = _fused_channels(t.merge_with(backprop), b"NHWC", m, v, gamma)
+    data, channels = fused_channels(t.merge_with(backprop), b"NHWC", m, v, gamma)
     return [data, *([channels] * 4)]
 
 

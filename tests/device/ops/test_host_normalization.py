@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from anabranch.ops.nn.normalization import _fused_backward, _fused_forward
+from anabranch.ops.nn.normalization import fused_backward, fused_forward
 
 #: less than a block, several blocks of which the last is not full, more channels than fit a block, nothing
 SHAPES = [(2, 3, 5, 4), (3, 61, 53, 12), (2, 1, 2, 40_000), (0, 4, 4, 3), (2, 3, 3, 0)]
@@ -45,12 +45,12 @@ def test_blocks_give_what_the_whole_gives(
     attrs = attributes(is_training, 0.5 if is_training else 1.0)
     values = {"x": x, "scale": scale, "offset": offset, "mean": mean, "variance": variance}
     before = x.copy(), grad.copy()
-    forward = _fused_forward(np, x, scale, offset, mean, variance, attrs)
+    forward = fused_forward(np, x, scale, offset, mean, variance, attrs)
     on_device = {name: jnp.asarray(value) for name, value in values.items()}
-    check(forward, _fused_forward(jnp, **on_device, attrs=attrs), tolerance)
-    backward = _fused_backward(np, grad, x, scale, mean, variance, attrs)
+    check(forward, fused_forward(jnp, **on_device, attrs=attrs), tolerance)
+    backward = fused_backward(np, grad, x, scale, mean, variance, attrs)
     del on_device["offset"]
-    wanted = _fused_backward(jnp, jnp.asarray(grad), **on_device, attrs=attrs)
+    wanted = fused_backward(jnp, jnp.asarray(grad), **on_device, attrs=attrs)
     # sums over all positions
     check(backward, wanted, tolerance * max(1, x.size // max(1, shape[-1])) ** 0.5)
     np.testing.assert_array_equal(x, before[0])

@@ -1,0 +1,142 @@
+"""Normalization of batches with ReLU behind it gives what the two operations give, by whichever kernel.
+
+What needs the extra `native` is skipped without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import anabranch as tf
+from anabranch import pipeline
+from anabranch.core.kernels import candidates
+from anabranch.ops import raw
+from anabranch.xla import executable
+from anabranch.xla.background import background
+from anabranch.xla.variants import compile_log
+from tests.device.kernels.conftest import need_bfloat16
+from tests.device.kernels.test_convolutions import case_of
+from tests.device.kernels.test_native_normalization import TOLERANCES, any_batches, results
+
+SHAPE = (4, 6, 6, 32)
+
+
+def layer(dtype: str, shape: tuple[int, ...] = SHAPE) -> tuple[list[Any], Any]:
+    """A layer's result, its mean and variance, and its gradients; and the placeholder of its data."""
+    channels = shape[-1]
+    x = tf.placeholder(dtype, shape)
+    scale = tf.get_variable("scale", [channels], initializer=tf.random_uniform_initializer(0.5, 2, seed=1))
+    offset = tf.get_variable("offset", [channels], initializer=tf.random_uniform_initializer(-1, 1, seed=2))
+    y, mean, variance = tf.nn.fused_batch_norm(x, scale, offset)
+    y = tf.nn.relu(y)
+    weights = tf.constant(np.random.default_rng(3).normal(size=shape), dtype)
+    return [y, mean, variance, *tf.gradients(tf.reduce_sum(y * weights), [x, scale, offset])], x
+
+
+def run(dtype: str, data: np.ndarray[Any, Any], directly: bool) -> list[np.ndarray[Any, Any]]:
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        fetches, x = layer(dtype)
+        session.run(tf.global_variables_initializer())
+        if directly:
+            return session.run(fetches, {x: data})
+        for _ in range(3):
+            found = session.run(fetches, {x: data})
+            background.wait(60)
+        return found
+
+
+def data_of(dtype: str, *strange: float) -> np.ndarray[Any, Any]:
+    data = np.random.default_rng(0).normal(1, 2, SHAPE).astype(np.float32)
+    for channel, number in enumerate(strange):
+        data[1, 2, 3, 5 * channel] = number
+    return data.astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def compare(found: list[Any], wanted: list[Any], tolerance: float) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        one, other = one.astype(np.float64), other.astype(np.float64)
+        most = abs(other[np.isfinite(other)]).max(initial=1.0)
+        np.testing.assert_allclose(one, other, atol=tolerance * most, rtol=0)
+
+
+@pytest.mark.parametrize("strange", [(), (np.nan, np.inf, -np.inf, 3e38)])
+@pytest.mark.parametrize("directly", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_step_gives_what_the_two_operations_give(
+    dtype: str, directly: bool, strange: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each of the ways in which a step runs; where a number is none, or infinite, too."""
+    if not directly:
+        monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    with np.errstate(all="ignore"):
+        data = data_of(dtype, *strange)
+        fused = run(dtype, data, directly)
+        monkeypatch.setattr(pipeline, "fuse_relu", lambda step: step)
+        apart = run(dtype, data, directly)
+    if strange:
+        assert np.isnan(apart[0].astype(np.float32)).any()
+    for one, other in zip(fused, apart, strict=True):
+        assert one.dtype == other.dtype
+    compare(fused, apart, TOLERANCES.get(dtype, 1e-2))
+
+
+def test_a_step_uses_the_library_both_ways(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_KERNELS", "estimate")
+    shape = (8, 28, 28, 64)
+    with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        fetches, x = layer("float32", shape)
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            session.run(fetches, {x: np.random.default_rng(0).normal(size=shape)})
+            background.wait(60)
+    chosen = {choice.op_type: choice.chosen.name for choice in compile_log.events[-1].kernels.values()}
+    assert chosen == {"_FusedBatchNormRelu": "onednn", "_FusedBatchNormReluGrad": "onednn"}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_the_library_gives_what_the_own_kernels_give(native: None, dtype: str) -> None:
+    """(The examples are the same in every run.)"""
+    if dtype == "bfloat16":
+        need_bfloat16()
+    numpy_type = tf.as_dtype(dtype).as_numpy_dtype
+
+    @settings(max_examples=6)
+    @given(any_batches().filter(lambda drawn: drawn[0] == "V3"), st.integers(0, 1000))
+    def check(drawn: Any, seed: int) -> None:
+        _, shape, attrs = drawn
+        rng = np.random.default_rng(seed)
+        channel = 1 if attrs["data_format"].startswith("NC") else len(shape) - 1
+        x, grad = (rng.normal(1, 2, shape).astype(numpy_type) for _ in range(2))
+        scale, offset, mean, variance = (rng.uniform(-1, 2, shape[channel]).astype(np.float32) for _ in range(4))
+        with tf.Graph().as_default():
+            forward = raw._FusedBatchNormRelu(x, scale, offset, mean, variance, **attrs)[0].op
+            found = results(forward, [x, scale, offset, mean, variance])
+            assert set(found) >= {"own", "own at once"}
+            for name, arrays in found.items():
+                compare(arrays[:5], found["own"][:5], TOLERANCES[dtype])
+                if not name.startswith("onednn"):
+                    continue
+                # the gradient by the library takes what the library has written down
+                y, positive = arrays[0], arrays[-1]
+                assert positive.shape == (-(-x.size // 8),)
+                kept = {key: attrs[key] for key in ("epsilon", "data_format")}
+                given_back = [grad, x, scale, arrays[3], arrays[4], y, positive]
+                backward = raw._FusedBatchNormReluGrad(*given_back, **kept)[0].op
+                gradients = results(backward, given_back)
+                assert set(gradients) == {"own", "own at once", "onednn", "onednn at once"}
+                for others in gradients.values():
+                    compare(others[:3], gradients["own"][:3], TOLERANCES[dtype])
+
+    check()
+
+
+def test_what_the_own_kernel_computed_the_library_does_not_go_on_with(native: None) -> None:
+    x = np.ones(SHAPE, np.float32)
+    vector = np.ones(SHAPE[-1], np.float32)
+    nothing = np.zeros(0, np.uint8)
+    backward = raw._FusedBatchNormReluGrad(x, x, vector, vector, vector, x, nothing)[0].op
+    assert [one.name for one in candidates(case_of(backward, [x, x, vector, vector, vector, x, nothing]))] == ["own"]
