@@ -16,7 +16,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.nn import host_halves
+from anabranch.ops.nn import host_halves, ordered_bits
 from anabranch.ops.nn.sliding import wide
 
 
@@ -170,7 +170,7 @@ def _(features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     return np.maximum(features, features.dtype.type(0), out=memory)
 
 
-def where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array, memory: HostArray | None = None) -> Any:
+def _where_not_flat(xp: ArrayLibrary, gradients: Array, steep: Array, memory: HostArray | None = None) -> Any:
     """The gradients where an activation is the identity, elsewhere zero times the gradient.
 
     No plain zero: NaN there is seen, as in TensorFlow, wherever it stands.
@@ -188,19 +188,27 @@ ReluGrad.gradient(_zero_where_flat)
 
 @ReluGrad.kernel
 def _(gradients: Array, features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    return where_positive(xp, gradients, features, ctx)
+
+
+def where_positive(xp: ArrayLibrary, gradients: Array, features: Array, ctx: OperationContext) -> Any:
+    """The gradients where the features are positive; elsewhere zero times the gradient, so that NaN there is seen."""
     memory = None
-    if xp is np and np.shape(gradients) == np.shape(features):
+    alike = np.shape(gradients) == np.shape(features) and gradients.dtype == features.dtype
+    if xp is not np and alike and ordered_bits.has_16_bits(gradients):
+        return ordered_bits.where_positive(gradients, features)
+    if xp is np and alike:
         memory = ctx.memory(gradients.shape, gradients.dtype, 0)
         if host_halves.is_worthwhile(gradients, features):
             return host_halves.where_positive(gradients, features, memory)
-    return where_not_flat(xp, gradients, features > features.dtype.type(0), memory)
+    return _where_not_flat(xp, gradients, features > features.dtype.type(0), memory)
 
 
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
-    "Relu6Grad", lambda xp, c, g, x: where_not_flat(xp, g, (x > c(0)) & (x < c(6))), "real", _zero_where_flat
+    "Relu6Grad", lambda xp, c, g, x: _where_not_flat(xp, g, (x > c(0)) & (x < c(6))), "real", _zero_where_flat
 )
 Elu = _activation(
     "Elu",

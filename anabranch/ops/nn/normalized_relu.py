@@ -15,7 +15,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
-from anabranch.ops.nn.activations import where_not_flat
+from anabranch.ops.nn.activations import where_positive
 from anabranch.ops.nn.normalization import FORMATS, fused_backward, fused_channels, fused_forward
 
 _TYPES = f"T: {{half, bfloat16, float}}, U: {{float}}, epsilon: float = 0.0001, {FORMATS}, is_training: bool = True"
@@ -73,6 +73,6 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
-    steep = where_not_flat(xp, grad, y > y.dtype.type(0))
+    steep = where_positive(xp, grad, y, ctx)
     grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
     return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]

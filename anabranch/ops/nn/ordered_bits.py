@@ -63,6 +63,14 @@ def from_order(keys: Array, dtype: ElementType, xp: ArrayLibrary = jnp) -> Any:
     return bits.view(dtype) if xp is np else lax.bitcast_convert_type(bits, dtype)
 
 
+def where_positive(values: Array, x: Array) -> Any:
+    """JAX's values of such a dtype where `x`, of the same one, is positive, and elsewhere zero times the value."""
+    infinity, nothing = key(np.inf, values.dtype), np.array(np.nan, values.dtype).view(np.int16)[()]
+    bits, signs = lax.bitcast_convert_type(values, np.int16), lax.bitcast_convert_type(x, np.int16)
+    zero = jnp.where((bits & _SIZE) >= infinity, nothing, bits & ~_SIZE)
+    return lax.bitcast_convert_type(jnp.where((signs > 0) & (signs <= infinity), bits, zero), values.dtype)
+
+
 def key(value: float, dtype: ElementType) -> Any:
     """The integer of one number, which is no NaN."""
     bits = np.array(value, dtype).view(np.int16)[()]
