@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from jax import lax
 
+from anabranch.core import dtypes
 from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -125,9 +127,18 @@ def _of_rank(shape: TensorShape, rank: int | None, at: int) -> TensorShape:
     return shape.with_rank(rank)
 
 
+_HALVES: Final = (dtypes.float16.as_numpy_dtype, dtypes.bfloat16.as_numpy_dtype)
+
+
 def _concat(values: list[Any], axis: Array, xp: ArrayLibrary) -> Any:
     rank = len(np.shape(values[0]))
-    return xp.concatenate(values, axis=normal_axis(scalar_int(axis), rank, "concat_dim"))
+    along = normal_axis(scalar_int(axis), rank, "concat_dim")
+    dtype = values[0].dtype
+    if xp is np or dtype not in _HALVES:
+        return xp.concatenate(values, axis=along)
+    # where neighbours compute in float32, XLA would join that for processors, and make halves of it again
+    bits = xp.concatenate([lax.bitcast_convert_type(value, np.int16) for value in values], axis=along)
+    return lax.bitcast_convert_type(bits, dtype)
 
 
 def _concat_gradient(values: list[Tensor], axis: Tensor, grad: Tensor) -> list[Any]:

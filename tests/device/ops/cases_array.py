@@ -156,6 +156,12 @@ LAYOUT = [
     OpCase("Concat", (np.int32(1), [X, real(2, 1)]), oracle=lambda a, v: np.concatenate(v, 1), order=2),
     OpCase("ConcatV2", ([X, real(2, 1)], np.int32(1)), oracle=lambda v, a: np.concatenate(v, 1), order=2),
     OpCase("ConcatV2", ([X, real(1, 3), X], np.int32(-2)), oracle=lambda v, a: np.concatenate(v, 0), label="negative"),
+    *(
+        OpCase(
+            "ConcatV2", ([half, half[:1]], np.int32(0)), oracle=lambda v, a: np.concatenate(v), label=str(half.dtype)
+        )
+        for half in (X.astype(np.float16), X.astype(ml_dtypes.bfloat16))
+    ),
     OpCase("ConcatV2", ([T, T], np.int32(0)), oracle=lambda v, a: np.concatenate(v), label="string"),
     OpCase("ConcatV2", ([X, real(3, 2)], np.int32(0)), error=errors.InvalidArgumentError, label="shapes"),
     OpCase("ConcatV2", ([X, X], np.int32(2)), error=errors.InvalidArgumentError, label="axis"),
