@@ -28,6 +28,11 @@ island and enters the second as part of its compilation key.
 An operation on tensors whose *size the data decides* (what `where`, `unique` or `boolean_mask` let through) would be
 compiled anew in nearly every step. It runs on the host if it has a kernel that can (`xla.changing_sizes`).
 
+A variable is read where its value is first needed, if the step has no primitives of control flow. Its read would have
+level 0, while what takes the value may wait for the next batch of a pipeline: in an island of its own the read would
+copy the variable, which the island of the training step overwrites. So reads, and what is computed of them alone, join
+the one island that takes them, if all else that comes after them is of higher levels.
+
 Example: in ``x = tf.matmul(a, b); s = tf.strings.as_string(x); y = tf.exp(x)`` matmul and exp share level 0, the
 string conversion is host work of level 1.
 """
@@ -290,6 +295,8 @@ class _IslandAnalysis:
             self.step.operations, {op: self._edges(op) for op in self.step.operations}, self.frames
         )
         self.level = self.levels.of
+        if not self.dependencies.dynamic:
+            self._read_late()
         return self._build()
 
     def _taken(self, op: StepNode) -> list[StepTensor]:
@@ -438,6 +445,48 @@ class _IslandAnalysis:
 
     def _uses_value(self, op: StepNode, tensor: StepTensor) -> bool:
         return op not in self.host and tensor in self._static_inputs(op)
+
+    # ---- reads
+    def _read_late(self) -> None:
+        """Puts the reads of variables, and what is computed of them alone, into the island of those that take them.
+
+        See the module docstring. What comes after a read, such as what overwrites the variable, comes after it still.
+        """
+        takers: dict[StepNode, list[StepNode]] = {}
+        followers: dict[StepNode, list[StepNode]] = {}
+        for op in self.step.operations:
+            tensors, controls = self.waits[op]
+            for tensor in tensors:
+                takers.setdefault(tensor.op, []).append(op)
+            for earlier in (*controls, *self.order.get(op, ())):
+                followers.setdefault(earlier, []).append(op)
+        # from the last: where an operation goes depends on where those go that take its results
+        for op in reversed(self._computed_of_reads()):
+            compiled = [taker for taker in takers.get(op, ()) if taker not in self.host]
+            if len({self._key(taker) for taker in compiled}) != 1:
+                continue
+            target = compiled[0]
+            level, waiting = self.level[op], self.waiting[op]
+            if level >= self.level[target]:
+                continue
+            self.level[op], self.waiting[op] = self.level[target], self.waiting[target]
+            others = [*takers[op], *followers.get(op, ())]
+            strangers = [other for other in others if other in self.host or self._key(other) != self._key(op)]
+            if self._key(op) != self._key(target) or any(self.level[s] <= self.level[op] for s in strangers):
+                self.level[op], self.waiting[op] = level, waiting
+
+    def _computed_of_reads(self) -> list[StepNode]:
+        """The compiled operations that read variables, and those that take what these give alone; in step order."""
+        found: dict[StepNode, None] = {}
+        for op in self.step.operations:
+            reads = op.op_def.only_reads
+            computes = bool(op.inputs) and not (op.op_def.stateful or op.op_def.random or bodies_of(op))
+            if op in self.host or not (reads or computes):
+                continue
+            tensors, _ = self.waits[op]
+            if all(tensor.op in found for tensor in tensors) and (reads or tensors):
+                found[op] = None
+        return list(found)
 
     # ---- building the items
     def _key(self, op: StepNode) -> Hashable:

@@ -165,6 +165,44 @@ def test_reads_and_writes_of_one_variable_keep_step_order() -> None:
         assert [v.tolist() for v in session.run([after, write, before])[::2]] == [[2, 2], [1, 1]]
 
 
+def test_variables_are_read_in_the_island_that_takes_their_values() -> None:
+    """And not in one of their own, before what the step waits for: they would be copied from one to the other."""
+    x = placeholder()
+    waited = raw.PyFunc([x], token="token", Tout=["float32"])[0]
+    waited.set_shape([2])
+    weights = variable()
+    read = raw.ReadVariableOp(weights, dtype="float32")
+    decay = raw.Mul(read, 0.1)
+    step = raw.AssignSubVariableOp(weights, raw.Add(raw.Mul(waited, read), decay))
+    assert kinds([], [x], [step]) == [
+        ["host PyFunc"],
+        ["ReadVariableOp", "Mul", "Mul", "Add", "AssignSubVariableOp"],
+    ]
+
+
+def test_reads_that_others_need_earlier_stay() -> None:
+    x = placeholder()
+    weights = variable()
+    read = raw.ReadVariableOp(weights, dtype="float32")
+    # what the host takes
+    waited = raw.PyFunc([read], token="token", Tout=["float32"])[0]
+    waited.set_shape([2])
+    product = raw.Mul(waited, read)
+    assert kinds([product], [x]) == [["ReadVariableOp"], ["host PyFunc"], ["Mul"]]
+    # what overwrites the variable beforehand
+    other = variable("other")
+    early = raw.ReadVariableOp(other, dtype="float32")
+    late = raw.PyFunc([x], token="token", Tout=["float32"])[0]
+    late.set_shape([2])
+    with get_default_graph().control_dependencies([early]):
+        written = raw.AssignVariableOp(other, raw.Neg(x))
+    assert kinds([raw.Mul(late, early)], [x], [written]) == [
+        ["ReadVariableOp", "Neg", "AssignVariableOp"],
+        ["host PyFunc"],
+        ["Mul"],
+    ]
+
+
 def test_a_variable_first_written_in_an_island_is_not_read_from_outside() -> None:
     handle = variable()
     write = raw.AssignVariableOp(handle, convert_to_tensor([1.0, 2.0]))
