@@ -18,10 +18,10 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
-from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.normalization import running_averages
 
@@ -40,6 +40,7 @@ class Normalization:
         type: of the data, as the library calls it.
         lengths, strides: of the data (strides in elements): [batch, channels, *spatial].
         epsilon: is added to variances.
+        relu: whether ReLU follows (forward only). The library takes NaN for negative.
     """
 
     backward: bool
@@ -47,9 +48,12 @@ class Normalization:
     lengths: tuple[int, ...]
     strides: tuple[int, ...]
     epsilon: float
+    relu: bool = False
 
     @staticmethod
-    def of(attrs: Mapping[str, Any], shape: Sequence[int], dtype: object, backward: bool) -> Normalization | None:
+    def of(
+        attrs: Mapping[str, Any], shape: Sequence[int], dtype: object, backward: bool, relu: bool = False
+    ) -> Normalization | None:
         """None where the operation does not train, or there is nothing."""
         layout = windows.layout_of(attrs["data_format"])
         if not attrs["is_training"] or len(shape) != layout.rank or 0 in shape:
@@ -58,7 +62,7 @@ class Normalization:
         strides = onednn.row_strides(shape)
         lengths = tuple(int(shape[axis]) for axis in axes)
         places = tuple(strides[axis] for axis in axes)
-        return Normalization(backward, onednn.TYPES[str(dtype)], lengths, places, float(attrs["epsilon"]))
+        return Normalization(backward, onednn.TYPES[str(dtype)], lengths, places, float(attrs["epsilon"]), relu)
 
     @property
     def text(self) -> str:
@@ -82,7 +86,9 @@ def _make(text: str) -> native_calls.Prepared:
     data = Strided(tuple(values["lengths"]), tuple(values["strides"]), values["type"])
     vector = Strided((data.lengths[1],), (1,))
     described, epsilon = library.described(data), values["epsilon"]
-    forward = library.normalization(described, epsilon)
+    forward = library.normalization(described, epsilon, relu=values["relu"])
+    if values["relu"]:
+        return _with_relu(library, forward, described, data)
     primitive = forward
     given = {onednn.SOURCE: data, onednn.SCALE: vector, onednn.SHIFT: vector}
     results = {onednn.DESTINATION: data, onednn.MEAN: vector, onednn.VARIANCE: vector}
@@ -94,6 +100,20 @@ def _make(text: str) -> native_calls.Prepared:
     computation = Computation(library, primitive, given, results)
     sizes = [math.prod(array.lengths) for array in (*given.values(), *results.values())]
     return native_calls.Prepared(computation, tuple(sizes), len(results))
+
+
+def _with_relu(
+    library: onednn.Library, primitive: onednn.Handle, described: onednn.Handle, data: Strided
+) -> native_calls.Prepared:
+    """The same forward, and ReLU of y. Which numbers were positive is written down as well, and read by nobody."""
+    vector = library.described(Strided((data.lengths[1],), (1,)))
+    outer = {onednn.SOURCE: described, onednn.SCALE: vector, onednn.SHIFT: vector}
+    outer |= {onednn.DESTINATION: described, onednn.MEAN: vector, onednn.VARIANCE: vector}
+    inner = [library.argument(primitive, onednn.WORKSPACE)]
+    places = {argument: at for at, argument in enumerate((*outer, onednn.WORKSPACE))}
+    stages = Stages(library, list(outer.values()), inner, [(primitive, places)])
+    elements, channels = math.prod(data.lengths), data.lengths[1]
+    return native_calls.Prepared(stages, (elements, channels, channels) * 2, 3)
 
 
 native_calls.register_maker(_KIND, _make)
@@ -112,46 +132,46 @@ _ELEMENTS_PER_SECOND: Final = 2e8
 _CALL_SECONDS: Final = 25e-6
 
 
+def takes(case: KernelCase, backward: bool = False, relu: bool = False) -> bool:
+    """Whether the library computes a normalization, or its gradient; `relu`: and ReLU after it."""
+    library = onednn.library()
+    # where the data stands among the inputs
+    data = case.inputs[1 if backward else 0]
+    if library is None or not library.computes(data.dtype):
+        return False
+    vectors = case.inputs[2:5] if backward else case.inputs[1:3]
+    normalization = Normalization.of(case.attrs, data.shape, data.dtype, backward, relu)
+    if normalization is None or (backward and tuple(case.inputs[0].shape) != tuple(data.shape)):
+        return False
+    channels = normalization.lengths[1]
+    return all(tuple(one.shape) == (channels,) for one in vectors) and _usable(normalization)
+
+
+def forward(inputs: Sequence[Array], op: KernelOperation, version: str, relu: bool = False) -> list[Any]:
+    """The results of a normalization; `relu`: the first one's positive part, where nothing is NaN."""
+    x, scale, offset, mean, variance = inputs
+    one = Normalization.of(op.attrs, x.shape, x.dtype, False, relu)
+    assert one is not None  # `takes` has said so
+    vector = (tuple(scale.shape), scale.dtype)
+    results = [(tuple(x.shape), x.dtype), vector, vector]
+    y, own_mean, own_variance = native_calls.call_several(op.name, one.text, (x, scale, offset), results)
+    running = running_averages(own_mean, own_variance, (mean, variance), one.elements // one.lengths[1], op.attrs)
+    third = [np.zeros((), scale.dtype)] if version == "V3" else []
+    return [y, *running, own_mean, own_variance, *third]
+
+
 def _register(version: str, backward: bool) -> None:
-    #: where the data stands among the inputs
-    at = 1 if backward else 0
-
-    def described(attrs: Mapping[str, Any], shape: Sequence[int], dtype: object) -> Normalization | None:
-        return Normalization.of(attrs, shape, dtype, backward)
-
-    def takes(case: KernelCase) -> bool:
-        library = onednn.library()
-        data = case.inputs[at]
-        if library is None or not library.computes(data.dtype):
-            return False
-        vectors = case.inputs[2:5] if backward else case.inputs[1:3]
-        normalization = described(case.attrs, data.shape, data.dtype)
-        if normalization is None or (backward and tuple(case.inputs[0].shape) != tuple(data.shape)):
-            return False
-        channels = normalization.lengths[1]
-        return all(tuple(one.shape) == (channels,) for one in vectors) and _usable(normalization)
-
     def estimate(case: KernelCase) -> float:
-        return _SHARES[backward] + _CALL_SECONDS * _ELEMENTS_PER_SECOND / math.prod(case.inputs[at].shape)
+        elements = math.prod(case.inputs[1 if backward else 0].shape)
+        return _SHARES[backward] + _CALL_SECONDS * _ELEMENTS_PER_SECOND / elements
 
-    def forward_kernel(
-        x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, ctx: OperationContext
-    ) -> Any:
-        one = described(ctx.op.attrs, x.shape, x.dtype)
-        assert one is not None  # `takes` has said so
-        vector = (tuple(scale.shape), scale.dtype)
-        results = [(tuple(x.shape), x.dtype), vector, vector]
-        y, own_mean, own_variance = native_calls.call_several(ctx.op.name, one.text, (x, scale, offset), results)
-        running = running_averages(
-            own_mean, own_variance, (mean, variance), one.elements // one.lengths[1], ctx.op.attrs
-        )
-        third = [np.zeros((), scale.dtype)] if version == "V3" else []
-        return [y, *running, own_mean, own_variance, *third]
+    def forward_kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        return forward(inputs, ctx.op, version)
 
     def backward_kernel(
         grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: Array, ctx: OperationContext
     ) -> Any:
-        one = described(ctx.op.attrs, x.shape, x.dtype)
+        one = Normalization.of(ctx.op.attrs, x.shape, x.dtype, True)
         assert one is not None  # `takes` has said so
         vector = (tuple(scale.shape), scale.dtype)
         results = [(tuple(x.shape), x.dtype), vector, vector]
@@ -165,7 +185,7 @@ def _register(version: str, backward: bool) -> None:
         "onednn",
         device_type="CPU",
         types=types if version else {"T": [dtypes.float32]},
-        applies=takes,
+        applies=functools.partial(takes, backward=backward),
         cost=estimate,
         rough=True,
         calls_back=True,
