@@ -83,6 +83,7 @@ class AlternateKernel:
     applies: Predicate
     cost: Estimate
     rough: Predicate
+    offered: Predicate
     calls_back: bool = False
     takes_numpy: bool = False
     prepares: Mapping[int, Preparation] = field(default_factory=dict)
@@ -93,13 +94,17 @@ class AlternateKernel:
         """Whether this kernel is for operations with these attributes: of these dtypes."""
         return _are_among(attrs, self.types)
 
-    def takes(self, case: KernelCase) -> bool:
-        """Whether this kernel can compute the case."""
+    def fits(self, case: KernelCase) -> bool:
+        """Whether this kernel can compute the case, if it is offered, and what it costs can be asked."""
         return (
             self.accepts(case.attrs)
             and all(case.inputs[position].repeated for position in self.prepares)
             and self.applies(case)
         )
+
+    def takes(self, case: KernelCase) -> bool:
+        """Whether this kernel can compute the case."""
+        return self.fits(case) and self.offered(case)
 
     def estimate(self, case: KernelCase) -> float:
         """What share of the time of the operation's own kernel it is expected to take.
@@ -168,6 +173,7 @@ def register_kernel(
     applies: Predicate = lambda case: True,
     cost: float | Estimate = 0.5,
     rough: bool | Predicate = False,
+    offered: Predicate = lambda case: True,
     calls_back: bool = False,
     takes_numpy: bool = False,
     prepares: Mapping[int, Preparation] | None = None,
@@ -186,6 +192,8 @@ def register_kernel(
             the case.
         rough: the estimate says little, as for code of other libraries on processors of many kinds: where kernels are
             measured at all, this one is. Always, or for the cases that a predicate names.
+        offered: whether what it calls has it. It is asked last, of a case that `applies` has taken, and may take
+            longer: where kernels run at once, it is asked of the cheapest, and of the next if that is not offered.
         calls_back: its program calls Python functions; such programs run on a thread that no signal reaches.
         takes_numpy: given NumPy's arrays, it computes at once: it serves the calls before a program is compiled, too.
         prepares: position of an input (flat) -> what makes of it what the function takes in its place. That is done
@@ -213,7 +221,7 @@ def register_kernel(
                 f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
                 f"among those of kind type); it has {sorted(op_def.attrs)}"
             )
-        flags = is_rough, calls_back, takes_numpy or at_once, dict(prepares or {}), settled, at_once
+        flags = is_rough, offered, calls_back, takes_numpy or at_once, dict(prepares or {}), settled, at_once
         _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate, *flags))
         return function
 
@@ -323,5 +331,6 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
 def immediate(case: KernelCase) -> AlternateKernel | None:
     """The cheapest of the alternates that compute a case at once, of NumPy's arrays; None: there is none."""
     served = [kernel for kernel in alternates(case.op_type, case.attrs) if kernel.takes_numpy]
-    found = [kernel for kernel in served if kernel.device_type in case.device_types and kernel.takes(case)]
-    return min(found, key=lambda kernel: kernel.estimate(case), default=None)
+    fitting = [kernel for kernel in served if kernel.device_type in case.device_types and kernel.fits(case)]
+    cheapest = sorted(fitting, key=lambda kernel: kernel.estimate(case))
+    return next((kernel for kernel in cheapest if kernel.offered(case)), None)

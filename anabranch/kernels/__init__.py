@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from anabranch.core.kernel_chains import load_chains_from
 from anabranch.core.kernels import load_kernels_from
 
 _CONVOLUTIONS: Final = (
@@ -71,3 +72,7 @@ _AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves", "anabranch.kerne
 for _module, _op_types in MODULES.items():
     _flags = _module in _FOR_LOOPS, _module in _SETTLED, _module in _AT_ONCE
     load_kernels_from(_module, _op_types, _TYPES.get(_module), _NEEDS.get(_module), *_flags)
+
+#: the chains of operations that a library computes together
+_CHAINS: Final = (("Conv2D", "BiasAdd"), ("Cast", "BiasAddGrad"))
+load_chains_from("anabranch.kernels.native_chains", _CHAINS, "anabranch.kernels.onednn")

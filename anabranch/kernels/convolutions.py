@@ -13,12 +13,14 @@ in `docs/performance.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import conv_forms, winograd
@@ -46,12 +48,10 @@ class Direction:
 
     def geometry(self, attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], sizes: Array) -> Geometry:
         """The convolution of data and a filter that this belongs to."""
-        one, other = (shapes[i] for i in self.operands)
-        if self.sizes is None:
-            return Geometry(dict(attrs), one, other, self.depthwise)
-        if self.sizes == 0:
-            return geometry_to_input(dict(attrs), sizes, one, other, self.depthwise)
-        return Geometry(dict(attrs), one, [int(d) for d in sizes], self.depthwise)
+        one, other = (tuple(map(int, shapes[i])) for i in self.operands)
+        given = () if self.sizes is None else tuple(int(d) for d in sizes)
+        read = tuple((name, _plain(attrs[name])) for name in _ATTRS if name in attrs)
+        return _geometry(self, read, one, other, given)
 
     def fitting(self, case: KernelCase) -> Geometry | None:
         """The convolution of a case, if its shapes fit each other and nothing is empty.
@@ -102,6 +102,30 @@ class Direction:
             return form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)
 
         register_kernel(self.op_type, name, device_type="CPU", types=types, applies=takes, cost=estimate)(kernel)
+
+
+#: the attributes that a convolution depends on
+_ATTRS: Final = ("strides", "padding", "dilations", "data_format", "explicit_paddings")
+
+
+def _plain(value: AttributeValue) -> Hashable:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@functools.lru_cache(2048)
+def _geometry(
+    direction: Direction,
+    attrs: tuple[tuple[str, Any], ...],
+    one: tuple[int, ...],
+    other: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> Geometry:
+    """The convolution; it is asked for by each kernel, and in each call that runs directly."""
+    if direction.sizes is None:
+        return Geometry(dict(attrs), one, other, direction.depthwise)
+    if direction.sizes == 0:
+        return geometry_to_input(dict(attrs), sizes, one, other, direction.depthwise)
+    return Geometry(dict(attrs), one, sizes, direction.depthwise)
 
 
 def _directions(forward: str, to_input: str, to_filter: str, depthwise: bool = False) -> tuple[Direction, ...]:

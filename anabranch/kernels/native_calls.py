@@ -195,6 +195,11 @@ def prepared(text: str) -> RunnableComputation:
     return _find(text.encode()).prepared.computation
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """How many elements the arrays of a computation have (`Prepared.sizes`); raises as `prepared`."""
+    return _find(text.encode()).prepared.sizes
+
+
 def can_prepare(text: str) -> bool:
     """Whether the library has an implementation that is worth while."""
     try:

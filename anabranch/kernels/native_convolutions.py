@@ -17,10 +17,8 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
-
-import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
@@ -52,6 +50,7 @@ class Convolution:
         data, filter, output: lengths and strides (elements) of [batch, channels, *spatial], [(groups,) out, in,
             *spatial], [batch, out, *spatial].
         strides, dilations, low, high: of each spatial axis; a dilation of 0 is none, as the library counts.
+        biased: whether a number for each channel is added to the output (forward only).
     """
 
     direction: int
@@ -64,6 +63,7 @@ class Convolution:
     dilations: tuple[int, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
+    biased: bool = False
 
     @staticmethod
     def of(geometry: Geometry, direction: int, blocked: bool, type: int = onednn.FLOAT32) -> Convolution:
@@ -133,7 +133,7 @@ def _from_json(text: str) -> Convolution:
     data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
     strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
     kind = (values["direction"], values["blocked"], values["type"])
-    return Convolution(*kind, data, filter, output, strides, dilations, low, high)
+    return Convolution(*kind, data, filter, output, strides, dilations, low, high, values["biased"])
 
 
 def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -177,11 +177,14 @@ def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation
         library.described(output, free=one.blocked),
     ]
     x, w, y = (each.value for each in described)
+    bias = Strided((output.lengths[1],), (1,), one.type)
+    b = library.described(bias) if one.biased else None
     window = tuple(map(onednn.dimensions, (one.strides, one.dilations, one.low, one.high)))
-    forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, None, y, *window)
+    forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, b and b.value, y, *window)
     if one.direction == _FORWARD:
         primitive = library.convolution("convolution_forward", *forward)
         given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, {onednn.DESTINATION: output}
+        given |= {onednn.BIAS: bias} if one.biased else {}
     elif one.direction == _TO_INPUT:
         primitive = library.convolution("convolution_backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, *window)
         given = {onednn.WEIGHTS: filter, onednn.DESTINATION_GRADIENT: output}
@@ -265,30 +268,32 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
 
 
 # ---------------------------------------------------------------------- the kernels
+@functools.lru_cache(2048)
+def _described(geometry: Geometry, at: int, blocked: bool, dtype: str, biased: bool = False) -> tuple[Convolution, str]:
+    """A convolution, and its text; for each geometry once, since each call that runs directly asks for it."""
+    one = replace(Convolution.of(geometry, at, blocked, onednn.TYPES[dtype]), biased=biased)
+    return one, one.text
+
+
 def _register(direction: Direction, at: int, blocked: bool) -> None:
     def takes(case: KernelCase) -> bool:
         library = onednn.library()
         if library is None or not library.computes(case.inputs[direction.operands[0]].dtype):
             return False
-        geometry = direction.fitting(case)
-        return geometry is not None and _usable(described(geometry, case.inputs[direction.operands[0]].dtype))
+        return direction.fitting(case) is not None
 
-    def estimate(case: KernelCase) -> float:
+    def described(case: KernelCase) -> tuple[Convolution, Geometry]:
         geometry = direction.fitting(case)
         assert geometry is not None  # `takes` has said so
-        return _cost(described(geometry, case.inputs[direction.operands[0]].dtype), geometry)
-
-    def described(geometry: Geometry, dtype: np.typing.DTypeLike) -> Convolution:
-        return Convolution.of(geometry, at, blocked, onednn.TYPES[str(dtype)])
+        return _described(geometry, at, blocked, str(case.inputs[direction.operands[0]].dtype))[0], geometry
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
-        shapes = [tuple(value.shape) for value in inputs]
-        geometry = direction.geometry(ctx.op.attrs, shapes, sizes)
-        one = described(geometry, inputs[direction.operands[0]].dtype)
+        geometry = direction.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
         operands = [inputs[i] for i in direction.operands]
+        text = _described(geometry, at, blocked, str(operands[0].dtype))[1]
         shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
-        return native_calls.call(ctx.op.name, one.text, operands, tuple(map(int, shape)), operands[0].dtype)
+        return native_calls.call(ctx.op.name, text, operands, tuple(map(int, shape)), operands[0].dtype)
 
     name = "onednn blocked" if blocked else "onednn"
     register_kernel(
@@ -297,11 +302,22 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         device_type="CPU",
         types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
-        cost=estimate,
+        offered=lambda case: _usable(described(case)[0]),
+        cost=lambda case: _cost(*described(case)),
         rough=True,
         calls_back=True,
         takes_numpy=True,
     )(kernel)
+
+
+def can_add_bias(geometry: Geometry, dtype: object) -> bool:
+    """Whether the library computes a convolution and adds a number for each channel, where the data lies."""
+    return _usable(_described(geometry, _FORWARD, False, str(dtype), True)[0])
+
+
+def text_with_bias(geometry: Geometry, dtype: object) -> str:
+    """What `native_calls.call` takes for that: of the data, the filter and the bias."""
+    return _described(geometry, _FORWARD, False, str(dtype), True)[1]
 
 
 for _three in CONVOLUTIONS:

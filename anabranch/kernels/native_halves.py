@@ -1,8 +1,9 @@
 """Passes over numbers of 16 bits by oneDNN, of NumPy's arrays, where the extra `native` is installed.
 
 NumPy handles one bfloat16 at a time; the library 32 of them, in float32 between. 9,600,000 elements took, in ms: a sum
-11.4 and 2.3, a bias 12.3 and 1.5, from float32 19 and 2.3, the gradient of ReLU 10.9 and 6.5. Compiled programs gain
-nothing by it. Numbers below the least normal one become zero, as they do in XLA's programs.
+11.4 and 2.3, a bias 12.3 and 1.5, from float32 19 and 2.3, the gradient of ReLU 10.9 and 6.5, a sum over rows in
+float32, with the cast that NumPy needs, 6 and 1.4. Compiled programs gain nothing by it. Numbers below the least normal
+one become zero, as they do in XLA's programs.
 
 A primitive is made for one size. So that a network's many sizes need few, a large array is handled in pieces whose
 lengths are powers of two; what is left is NumPy's.
@@ -29,7 +30,7 @@ from anabranch.ops.nn.ordered_bits import has_numbers_alone
 
 #: what the texts of these computations begin with
 _KIND: Final = "halves"
-_SUM, _BIAS, _NARROWER, _WIDER, _RELU_GRADIENT = "sum", "bias", "narrower", "wider", "relu gradient"
+_SUM, _BIAS, _NARROWER, _WIDER, _RELU_GRADIENT, _ROWS = "sum", "bias", "narrower", "wider", "relu gradient", "rows"
 #: elements of the shortest and the longest piece, and of an array that has any
 _SHORTEST, _LONGEST = 1 << 15, 1 << 24
 _LEAST: Final = 1 << 17
@@ -55,6 +56,13 @@ def _make(text: str) -> native_calls.Prepared:
         arguments = {onednn.DESTINATION_GRADIENT: 0, onednn.SOURCE: 1, onednn.SOURCE_GRADIENT: 2}
         stages = Stages(library, described, [], [(library.relu_gradient(described[0]), arguments)])
         return native_calls.Prepared(stages, tuple(lengths * 3))
+    if what == _ROWS:
+        rows, columns = lengths
+        shapes = ((1, rows), BFLOAT16), ((rows, columns), BFLOAT16), ((1, columns), FLOAT32)
+        described = [library.described(Strided(one, tuple(onednn.row_strides(one)), type)) for one, type in shapes]
+        arguments = {onednn.SOURCE: 0, onednn.WEIGHTS: 1, onednn.DESTINATION: 2}
+        stages = Stages(library, described, [], [(library.product(*described), arguments)])
+        return native_calls.Prepared(stages, (rows, rows * columns, columns))
     sizes = [int(np.prod(lengths)), lengths[-1], int(np.prod(lengths))]
     given = [lengths, [1] * (len(lengths) - 1) + lengths[-1:], lengths]
     described = [library.described(Strided(tuple(one), tuple(onednn.row_strides(one)), BFLOAT16)) for one in given]
@@ -148,7 +156,7 @@ def _is_relu_gradient(case: KernelCase) -> bool:
     "ReluGrad", "onednn", device_type="CPU", types={"T": [dtypes.bfloat16]}, applies=_is_relu_gradient, at_once=True
 )
 def _(gradients: Array, features: Array, *, ctx: OperationContext) -> Any:
-    result = _memory(ctx, gradients, gradients.dtype, 0)
+    result = _memory(ctx, gradients, gradients.dtype, 0, 1)
     # zero times what is not finite is NaN, and the library's zero is not; and to it NaN is positive
     left = slice(0, result.size)
     if all_finite(gradients) and has_numbers_alone(features):
@@ -179,6 +187,30 @@ def _bias_text(shape: Sequence[int]) -> str:
 def _(value: Array, bias: Array, *, ctx: OperationContext) -> Any:
     result = _memory(ctx, value, value.dtype, 0)
     return native_calls.compute(ctx.op.name, _bias_text(value.shape), [value, bias], [result])[0]
+
+
+# ---------------------------------------------------------------------- sums over rows
+def can_sum_rows(shape: Sequence[int]) -> bool:
+    """Whether numbers of bfloat16 of this shape are summed over all axes but the last, in float32."""
+    library = onednn.library()
+    if library is None or not library.computes("bfloat16"):
+        return False
+    return _LEAST <= int(np.prod(shape)) <= onednn.MOST_ELEMENTS and _usable(_rows_text(shape))
+
+
+def sum_of_rows(node: str, x: HostArray) -> HostArray:
+    """The sums, [last axis] of float32: a product with ones. For errors `node` is named."""
+    ones, result = _ones(int(np.prod(x.shape[:-1]))), np.empty(x.shape[-1], np.float32)
+    return native_calls.compute(node, _rows_text(x.shape), [ones, x], [result])[0]
+
+
+def _rows_text(shape: Sequence[int]) -> str:
+    return _text(_ROWS, int(np.prod(shape[:-1])), int(shape[-1]))
+
+
+@functools.lru_cache(64)
+def _ones(count: int) -> HostArray:
+    return np.ones(count, dtypes.bfloat16.as_numpy_dtype)
 
 
 # ---------------------------------------------------------------------- casts

@@ -1,8 +1,8 @@
 """Maxima of pooling by oneDNN, of NumPy's arrays, where the extra `native` is installed: in float32 and bfloat16.
 
-The library passes over NaN, and over minus infinity where there is nothing else. So it is asked where a look at the
-data finds neither, which takes one pass over it; elsewhere the operation's own kernel computes. A program that is
-compiled before there are data cannot ask.
+The places of the maxima are kept, for their gradient. The library passes over NaN, and over minus infinity where there
+is nothing else. So it is asked where a look at the data finds neither, which takes one pass over it; elsewhere the
+operation's own kernel computes. A program that is compiled before there are data cannot ask.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, native_pooling, onednn
-from anabranch.kernels.native_pooling import LARGEST, Pooled
+from anabranch.kernels.native_pooling import LARGEST, Pooled, places_of_maxima
 from anabranch.ops.nn.ordered_bits import has_numbers_alone
 from anabranch.ops.nn.pool import largest_seen, pool_window
 
@@ -47,4 +47,7 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
     pooling = _OPERATION.pooling(ctx.op.attrs, [KernelInput(tuple(input.shape), input.dtype)])
     assert pooling is not None  # `_takes` has said so
     shape = native_pooling.result_shape(pooling, ctx.op.attrs["data_format"])
-    return native_calls.call(ctx.op.name, pooling.text, [input], shape, input.dtype)
+    given = (shape, input.dtype), ((native_pooling.bytes_of_places(pooling),), np.uint8)
+    maxima, places = native_calls.call_several(ctx.op.name, pooling.text, [input], given)
+    places_of_maxima.keep(ctx.op, pooling, maxima, places)
+    return maxima

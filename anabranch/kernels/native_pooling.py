@@ -1,10 +1,10 @@
 """Pooling by oneDNN, where the extra `native` is installed: averages, and the gradients of averages and of maxima.
 
 In float32 and in bfloat16, in all data formats. The gradient of a maximum finds the maxima again, in one pass that
-remembers their places, and then puts each value at its place: XLA compares every element once for each window that sees
-it. Where data has no number (NaN), the maximum has no place, and the gradient of that window is zero, as by the
-operation's own kernel. Maxima themselves are not offered to programs: the library passes over NaN, which must not be
-lost (`native_maxima`).
+remembers their places (unless those are known: `native_maxima`), and then puts each value at its place: XLA compares
+every element once for each window that sees it. Where data has no number (NaN), the maximum has no place, and the
+gradient of that window is zero, as by the operation's own kernel. Maxima themselves are not offered to programs: the
+library passes over NaN, which must not be lost.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from __future__ import annotations
 import functools
 import json
 import math
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from jax import numpy as jnp
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array, ArrayLibrary
-from anabranch.core.kernel_context import OperationContext
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
+from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
@@ -32,7 +33,7 @@ from anabranch.ops.nn.sliding import Window
 
 #: what the texts of these computations begin with
 _KIND: Final = "pooling"
-_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT, LARGEST = range(4)
+_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT, LARGEST, _GRADIENT_AT_PLACES = range(5)
 #: summands of a sum in bfloat16 that may be rounded after each
 _MOST_SUMS: Final = 9
 
@@ -42,7 +43,8 @@ class Pooling:
     """Pooling as the library describes it; lengths in the library's order of axes.
 
     Attributes:
-        what: 0: averages, 1: their gradient, 2: the gradient of maxima, 3: maxima of what are numbers.
+        what: 0: averages, 1: their gradient, 2: the gradient of maxima, 3: maxima of what are numbers, and
+            their places, 4: their gradient from these.
         type: of the arrays, as the library calls it.
         data, output: lengths and strides (elements) of [batch, channels, *spatial].
         size, strides, low, high: of each spatial axis.
@@ -118,12 +120,21 @@ def _make(text: str) -> native_calls.Prepared:
     described = library.described(data), library.described(output)
     window = [onednn.dimensions(values[name]) for name in ("strides", "size")]
     window += [onednn.dimensions([0] * len(values["size"])), *(onednn.dimensions(values[n]) for n in ("low", "high"))]
-    kind = onednn.MAXIMUM if values["what"] in {_MAXIMUM_GRADIENT, LARGEST} else onednn.AVERAGE
+    kind = onednn.AVERAGE if values["what"] in {_AVERAGE, _AVERAGE_GRADIENT} else onednn.MAXIMUM
     arguments = (kind, *(each.value for each in described), *window)
-    purpose = onednn.FORWARD_INFERENCE if values["what"] == LARGEST else onednn.FORWARD_TRAINING
-    forward = library.pooling(*arguments, purpose=purpose)
+    forward = library.pooling(*arguments)
     sizes = [math.prod(array.lengths) for array in (data, output)]
-    if values["what"] in {_AVERAGE, LARGEST}:
+    if values["what"] in {LARGEST, _GRADIENT_AT_PLACES}:
+        places = library.layout(forward, onednn.WORKSPACE)
+        outer, bytes = (*described, places), library.size(places.value)
+        if values["what"] == LARGEST:
+            named = {onednn.SOURCE: 0, onednn.DESTINATION: 1, onednn.WORKSPACE: 2}
+            return native_calls.Prepared(Stages(library, outer, [], [(forward, named)]), (*sizes, bytes), 2)
+        backward = library.pooling(*arguments, hint=forward)
+        named = {onednn.DESTINATION_GRADIENT: 0, onednn.WORKSPACE: 1, onednn.SOURCE_GRADIENT: 2}
+        stages = Stages(library, (outer[1], outer[2], outer[0]), [], [(backward, named)])
+        return native_calls.Prepared(stages, (sizes[1], bytes, sizes[0]))
+    if values["what"] == _AVERAGE:
         computation = Computation(library, forward, {onednn.SOURCE: data}, {onednn.DESTINATION: output})
         return native_calls.Prepared(computation, tuple(sizes))
     backward = library.pooling(*arguments, hint=forward)
@@ -161,6 +172,34 @@ def usable(pooling: Pooling) -> bool:
     """Whether the library has an implementation that is worth while."""
     elements = max(math.prod(array[0]) for array in (pooling.data, pooling.output))
     return elements <= onednn.MOST_ELEMENTS and pooling.exact and native_calls.can_prepare(pooling.text)
+
+
+# ---------------------------------------------------------------------- where maxima come from
+class PlacesOfMaxima:
+    """What maxima of pooling found out besides, kept for their gradient for as long as they live. Thread-safe."""
+
+    def __init__(self) -> None:
+        #: by the id of the array of maxima
+        self._kept: dict[int, tuple[weakref.ref[HostArray], KernelOperation, Pooling, HostArray]] = {}
+
+    def keep(self, op: KernelOperation, pooling: Pooling, maxima: HostArray, places: HostArray) -> None:
+        """Keeps what an operation found: the places, in the library's own layout."""
+        key = id(maxima)
+        # the array dies before another one can have its id
+        self._kept[key] = weakref.ref(maxima, lambda _: self._kept.pop(key, None)), op, pooling, places
+
+    def found(self, gradient: KernelOperation, pooling: Pooling, maxima: Array) -> HostArray | None:
+        """The places, for the gradient of the operation that gave the maxima, with respect to what it took."""
+        kept = self._kept.get(id(maxima))
+        if kept is None or kept[0]() is not maxima or kept[2] != replace(pooling, what=LARGEST):
+            return None
+        _, op, _, places = kept
+        # by the operations, too: an array may be written over, and be another tensor then
+        data, pooled = gradient.inputs[:2]
+        return places if pooled is op.outputs[0] and data is op.inputs[0] else None
+
+
+places_of_maxima: Final = PlacesOfMaxima()
 
 
 # ---------------------------------------------------------------------- the kernels
@@ -252,12 +291,16 @@ def _register(operation: Pooled) -> None:
         pooling = operation.pooling(ctx.op.attrs, described)
         assert pooling is not None  # `takes` has said so
         given = [inputs[at] for at in operation.operands]
+        shape = result_shape(pooling, ctx.op.attrs["data_format"])
         if pooling.what == _MAXIMUM_GRADIENT:
+            places = places_of_maxima.found(ctx.op, pooling, inputs[1])
+            if places is not None:
+                text = replace(pooling, what=_GRADIENT_AT_PLACES).text
+                return native_calls.call(ctx.op.name, text, [given[1], places], shape, given[1].dtype)
             # a maximum that is no number was seen nowhere
             xp: ArrayLibrary = np if isinstance(given[1], np.ndarray) else jnp
             if xp is jnp or not has_numbers_alone(inputs[1]):
                 given[1] = xp.where(xp.isnan(inputs[1]), np.zeros((), given[1].dtype), given[1])
-        shape = result_shape(pooling, ctx.op.attrs["data_format"])
         return native_calls.call(ctx.op.name, pooling.text, given, shape, given[-1].dtype)
 
     register_kernel(
@@ -271,6 +314,11 @@ def _register(operation: Pooled) -> None:
         calls_back=True,
         takes_numpy=True,
     )(kernel)
+
+
+def bytes_of_places(pooling: Pooling) -> int:
+    """How much memory the places of maxima take."""
+    return native_calls.sizes(pooling.text)[2]
 
 
 def result_shape(pooling: Pooling, data_format: bytes) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ FLOAT32: Final = 3
 INT32, INT8, UINT8 = 4, 5, 6
 #: NumPy's names of those of floats
 TYPES: Final[Mapping[str, int]] = {"bfloat16": BFLOAT16, "float32": FLOAT32}
-FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+FORWARD_TRAINING: Final = 64
 _BACKWARD: Final = 128
 #: normalization scales and shifts, and leaves what is positive
 _SCALES_AND_SHIFTS, _LEAVES_POSITIVE = 6, 8
@@ -47,7 +47,7 @@ CONVOLUTION_DIRECT: Final = 1
 ADD, RELU = 0x1FFF0, 0x20
 #: kinds of pooling; averages do not count the padding
 MAXIMUM, AVERAGE = 0x1FF, 0x3FF
-SOURCE, SECOND_SOURCE, DESTINATION, WEIGHTS, WORKSPACE = 1, 2, 17, 33, 64
+SOURCE, SECOND_SOURCE, DESTINATION, WEIGHTS, BIAS, WORKSPACE = 1, 2, 17, 33, 41, 64
 SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
 MEAN, VARIANCE, SCALE, SHIFT, SCALE_GRADIENT, SHIFT_GRADIENT = 49, 50, 51, 52, 255, 256
 _SCRATCHPAD: Final = 80
@@ -312,10 +312,10 @@ class Library:
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
         return self.primitive(kind, *arguments, *hints, self._attributes.value)
 
-    def pooling(self, *arguments: object, hint: Handle | None = None, purpose: int = FORWARD_TRAINING) -> Handle:
+    def pooling(self, *arguments: object, hint: Handle | None = None) -> Handle:
         """Like `primitive`, for pooling; `hint`: the pooling whose gradient it is."""
         if hint is None:
-            return self.primitive("pooling_forward", purpose, *arguments, self._attributes.value)
+            return self.primitive("pooling_forward", FORWARD_TRAINING, *arguments, self._attributes.value)
         return self.primitive("pooling_backward", *arguments, hint.value, self._attributes.value)
 
     def normalization(self, data: Handle, epsilon: float, relu: bool, hint: Handle | None = None) -> Handle:

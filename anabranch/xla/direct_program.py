@@ -8,8 +8,8 @@ and what the operations give that compute with shapes. Later calls run what is l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from anabranch.core.quantised_arrays import as_integers, as_records
 from anabranch.core.values import TensorValue
 from anabranch.graph.kernel_binding import reported
 from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.xla.direct_chains import Chain, ChainedKernel, bound_chain, in_chains
 from anabranch.xla.direct_kernels import DirectSizes, lasting, on_host
 from anabranch.xla.islands import Island
 from anabranch.xla.kernel_choice import KernelTarget
@@ -32,17 +33,33 @@ Values = dict[StepTensor, Any]
 Begin = Callable[[list[Any], Mapping[StepTensor, Any]], tuple[Values, TraceState]]
 
 
-@dataclass(slots=True)
+class _ReadsAndGives(Protocol):
+    """Something that reads tensors, and gives others."""
+
+    @property
+    def inputs(self) -> Sequence[StepTensor]: ...
+    @property
+    def outputs(self) -> Sequence[StepTensor]: ...
+
+
+_R = TypeVar("_R", bound=_ReadsAndGives)
+
+
+@dataclass(slots=True, eq=False)
 class _BoundOperation:
-    """One operation in each call of a program.
+    """One operation in each call of a program, or a chain of them that one kernel computes.
 
     Attributes:
+        op: the first of them.
+        inputs, outputs: what the kernel reads, and gives.
         ending: the tensors that nothing needs once it has run.
         spare: position -> a large input that it is the last to read, and may write over if nobody else knows it.
     """
 
     op: StepNode
-    kernel: DirectKernel
+    inputs: Sequence[StepTensor]
+    outputs: Sequence[StepTensor]
+    kernel: DirectKernel | ChainedKernel
     ending: Sequence[StepTensor]
     spare: Mapping[int, StepTensor]
 
@@ -50,17 +67,17 @@ class _BoundOperation:
         """Runs the kernel on `values`, and puts its results there."""
         if self.spare:
             state.spare = {at: values[t] for at, t in self.spare.items() if is_sole(values, t)}
-        _keep(self.op, self.kernel, values, state)
+        self._keep(values, state)
         if self.spare:
             state.spare = {}
         for tensor in self.ending:
             del values[tensor]
 
-
-def _keep(op: StepNode, kernel: DirectKernel, values: Values, state: TraceState) -> None:
-    inputs = [values[t] for t in op.inputs]
-    for tensor, value in zip(op.outputs, reported(op, inputs, kernel, inputs, state), strict=True):
-        values.setdefault(tensor, value)
+    def _keep(self, values: Values, state: TraceState) -> None:
+        inputs = [values[t] for t in self.inputs]
+        shown = inputs[: len(self.op.inputs)]
+        for tensor, value in zip(self.outputs, reported(self.op, shown, self.kernel, inputs, state), strict=True):
+            values.setdefault(tensor, value)
 
 
 class DirectProgram:
@@ -87,7 +104,7 @@ class DirectProgram:
         self._known = {t: as_records(value, t.dtype) if t.dtype.is_quantized else value for t, value in known.items()}
         self._quantised = any(t.dtype.is_quantized for t in (*island.inputs, *island.constants))
         #: what the first call left to be run, and how much it computed; None before it has ended
-        self._left: dict[StepNode, _BoundOperation] | None = None
+        self._left: list[_BoundOperation] | None = None
         self._elements = 0
         #: what later calls run, once there is one
         self._calls: list[_BoundOperation] | None = None
@@ -128,29 +145,38 @@ class DirectProgram:
         on_device: list[Any] = jax.device_put(results + written, self._device)
         return on_device, self._elements
 
-    def _first_calls(self, values: Values, state: TraceState) -> tuple[Values, dict[StepNode, _BoundOperation]]:
+    def _first_calls(self, values: Values, state: TraceState) -> tuple[Values, list[_BoundOperation]]:
         """Runs everything once; returns the values that follow from shapes alone, and what is left to be run."""
-        ending = _last_read(self._island.operations, self._island.outputs)
+        chains = in_chains(self._island.operations, self._island.outputs)
+        ending = _last_read([op for chain in chains for op in chain], self._island.outputs)
         settled: Values = {}
-        left: dict[StepNode, _BoundOperation] = {}
-        for op in self._island.operations:
-            call = _BoundOperation(op, _bound(op, values, state), ending[op], _spare(op, ending[op], values))
-            call.run(values, state)
-            if not self._is_settled(op, settled):
-                left[op] = call
+        left: list[_BoundOperation] = []
+        for chain in chains:
+            together = bound_chain(chain, values, state)
+            if together is not None:
+                call = _together(chain, together, ending)
+                call.run(values, state)
+                left.append(call)
                 continue
-            results = {t: values[t] for t in op.outputs if t in values}
-            if all(map(_is_small, results.values())):
-                settled |= results
-            else:
-                left[op] = call
-            del results  # nobody else may know a value that is to be written over
+            for op in chain:
+                kernel, spare = _bound(op, values, state), _spare(op, ending[op], values)
+                call = _BoundOperation(op, op.inputs, op.outputs, kernel, ending[op], spare)
+                call.run(values, state)
+                if not self._is_settled(op, settled):
+                    left.append(call)
+                    continue
+                results = {t: values[t] for t in op.outputs if t in values}
+                if all(map(_is_small, results.values())):
+                    settled |= results
+                else:
+                    left.append(call)
+                del results  # nobody else may know a value that is to be written over
         return settled, left
 
-    def _later_calls(self, left: dict[StepNode, _BoundOperation]) -> list[_BoundOperation]:
+    def _later_calls(self, left: list[_BoundOperation]) -> list[_BoundOperation]:
         """What is left after the first call, when it is to be run: much is called once."""
         ending = _last_read(left, [*self._island.outputs, *self._known])
-        return [_BoundOperation(op, call.kernel, ending[op], call.spare) for op, call in left.items()]
+        return [replace(call, ending=ending[call]) for call in left]
 
     def _is_settled(self, op: StepNode, settled: Collection[StepTensor]) -> bool:
         """Whether an operation gives the same in all calls: it computes with shapes, or with what is settled."""
@@ -167,7 +193,13 @@ def _bound(op: StepNode, values: Values, state: TraceState) -> DirectKernel:
     return reported(op, inputs, DirectKernel, op, inputs, state)
 
 
-def _last_read(operations: Collection[StepNode], kept: Iterable[StepTensor]) -> dict[StepNode, list[StepTensor]]:
+def _together(chain: Chain, kernel: ChainedKernel, ending: Mapping[StepNode, Iterable[StepTensor]]) -> _BoundOperation:
+    known = {*kernel.inputs, *kernel.outputs}
+    ended = [t for op in chain for t in ending[op] if t in known]
+    return _BoundOperation(chain[0], kernel.inputs, kernel.outputs, kernel, ended, {})
+
+
+def _last_read(operations: Collection[_R], kept: Iterable[StepTensor]) -> dict[_R, list[StepTensor]]:
     """For each operation the tensors that nothing needs once it has run."""
     needed, released = set(kept), {}
     for op in reversed(list(operations)):

@@ -352,7 +352,7 @@ class DirectKernel:
             for value, (out, dtype) in zip(results, self._outputs, strict=True)
         ]
         if not self._is_checked:
-            if any(not _is_as_said(value, out) for value, (out, _) in zip(typed, self._outputs, strict=True)):
+            if any(not is_as_said(value, out) for value, (out, _) in zip(typed, self._outputs, strict=True)):
                 raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
             self._is_checked = True
         return typed
@@ -433,7 +433,7 @@ def _chosen_kernel(
     op: StepNode, inputs: Sequence[Any], state: TraceState, target: KernelTarget, repeated: Collection[int] = ()
 ) -> KernelChoice | None:
     """What is chosen; None where there is but the operation's own. `repeated`: inputs that a loop does not change."""
-    case = _case_of(op, inputs, target, repeated)
+    case = case_of(op, inputs, target, repeated)
     if case is None:
         return None
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
@@ -454,12 +454,12 @@ def _note_choice(name: str, choice: KernelChoice, choices: dict[str, KernelChoic
 
 def _immediate_rule(op: StepNode, inputs: Sequence[Any], own: Rule, target: KernelTarget) -> Rule:
     """The same where kernels run directly; nothing is measured for it."""
-    case = _case_of(op, inputs, target)
+    case = case_of(op, inputs, target)
     kernel = None if case is None else immediate(case)
     return own if kernel is None else kernel.rule
 
 
-def _case_of(
+def case_of(
     op: StepNode, inputs: Sequence[Any], target: KernelTarget, repeated: Collection[int] = ()
 ) -> KernelCase | None:
     """What a kernel is chosen for; None where an input is no array but a handle, or a list of tensors."""
@@ -542,7 +542,7 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     return sum(size for size in sizes if size is not None)
 
 
-def _is_as_said(value: TensorValue, out: StepTensor) -> bool:
+def is_as_said(value: TensorValue, out: StepTensor) -> bool:
     dims = out.shape.dims_tuple
     if dims is None or not isinstance(value, np.ndarray):
         return True

@@ -59,7 +59,7 @@ OF_PROCESSORS = frozenset(
         *("test_registered_devices", "test_step_stats", "test_stopping_loops"),
         *("test_host_convolutions", "test_lent_tensors", "test_loop_products"),
         *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),
-        "test_native_halves",
+        *("test_native_chains", "test_native_halves"),
     }
 )
 #: tests that say how often something is compiled

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from jax import lax, numpy as jnp
@@ -86,6 +87,9 @@ def _(op: Operation, grad: Tensor) -> Any:
     return grad, BiasAddGrad(grad)
 
 
+#: the types whose products of matrices a library computes
+_OF_PRODUCTS: Final = (np.float32, np.float64)
+
 BiasAddGrad = define_op(
     "BiasAddGrad", "out_backprop: T -> output: T", "T: numbers, data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 )
@@ -101,6 +105,10 @@ def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
 def _(out_backprop: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
     kept = _bias_axis(out_backprop.ndim, data_format)
     axes = tuple(a for a in range(out_backprop.ndim) if a != kept)
+    if xp is np and axes == tuple(range(kept)) and out_backprop.dtype in _OF_PRODUCTS:
+        # a product is the quicker way to add up many rows of a few columns
+        count = math.prod(out_backprop.shape[:-1])
+        return np.matmul(np.ones(count, out_backprop.dtype), np.reshape(out_backprop, (count, out_backprop.shape[-1])))
     return xp.sum(wide(out_backprop), axis=axes).astype(out_backprop.dtype)
 
 
@@ -188,17 +196,23 @@ ReluGrad.gradient(_zero_where_flat)
 
 @ReluGrad.kernel
 def _(gradients: Array, features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    return where_positive(xp, gradients, features, ctx)
+    return where_positive(xp, gradients, features, ctx, (0, 1))
 
 
-def where_positive(xp: ArrayLibrary, gradients: Array, features: Array, ctx: OperationContext) -> Any:
-    """The gradients where the features are positive; elsewhere zero times the gradient, so that NaN there is seen."""
+def where_positive(
+    xp: ArrayLibrary, gradients: Array, features: Array, ctx: OperationContext, reused: Sequence[int]
+) -> Any:
+    """The gradients where the features are positive; elsewhere zero times the gradient, so that NaN there is seen.
+
+    Args:
+        reused: where both stand among the operation's inputs; NumPy may write over them if nobody else reads them.
+    """
     memory = None
     alike = np.shape(gradients) == np.shape(features) and gradients.dtype == features.dtype
     if xp is not np and alike and ordered_bits.has_16_bits(gradients):
         return ordered_bits.where_positive(gradients, features)
     if xp is np and alike:
-        memory = ctx.memory(gradients.shape, gradients.dtype, 0)
+        memory = ctx.memory(gradients.shape, gradients.dtype, *reused)
         if host_halves.is_worthwhile(gradients, features):
             return host_halves.where_positive(gradients, features, memory)
     return _where_not_flat(xp, gradients, features > features.dtype.type(0), memory)

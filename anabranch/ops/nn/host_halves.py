@@ -44,7 +44,7 @@ def where_positive(gradients: HostArray, x: HostArray, memory: HostArray | None 
     """The gradients where `x` is positive, elsewhere zero times the gradient.
 
     Args:
-        memory: where they are written, over the gradients maybe.
+        memory: where they are written, over one of the two maybe.
     """
     if not all_finite(gradients) or _most_positive(x) > _infinity(x):
         return np.multiply(gradients, x > x.dtype.type(0), out=memory)

@@ -73,6 +73,6 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
-    steep = where_positive(xp, grad, y, ctx)
+    steep = where_positive(xp, grad, y, ctx, (0, 5))
     grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
     return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]

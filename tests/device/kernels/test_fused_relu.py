@@ -84,6 +84,31 @@ def test_a_step_gives_what_the_two_operations_give(
     compare(fused, apart, TOLERANCES.get(dtype, 1e-2))
 
 
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+@pytest.mark.parametrize("at", ["scale", "offset"])
+@pytest.mark.parametrize("directly", [True, False])
+def test_what_is_no_number_comes_from_a_scale_or_an_offset(
+    at: str, special: float, directly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not directly:
+        monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    found = []
+    for fuse in (pipeline.fuse_relu, lambda step: step):
+        monkeypatch.setattr(pipeline, "fuse_relu", fuse)
+        with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+            fetches, x = layer("float32")
+            session.run(tf.global_variables_initializer())
+            (variable,) = (v for v in tf.global_variables() if v.op.name == at)
+            changed = session.run(variable)
+            changed[3] = special
+            variable.load(changed, session)
+            with np.errstate(all="ignore"):
+                found.append(session.run(fetches[:3], {x: data_of("float32")}))
+            background.wait(60)
+    assert not np.isfinite(found[1][0][..., 3]).all()
+    compare(*found, TOLERANCES["float32"])
+
+
 def test_a_step_uses_the_library_both_ways(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_KERNELS", "estimate")
     shape = (8, 28, 28, 64)

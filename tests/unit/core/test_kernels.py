@@ -19,6 +19,7 @@ from anabranch.core.kernels import (
     alternates,
     candidates,
     has_alternates,
+    immediate,
     load_kernels_from,
     register_kernel,
     unregister_kernel,
@@ -163,3 +164,24 @@ def test_a_module_may_have_kernels_for_some_dtypes_or_none_in_this_process(monke
     assert not has_alternates("Softsign", {"T": dtypes.bfloat16})
     assert not alternates("Softplus")  # nothing is left of it for other tests
     assert not alternates("Softsign")
+
+
+def test_what_is_dear_to_find_out_is_asked_of_the_cheapest_alone(register: Register) -> None:
+    """Where kernels run at once: whether a library has one, which takes as long as making it."""
+    asked: list[str] = []
+
+    def offered(name: str, answer: bool) -> Callable[[KernelCase], bool]:
+        return lambda _: bool(asked.append(name)) or answer
+
+    register("dear", cost=0.9, takes_numpy=True, offered=offered("dear", True))
+    register("cheap", cost=0.1, takes_numpy=True, offered=offered("cheap", True))
+    register("other", cost=0.05, takes_numpy=True, applies=lambda _: False, offered=offered("other", True))
+    found = immediate(case())
+    assert found is not None
+    assert (found.name, asked) == ("cheap", ["cheap"])
+    register("cheapest", cost=0.01, takes_numpy=True, offered=offered("cheapest", False))
+    asked.clear()
+    found = immediate(case())
+    assert found is not None
+    assert (found.name, asked) == ("cheap", ["cheapest", "cheap"])
+    assert names(case()) == ["cheap", "dear", OWN_KERNEL]
