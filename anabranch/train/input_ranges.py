@@ -57,7 +57,9 @@ class InputRange(NamedTuple):
 
 
 class _Positions(SaveableObject):
-    """Saves which ranges are done."""
+    """Saves which ranges are done: so they were before the variables are read, which have what they were used for."""
+
+    is_read_first = True
 
     def __init__(self, handle: Tensor, name: str) -> None:
         self._handle = handle
