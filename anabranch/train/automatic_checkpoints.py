@@ -22,12 +22,17 @@ from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.model_shards import ModelShards
+from anabranch.train.replica_rounds import RoundsRunner
 from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 _NAME: Final = "model.ckpt"
 #: how long (s) the last save of a training waits for the end of a round that may never come
-_LAST_ROUND: Final = 2.0
+_LAST_ROUND: Final = 30.0
+#: how long (s) the update of a round may take, when nobody hands in gradients any more
+_LAST_UPDATE: Final = 2.0
+#: how often (s) a chief that ends looks whether others are there who may end its last round
+_LOOK_EVERY: Final = 0.25
 #: how long (s) a session that ends by an exception waits for the save that its end cancels
 _CANCELLED: Final = 30.0
 
@@ -126,8 +131,14 @@ class AutomaticCheckpointHook(SessionRunHook):
         rounds = self._shards.rounds
         if rounds is not None:
             # what was asked for has been done then, or is not to be done any more
-            rounds.rest(_LAST_ROUND)
+            rests = _rests(rounds)
             rounds.between_rounds(_nothing)
+            if not rests and rounds.lease is not None:
+                # others may have it updated while this is read, or cut off: the next chief goes back
+                rounds.lease.from_the_dead = True
+                self._finish()
+                logging.warning("The last round has not ended: the next chief goes back to the last checkpoint")
+                return
         self._finish()
         if int(session.run(self._global_step)) != self._last_step:
             self._begin(session)
@@ -226,6 +237,18 @@ class AutomaticCheckpointHook(SessionRunHook):
             with admitted():
                 save.ended.wait()
             self._took(save)
+
+
+def _rests(rounds: RoundsRunner) -> bool:
+    """Waits for the end of the last round; whether none is under way that others may end."""
+    deadline = time.monotonic() + _LAST_ROUND
+    while not rounds.rest(_LOOK_EVERY):
+        if rounds.is_alone():
+            rounds.rest(_LAST_UPDATE)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+    return True
 
 
 def _nothing() -> None:

@@ -110,6 +110,8 @@ class RoundsRunner(QueueRunner):
 
     #: says whether this worker is chief, where that can change
     lease: ChiefLease | None = None
+    #: says whether nobody else hands in values any more, as a session ends
+    is_alone: Callable[[], bool] = staticmethod(lambda: True)
 
     def _enqueued(self) -> bool:
         if self.lease is not None:
