@@ -30,7 +30,8 @@ def counted(*rows: float, step: int) -> Model:
 
 def end(model: Model, *steps: int, shocks: int = 0, killed: int = 0, **lost: int) -> End:
     notes = {worker: ["1"] * count for worker, count in enumerate(steps)}
-    return End(model, notes, {"evaluated": int(model.get("global_step", 0))}, shocks, Counter(lost), killed)
+    results = dict.fromkeys(("evaluated", "wanted"), int(model.get("global_step", 0)))
+    return End(model, notes, results, shocks, Counter(lost), killed)
 
 
 @pytest.mark.parametrize("way", ["asynchronous", "mirrored", "downpour"])
@@ -101,7 +102,7 @@ def test_the_last_evaluation_is_of_the_last_checkpoint() -> None:
     with pytest.raises(AssertionError, match="steps are in the checkpoint of step 30"):
         check(end(Model(model, global_step=30), 5, 5, 5))
     with pytest.raises(AssertionError):
-        check(end(model, 5, 5, 5)._replace(results={"evaluated": 14}))
+        check(end(model, 5, 5, 5)._replace(results={"evaluated": 14, "wanted": 15}))
 
 
 class Noted:

@@ -81,9 +81,7 @@ def _end(run: Disturbed, way: Way, model: Path) -> End:
 def main() -> int:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.soak", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--way", choices=[*ALL_WAYS, "all"], default="all", help="how it trains (all in turn)"
-    )
+    parser.add_argument("--way", choices=[*ALL_WAYS, "all"], default="all", help="how it trains (all in turn)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long a training is disturbed (60)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of what is done when to whom")
     parser.add_argument("--hits", choices=["all", "ps", "worker"], default="all", help="whose tasks are hit (all)")
