@@ -27,7 +27,7 @@ from anabranch.distributed.task_engine import (
     shown_state,
 )
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
-from anabranch.errors import InvalidArgumentError, NotFoundError
+from anabranch.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 
 #: the job of a task that a cluster is told nothing of: it reads what others save, and nobody connects to it
 EVALUATOR: Final = "evaluator"
@@ -219,8 +219,10 @@ class ClusterSupervisor:
                 return not is_ending or status.restarts > before[status.name].restarts
             return is_ending or status.name not in stopped
 
-        # before this is answered: whoever then wants another number finds these as they are to be
-        self.engine.wait(lambda all_tasks: all(map(is_heard, all_tasks)), _HEARD_WITHIN, "the tasks to hear of it")
+        # before this is answered: whoever then wants another number finds these as they are to be; a task that moves
+        # to another machine takes its time, and hears of it then
+        with contextlib.suppress(DeadlineExceededError):
+            self.engine.wait(lambda all_tasks: all(map(is_heard, all_tasks)), _HEARD_WITHIN)
         return {"started": started, "stopped": stopped}
 
 

@@ -28,11 +28,9 @@ from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, 
 
 _NAME: Final = "model.ckpt"
 #: how long (s) the last save of a training waits for the end of a round that may never come
-_LAST_ROUND: Final = 30.0
-#: how long (s) the update of a round may take, when nobody hands in gradients any more
-_LAST_UPDATE: Final = 2.0
-#: how often (s) a chief that ends looks whether others are there who may end its last round
-_LOOK_EVERY: Final = 0.25
+_LAST_ROUND: Final = 2.0
+#: the same, where nobody is there who hands anything in; it may have been enough before
+_LOOK_AGAIN: Final = 0.25
 #: how long (s) a session that ends by an exception waits for the save that its end cancels
 _CANCELLED: Final = 30.0
 
@@ -131,20 +129,31 @@ class AutomaticCheckpointHook(SessionRunHook):
         rounds = self._shards.rounds
         if rounds is not None:
             # what was asked for has been done then, or is not to be done any more
-            rests = _rests(rounds)
+            rests = rounds.rest(_LAST_ROUND)
             rounds.between_rounds(_nothing)
-            if not rests and rounds.lease is not None:
-                # others may have it updated while this is read, or cut off: the next chief goes back
-                rounds.lease.from_the_dead = True
-                self._finish()
-                logging.warning("The last round has not ended: the next chief goes back to the last checkpoint")
-                return
         self._finish()
+        self._save_last(session)
+        if rounds is not None and not rests:
+            self._end_last_round(session, rounds)
+        if not is_followed(self._coord):
+            self._shards.finish(session)
+
+    def _save_last(self, session: Session) -> None:
         if int(session.run(self._global_step)) != self._last_step:
             self._begin(session)
             self._finish()
-        if not is_followed(self._coord):
-            self._shards.finish(session)
+
+    def _end_last_round(self, session: Session, rounds: RoundsRunner) -> None:
+        """Leaves a round that waits for this worker, and perhaps for others.
+
+        It ends at once where it waits for this worker alone, and else at any time: also as the session does, by which
+        it would be cut off. Then the next chief goes back to what was saved.
+        """
+        is_alone = rounds.leave() == 0
+        if rounds.rest(_LOOK_AGAIN if is_alone else _LAST_ROUND):
+            self._save_last(session)
+        elif not is_alone and rounds.lease is not None:
+            rounds.lease.from_the_dead = True
 
     def abandoned(self) -> None:
         save = self._current
@@ -237,18 +246,6 @@ class AutomaticCheckpointHook(SessionRunHook):
             with admitted():
                 save.ended.wait()
             self._took(save)
-
-
-def _rests(rounds: RoundsRunner) -> bool:
-    """Waits for the end of the last round; whether none is under way that others may end."""
-    deadline = time.monotonic() + _LAST_ROUND
-    while not rounds.rest(_LOOK_EVERY):
-        if rounds.is_alone():
-            rounds.rest(_LAST_UPDATE)
-            return True
-        if time.monotonic() >= deadline:
-            return False
-    return True
 
 
 def _nothing() -> None:

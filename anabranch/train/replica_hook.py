@@ -106,10 +106,8 @@ class ReplicaHook(SessionRunHook):
         except OpError as error:
             logging.warning("What this worker has added up since its last push is lost: %s", error)
         runner, presence = self._optimizer._chief_runner, self._optimizer._presence
-        if runner is not None and runner.lease is not None and presence is not None:
-            # a round that waits for this worker alone ends now: before the session does, which would cut it off
-            presence.leave(session)
-            runner.is_alone = lambda: presence.leave(session) == 0
+        if runner is not None and presence is not None:
+            runner.leave = lambda: presence.leave(session)
 
     def end(self, session: Session) -> None:
         runner = self._optimizer._chief_runner
@@ -120,7 +118,7 @@ class ReplicaHook(SessionRunHook):
             # alone, who are told here that none follows. Where their task is gone, they hear of that.
             with contextlib.suppress(OpError):
                 session.run(self._optimizer.finish_op)
-        elif presence is not None and (runner is None or runner.lease is None):
+        elif presence is not None:
             presence.leave(session)
 
     def abandoned(self) -> None:

@@ -110,8 +110,8 @@ class RoundsRunner(QueueRunner):
 
     #: says whether this worker is chief, where that can change
     lease: ChiefLease | None = None
-    #: says whether nobody else hands in values any more, as a session ends
-    is_alone: Callable[[], bool] = staticmethod(lambda: True)
+    #: has no round wait for this worker any more; how many others are there, None: nobody knows
+    leave: Callable[[], int | None] = staticmethod(lambda: 0)
 
     def _enqueued(self) -> bool:
         if self.lease is not None:

@@ -129,12 +129,12 @@ def test_a_round_that_does_not_end_is_made_good_by_the_next_chief(
         chief.session.close()
         # the variable has it, and the number has not; and it is cut off
         assert gate.begun.is_set()
-        assert saved(tmp_path) == (0, 0.0)
+        assert saved(tmp_path) == (2, 2.0)
         gate.is_shut = False
         gate.opened.set()
         # who takes the lease over, as that of a dead chief, goes back to what was saved
         step.join(DEADLINE)
         assert not step.is_alive()
-        assert other.state() == (1, 1.0)
+        assert other.state() == (3, 3.0)
         other.session.close()
-        assert saved(tmp_path) == (1, 1.0)
+        assert saved(tmp_path) == (3, 3.0)
