@@ -300,6 +300,8 @@ class PeerTable(abc.ABC):
                 answer = Answer(sender, header)
                 try:
                     self.handler.request(sender, frames, answer)
+                except OpError as error:  # it refuses: the asker is told why
+                    answer.fail(error)
                 except Exception as error:
                     _LOGGER.exception("the handler of requests failed")
                     answer.fail(error)

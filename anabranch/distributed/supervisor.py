@@ -27,10 +27,14 @@ from anabranch.distributed.task_engine import (
     shown_state,
 )
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
-from anabranch.errors import InvalidArgumentError, NotFoundError
+from anabranch.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 
 #: the job of a task that a cluster is told nothing of: it reads what others save, and nobody connects to it
 EVALUATOR: Final = "evaluator"
+#: states of a task that is not to run
+_ENDING: Final = ENDED | {TaskState.STOPPING}
+#: seconds within which an engine does what it is asked
+_HEARD_WITHIN: Final = 10.0
 
 
 def training_tasks(spec: ClusterSpec) -> ClusterSpec:
@@ -200,13 +204,25 @@ class ClusterSupervisor:
                 f"the cluster was started with {len(own)} tasks of {job!r}, and those that run know no others; stop it "
                 f"and start it again with {count}",
             )
-        ended = {status.name for status in self.engine.statuses() if status.state in ENDED}
-        started = [name for name in own[:count] if name in ended]
-        stopped = [name for name in own[count:] if name not in ended]
+        before = {status.name: status for status in self.engine.statuses()}
+        # one that still ends, because fewer were wanted, is started again as well
+        started = [name for name in own[:count] if before[name].state in _ENDING]
+        stopped = [name for name in own[count:] if before[name].state not in _ENDING]
         for name in started:
             self.engine.restart_task(name)
         for name in stopped:
             self.engine.stop_task(name)
+
+        def is_heard(status: TaskStatus) -> bool:
+            is_ending = status.state in _ENDING
+            if status.name in started:
+                return not is_ending or status.restarts > before[status.name].restarts
+            return is_ending or status.name not in stopped
+
+        # before this is answered: whoever then wants another number finds these as they are to be; a task that moves
+        # to another machine takes its time, and hears of it then
+        with contextlib.suppress(DeadlineExceededError):
+            self.engine.wait(lambda all_tasks: all(map(is_heard, all_tasks)), _HEARD_WITHIN)
         return {"started": started, "stopped": stopped}
 
 

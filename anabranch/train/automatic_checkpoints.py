@@ -22,12 +22,15 @@ from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.model_shards import ModelShards
+from anabranch.train.replica_rounds import RoundsRunner
 from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 _NAME: Final = "model.ckpt"
 #: how long (s) the last save of a training waits for the end of a round that may never come
 _LAST_ROUND: Final = 2.0
+#: the same, where nobody is there who hands anything in; it may have been enough before
+_LOOK_AGAIN: Final = 0.25
 #: how long (s) a session that ends by an exception waits for the save that its end cancels
 _CANCELLED: Final = 30.0
 
@@ -126,14 +129,31 @@ class AutomaticCheckpointHook(SessionRunHook):
         rounds = self._shards.rounds
         if rounds is not None:
             # what was asked for has been done then, or is not to be done any more
-            rounds.rest(_LAST_ROUND)
+            rests = rounds.rest(_LAST_ROUND)
             rounds.between_rounds(_nothing)
         self._finish()
+        self._save_last(session)
+        if rounds is not None and not rests:
+            self._end_last_round(session, rounds)
+        if not is_followed(self._coord):
+            self._shards.finish(session)
+
+    def _save_last(self, session: Session) -> None:
         if int(session.run(self._global_step)) != self._last_step:
             self._begin(session)
             self._finish()
-        if not is_followed(self._coord):
-            self._shards.finish(session)
+
+    def _end_last_round(self, session: Session, rounds: RoundsRunner) -> None:
+        """Leaves a round that waits for this worker, and perhaps for others.
+
+        It ends at once where it waits for this worker alone, and else at any time: also as the session does, by which
+        it would be cut off. Then the next chief goes back to what was saved.
+        """
+        is_alone = rounds.leave() == 0
+        if rounds.rest(_LOOK_AGAIN if is_alone else _LAST_ROUND):
+            self._save_last(session)
+        elif not is_alone and rounds.lease is not None:
+            rounds.lease.from_the_dead = True
 
     def abandoned(self) -> None:
         save = self._current

@@ -107,10 +107,11 @@ class ChiefLease:
         return True
 
     def give_back(self, session: Session) -> None:
-        """Lets another have it at once."""
+        """Lets another have it at once; where nobody knows what was done last, when it is over, as that of the dead."""
         if self.is_held:
             self._until = 0.0
-            self._run(session, 0.0)
+            if not self.from_the_dead:
+                self._run(session, 0.0)
 
     def check(self) -> None:
         """Raises AbortedError if this worker has been chief in this session and is not sure any more that it is."""

@@ -211,6 +211,8 @@ class SessionCoordinator(Coordinator):
         self._followed = followed
         self._decided = threading.Event()
         self._is_followed = False
+        #: whether the process was told to end, so that nothing is to be waited for; a handler of signals sets it
+        self.is_told_to_end = False
 
     def ends(self, is_followed: bool) -> None:
         """Says that the session is about to be closed, and whether another follows, in this process or in another that
@@ -232,6 +234,11 @@ class SessionCoordinator(Coordinator):
         if isinstance(failure, self._followed) and not self._decided.wait(within):
             return None
         return self._is_followed
+
+
+def is_told_to_end(coord: Coordinator | None) -> bool:
+    """Whether the process of a session was told to end: its training is to leave now, and not to wait for anything."""
+    return isinstance(coord, SessionCoordinator) and coord.is_told_to_end
 
 
 def is_followed(coord: Coordinator | None) -> bool:

@@ -27,9 +27,11 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
+from anabranch.train.coordinator import is_told_to_end
 from anabranch.train.hooked_session import StepContext
 from anabranch.train.model_shards import INITIALIZERS
 from anabranch.train.monitored_session import MonitoredSession
+from anabranch.train.preemption import end_if_told
 from anabranch.train.saveables import SaveableObject, SaveSpec
 from anabranch.train.training_util import get_or_create_global_step
 
@@ -55,7 +57,9 @@ class InputRange(NamedTuple):
 
 
 class _Positions(SaveableObject):
-    """Saves which ranges are done."""
+    """Saves which ranges are done: so they were before the variables are read, which have what they were used for."""
+
+    is_read_first = True
 
     def __init__(self, handle: Tensor, name: str) -> None:
         self._handle = handle
@@ -129,13 +133,19 @@ class InputRanges:
 
         Raises:
             OpError: the task that deals them out does not answer.
+            OutOfRangeError: the process was told to end (`PreemptionHook`).
         """
         self._given = done = list[int]()
         pauses = Pauses(_LONGEST_PAUSE)
         try:
             while True:
-                epoch, ticket, begin, end = self._ask(session, done, self._seconds)
+                coord = session._coord if isinstance(session, MonitoredSession) else None
+                # who is told to end wants no more, but says what it has done
+                wanted = 0.0 if is_told_to_end(coord) else self._seconds
+                epoch, ticket, begin, end = self._ask(session, done, wanted)
                 done = []
+                if not wanted:
+                    end_if_told(coord)
                 if epoch >= self._epochs:
                     return
                 if begin < 0:

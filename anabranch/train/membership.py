@@ -18,7 +18,7 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.train.coordinator import Coordinator
+from anabranch.train.coordinator import Coordinator, is_told_to_end
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 from anabranch.train.training_util import get_or_create_global_step
 
@@ -73,7 +73,7 @@ class MembershipHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         last_log = -_TELL_EVERY
-        while len(self.members) < self._minimum and not self._coord.should_stop():
+        while len(self.members) < self._minimum and not (self._coord.should_stop() or is_told_to_end(self._coord)):
             if time.monotonic() - last_log >= _TELL_EVERY:
                 last_log = time.monotonic()
                 logging.warning(

@@ -301,6 +301,9 @@ class _MonitoredSession:
                 if session is None:
                     raise RuntimeError("Session is already closed.")
                 for hook in self._hooks:
+                    if isinstance(hook, SessionRunHook):
+                        hook.before_end(session)
+                for hook in self._hooks:
                     hook.end(session)
             else:
                 for hook in self._hooks:
@@ -319,6 +322,10 @@ class _MonitoredSession:
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None
+
+    @property
+    def _coord(self) -> Coordinator | None:
+        return self._coordinated_creator.coord
 
     def _tf_sess(self) -> Any:
         return self._coordinated_creator.tf_sess

@@ -14,15 +14,16 @@ from typing import Any
 from anabranch import errors
 from anabranch.frontend.platform import logging
 from anabranch.session import Session
-from anabranch.train.coordinator import Coordinator, SessionCoordinator
-from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
+from anabranch.train.coordinator import Coordinator, SessionCoordinator, is_told_to_end
+from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
 
 class PreemptionHook(SessionRunHook):
     """Ends a training in an orderly way when its process is told to end.
 
-    The step that is under way is finished, and then ends with an `OutOfRangeError`, as at the end of the data. A
-    monitored session that is left by this error ends in the ordinary way: its hooks end, so that savers save. What
+    The step that is under way is finished. The next one is not begun: there is an `OutOfRangeError`, as at the end of
+    the data, also where the next range of `replicas.InputRanges` is asked for, after it was said that the last is done.
+    A monitored session that is left by this error ends in the ordinary way: its hooks end, so that savers save. What
     comes after the session is run. A second signal ends the process at once. The training is not over for others: the
     token queue of `SyncReplicasOptimizer` stays open, and they wait for a chief that comes back.
 
@@ -55,15 +56,12 @@ class PreemptionHook(SessionRunHook):
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._coord = coord
+        self._tell()
 
-    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        if self._told:
-            if isinstance(self._coord, SessionCoordinator):
-                self._coord.ends(is_followed=True)
-            # not `request_stop`: who does not ask whether to stop would get an error by which nothing is saved
-            raise errors.OutOfRangeError(
-                None, None, "the training ends after this step, for its process was told to end (SIGTERM)"
-            )
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        # not after the step: whoever runs it is to see what came of it, and can say that its input was used
+        end_if_told(self._coord)
+        return None
 
     def end(self, session: Session) -> None:
         self._leave()
@@ -74,11 +72,29 @@ class PreemptionHook(SessionRunHook):
     def _note(self, number: int, frame: FrameType | None) -> None:
         # it may interrupt anything: it only takes a note, and lets the next signal end the process
         self._told = True
+        self._tell()
         self._leave()
         logging.warning("Told to end (SIGTERM): training ends after this step")
+
+    def _tell(self) -> None:
+        if self._told and isinstance(self._coord, SessionCoordinator):
+            self._coord.is_told_to_end = True
 
     def _leave(self) -> None:
         restore, self._restore = self._restore, None
         if restore is not None:
             with contextlib.suppress(ValueError):
                 restore()
+
+
+def end_if_told(coord: Coordinator | None) -> None:
+    """Ends the training of a session whose process was told to end.
+
+    Raises:
+        OutOfRangeError: it was.
+    """
+    if is_told_to_end(coord):
+        assert isinstance(coord, SessionCoordinator)
+        coord.ends(is_followed=True)
+        # not `request_stop`: who does not ask whether to stop would get an error by which nothing is saved
+        raise errors.OutOfRangeError(None, None, "the training ends here, for its process was told to end (SIGTERM)")

@@ -99,12 +99,17 @@ class ReplicaHook(SessionRunHook):
             for operation in self._optimizer._after_steps(count):
                 run_context.session.run(operation)
 
-    def end(self, session: Session) -> None:
+    def before_end(self, session: Session) -> None:
         try:
             for operation in self._optimizer._at_end(self._count):
                 session.run(operation)
         except OpError as error:
             logging.warning("What this worker has added up since its last push is lost: %s", error)
+        runner, presence = self._optimizer._chief_runner, self._optimizer._presence
+        if runner is not None and presence is not None:
+            runner.leave = lambda: presence.leave(session)
+
+    def end(self, session: Session) -> None:
         runner = self._optimizer._chief_runner
         presence = self._optimizer._presence
         # with a lease another worker becomes chief; a process that was told to end is one that comes back

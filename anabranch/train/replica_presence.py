@@ -71,11 +71,17 @@ class Presence:
         self._say(session, self._seconds, anew)
         threading.Thread(target=self._stay, args=(session, coord), name="presence", daemon=True).start()
 
-    def leave(self, session: Session) -> None:
-        """Has nobody wait for it any more. Where the task is gone that counts, nobody does."""
+    def leave(self, session: Session) -> int | None:
+        """Has nobody wait for it any more. Where the task is gone that counts, nobody does.
+
+        Returns:
+            How many are there still; None: nobody knows.
+        """
         self._has_left.set()
         with contextlib.suppress(errors.OpError, RuntimeError):
             self._say(session, -self._seconds, False)
+            return self._last
+        return None
 
     def _stay(self, session: Session, coord: Coordinator) -> None:
         while not (coord.wait_for_stop(self._seconds / 3) or self._has_left.is_set()):

@@ -28,6 +28,9 @@ from anabranch.train.queue_runner import QueueRunner
 _DECIDED_WITHIN: Final = 5.0
 _TAKEN_WITHIN_MS: Final = 1000
 
+#: the one key of a table
+_THE_ROUND: Final = np.zeros(1, np.int64)
+
 AnyAccumulator: TypeAlias = ConditionalAccumulator | SparseConditionalAccumulator
 
 
@@ -107,6 +110,8 @@ class RoundsRunner(QueueRunner):
 
     #: says whether this worker is chief, where that can change
     lease: ChiefLease | None = None
+    #: has no round wait for this worker any more; how many others are there, None: nobody knows
+    leave: Callable[[], int | None] = staticmethod(lambda: 0)
 
     def _enqueued(self) -> bool:
         if self.lease is not None:
@@ -230,6 +235,38 @@ def token_queue(number: Variable, worker: int) -> FIFOQueue:
     name = f"replica_tokens_{worker}"
     with get_default_graph().device(number.device), get_default_graph().name_scope(""):
         return FIFOQueue(-1, np.int64, shapes=[()], name=name, shared_name=name)
+
+
+class Begun:
+    """The round of which everybody has been told: beside the one that is counted, which may not be told of yet.
+
+    Between the update that ends a round and the tokens of the next, a token is on its way. Who took the number that is
+    counted then, would take that token for the end of the round that just begins, and count twice in it.
+
+    Args:
+        device: where rounds are counted. What stands here is lost with its task, and in no checkpoint.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        with get_default_graph().device(device), get_default_graph().control_dependencies(None):
+            self._table = raw.MutableHashTableV2(
+                key_dtype=np.int64, value_dtype=np.int64, shared_name="replica_round_begun"
+            )
+
+    def tell(self, token: Tensor) -> Operation:
+        """Notes that the round of a token was told of."""
+        with get_default_graph().device(self._device):
+            told: Operation = raw.LookupTableInsertV2(self._table, _THE_ROUND, raw.Reshape(token, [1]))
+            return told
+
+    def token(self, otherwise: TensorLike) -> Tensor:
+        """The token of the round that was told of last; `otherwise` where none was since the task came."""
+        with get_default_graph().device(self._device):
+            found: Tensor = raw.Reshape(
+                raw.LookupTableFindV2(self._table, _THE_ROUND, otherwise), np.zeros(0, np.int32)
+            )
+            return found
 
 
 def hand_out(queue: FIFOQueue, token: TensorLike, condition: Tensor) -> Operation:

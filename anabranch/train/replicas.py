@@ -48,7 +48,7 @@ from anabranch.train.replica_pieces import (
     values_of,
 )
 from anabranch.train.replica_presence import Presence
-from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
+from anabranch.train.replica_rounds import Begun, RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import TABLE_NAME, WAITS_IN, WorkerStatus, statuses
 from anabranch.train.session_run_hook import SessionRunHook
 from anabranch.train.training_util import get_or_create_global_step
@@ -287,6 +287,7 @@ class _Rounds(ReplicaOptimizer):
         graph = get_default_graph()
         with graph.device(number.device):
             self._epoch = Variable(np.int64(0), trainable=False, name="replica_epoch", use_resource=True)
+        self._begun = Begun(number.device)
         local = self._local_step.read_value()
         self._queues = [token_queue(number, worker) for worker in range(self._workers)]
         parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
@@ -307,10 +308,12 @@ class _Rounds(ReplicaOptimizer):
             with graph.control_dependencies([update]):
                 begun = self._stamp(number)
                 tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
-            self._chief_runner = RoundsRunner(self._queues[0], [group(*tokens)])
+            with graph.control_dependencies(tokens):
+                told = self._begun.tell(begun)
+            self._chief_runner = RoundsRunner(self._queues[0], [told])
             self._chief_runner.leaves_queue_open = True
             rounds_runners[graph] = self._chief_runner
-            current = self._stamp(number)
+            current = self._told(number)
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             # one that has died has tokens as soon as it was given them once
@@ -322,7 +325,8 @@ class _Rounds(ReplicaOptimizer):
             again = [hand_out(queue, current, waits) for queue, waits in zip(self._queues, wait, strict=True)]
         with graph.device(number.device):
             time = self._stamp(number)
-        self._chief_init = group(*(part.set_time(time) for part in kept))
+        # tokens that a chief before this one has not handed out are handed out once more
+        self._chief_init = group(*(part.set_time(time) for part in kept), self._begun.tell(time))
         self._chief_runner.starts_anew(
             self._next_epoch(), self._chief_init, [(part.accumulator, part.device) for part in kept]
         )
@@ -332,9 +336,11 @@ class _Rounds(ReplicaOptimizer):
         with graph.device(number.device):
             #: tells the other workers that no round follows; the chief's hook runs it at the end
             self.finish_op = group(*(queue.enqueue(_NO_MORE) for queue in self._queues if queue is not own))
-            drained = own.dequeue_many(own.size())
-        with graph.control_dependencies([drained.op]):
-            current = self._stamp(number)
+            # in this order: no token that comes after these is of the round that is told of, or of an earlier one
+            last = self._told(number)
+            with graph.control_dependencies([last]):
+                drained = own.dequeue_many(own.size())
+            current = raw.Max(raw.ConcatV2([raw.ExpandDims(last, 0), drained], 0), np.int32(0))
         self._worker_init = [self._begin_anew(), assigned(self._local_step, current), self._waits_no_more()]
         with graph.device(number.device), graph.control_dependencies([measured]):
             token, is_last = raw._LatestToken(own.dequeue_many(raw.Maximum(own.size(), 1)))
@@ -347,6 +353,19 @@ class _Rounds(ReplicaOptimizer):
     def _stamp(self, number: Variable) -> Any:
         """The number of a round with that of its epoch before it: what was computed before a rollback is too late."""
         return raw.Cast(number.read_value(), DstT=np.int64) + self._epoch.read_value() * _ROUNDS_OF_EPOCH
+
+    def _told(self, number: Variable) -> Tensor:
+        """The stamp of the round of which everybody was told, or would be if a chief were there."""
+        graph = get_default_graph()
+        with graph.device(number.device):
+            told = self._begun.token(np.int64(-1))
+            with graph.control_dependencies([told]):
+                counted = self._stamp(number)
+            # not of an epoch that is over, or of a training before this one
+            epochs = raw.FloorDiv(raw.Pack([told, counted]), _ROUNDS_OF_EPOCH)
+            is_of_now = raw.LogicalAnd(raw.Equal(epochs[0], epochs[1]), raw.LessEqual(told, counted))
+            stamp: Tensor = either(is_of_now, told, counted)
+            return stamp
 
     def _next_epoch(self) -> Operation:
         """Begins an epoch, and drops the tokens of the last."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
@@ -65,6 +65,9 @@ class SaveableObject:
         specs: the tensors.
         name: the name under which a saver knows it.
     """
+
+    #: whether it is read before anything else of a checkpoint, which has to have what this says
+    is_read_first: ClassVar[bool] = False
 
     def __init__(self, op: PassedOn, specs: list[SaveSpec], name: str) -> None:
         self.op = op

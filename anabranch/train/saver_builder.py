@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from anabranch.core.dtypes import string
@@ -88,9 +89,12 @@ class BaseSaverBuilder:
             )
             prefix: Tensor = raw.PlaceholderWithDefault(default, shape=[], name="Const")
             shards = _by_device(saveables) if sharded else [("", list(saveables))]
-            saved = (
-                self._add_sharded_save(graph, prefix, shards) if sharded else self._add_save(graph, prefix, saveables)
-            )
+            with _read_first(graph, saveables):
+                saved = (
+                    self._add_sharded_save(graph, prefix, shards)
+                    if sharded
+                    else self._add_save(graph, prefix, saveables)
+                )
             restore = self._add_restores(graph, prefix, shards, restore_sequentially, reshape, sharded)
         return SaverDef(
             filename_tensor_name=prefix.name,
@@ -168,6 +172,24 @@ class BaseSaverBuilder:
                 shapes = _static_shapes(saveable, values) if reshape else None
                 assigned.append(saveable.restore(values, shapes))
         return assigned
+
+
+@contextlib.contextmanager
+def _read_first(graph: Graph, saveables: Sequence[things.SaveableObject]) -> Iterator[None]:
+    """A block whose operations run when all is read that is to be read first."""
+    specs = [spec for saveable in saveables if saveable.is_read_first for spec in saveable.specs]
+    kept, read = [spec._tensor for spec in specs], list[Tensor]()
+    for spec in specs:
+        with graph.device(spec.device or None):
+            read.append(spec.tensor)
+    try:
+        for spec, tensor in zip(specs, read, strict=True):
+            spec._tensor = tensor
+        with graph.control_dependencies(read):
+            yield
+    finally:
+        for spec, tensor_or_function in zip(specs, kept, strict=True):
+            spec._tensor = tensor_or_function
 
 
 def _static_shapes(saveable: things.SaveableObject, values: Sequence[Tensor]) -> list[Any]:

@@ -99,6 +99,12 @@ class SessionRunHook:
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Called after each run that raised nothing."""
 
+    def before_end(self, session: Session) -> None:
+        """Called before `end` of any hook is: the last chance to change what others save.
+
+        TensorFlow's hooks have no such method; a hook that does not extend this class need not have it.
+        """
+
     def end(self, session: Session) -> None:
         """Called at the end, unless an exception other than `OutOfRangeError` and StopIteration caused it."""
 

@@ -320,6 +320,10 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
                 f"Init op: {self._init_op.name}, error: {message}"
             )
         runner = self._queue_runner
+        if runner is not None and runner.lease is not None and not runner.lease.is_held:
+            # The lease of the chief's last process is not over yet. When it is, the session is made anew.
+            session.run(self._sync_optimizer.local_step_init_op)
+            return
         if runner is not None and self._had_session and not runner.leaves_queue_open:
             # a task was lost: the model is that of a checkpoint, and tokens and gradients of later steps are left
             runner.begin_anew(session)
@@ -327,8 +331,8 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
         session.run(self._init_op)
         if self._init_tokens_op is not None:
             session.run(self._init_tokens_op)
-        if self._queue_runner is not None:
-            self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)
+        if runner is not None:
+            runner.create_threads(session, coord=coord, daemon=True, start=True)
 
 
 def _local_step(global_step: Variable) -> Variable:

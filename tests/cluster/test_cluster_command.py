@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,43 @@ def test_a_program_that_fails_is_started_again_and_in_the_end_ends_the_run_with_
     ]
     assert done.stdout.count("worker/1 | a worker of 2 without parameter servers") == 2
     assert running_clusters() == []
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_a_run_of_a_module(tmp_path: Path, dashes: list[str]) -> None:
+    (tmp_path / "says.py").write_text("import sys; print('says', *sys.argv[1:])")
+    words = ["cluster", "run", "--ps", "0", "--workers", "1", *dashes, "-m", "says", "{job}", "--ps", "7"]
+    command = [sys.executable, "-m", "anabranch", *words]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "says worker --ps 7" in done.stdout
+
+
+def test_tasks_that_still_end_are_started_again_when_they_are_wanted(tmp_path: Path) -> None:
+    """Fewer, and more again before those have ended."""
+    # it takes its time to end
+    waits = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: time.sleep(0.5) or exit(0))"
+    (tmp_path / "program.py").write_text(f"{waits}; print('begins', flush=True); time.sleep(600)")
+    command = [sys.executable, "-m", "anabranch", "cluster", "run", "--name", "scaled", "--ps", "0"]
+    with subprocess.Popen([*command, str(tmp_path / "program.py")], stdout=subprocess.PIPE, text=True) as run:
+        watchdog = threading.Timer(DEADLINE, run.kill)
+        watchdog.start()
+        try:
+            assert run.stdout is not None
+            begun = {run.stdout.readline(), run.stdout.readline()}
+            assert begun == {"worker/0 | begins\n", "worker/1 | begins\n"}
+            before = tasks("scaled")["worker/1"]["pid"]
+            assert cluster("scale", "worker=1", "--name", "scaled") == 0
+            assert is_alive(before)
+            assert cluster("scale", "worker=2", "--name", "scaled") == 0
+            assert run.stdout.readline() == "worker/1 | begins\n"
+            assert tasks("scaled")["worker/1"]["pid"] != before
+            assert cluster("stop", "--name", "scaled") == 0
+            assert run.wait(DEADLINE) == 130
+        finally:
+            watchdog.cancel()
+            run.kill()
 
 
 def test_ctrl_c_ends_a_run(tmp_path: Path, runtime_folder: Path) -> None:

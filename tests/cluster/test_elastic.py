@@ -132,6 +132,23 @@ def test_positions_go_back_with_the_model(cluster: LocalCluster, tmp_path: Path)
     assert counts == [1] * 2 * SIZE + [2] * SIZE + [1] * (EXAMPLES - 3 * SIZE)
 
 
+def test_positions_are_read_before_what_ranges_were_used_for() -> None:
+    """A worker may use a range, and say so, while a save reads: the range may be used again, and not be left out."""
+    with tf.Graph().as_default() as graph:
+        with tf.device(tf.train.replica_device_setter(2)):
+            tf.train.get_or_create_global_step()
+            for name in ("a", "b"):
+                tf.get_variable(name, initializer=0.0, use_resource=True)
+        tf.train.replicas.InputRanges(EXAMPLES, SIZE)
+        tf.train.Saver(sharded=True)
+    (export,) = (op for op in graph.get_operations() if op.type == "_ExportRanges")
+    saves = [op for op in graph.get_operations() if op.type == "SaveV2"]
+    assert {op.device for op in saves} == {"/job:ps/task:0", "/job:ps/task:1"}
+    reads = [tensor.op.inputs[0].op for op in saves for tensor in op.inputs[3:] if tensor.op is not export]
+    assert [op.type for op in reads] == ["ReadVariableOp"] * 3
+    assert all(export in op.control_inputs for op in reads)
+
+
 def test_fewer_workers_than_the_minimum_wait_and_say_so(
     cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -135,6 +135,55 @@ def descent() -> Any:
     return tf.train.GradientDescentOptimizer(RATE)
 
 
+class Gated(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
+    """An update that has counted its step, and is not over before the test says so."""
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        with tf.device("/job:ps/task:0"):
+            updated = tf.FIFOQueue(10, [tf.int32], shapes=[()], shared_name="updated")
+            gate = tf.FIFOQueue(10, [tf.int32], shapes=[()], shared_name="gate")
+            self.wait_for_update, self.open_gate = updated.dequeue(), gate.enqueue(0)
+            with tf.control_dependencies([super().apply_gradients(grads_and_vars, global_step)]):
+                says = updated.enqueue(0)
+            with tf.control_dependencies([says]):
+                return tf.group(gate.dequeue())
+
+
+def test_a_worker_that_comes_between_an_update_and_its_tokens_counts_once_in_the_round(cluster: LocalCluster) -> None:
+    gated = list[Gated]()
+
+    def make() -> Any:
+        gated.append(Gated(RATE))
+        return tf.train.replicas.synchronous(gated[-1], aggregate=2, backups=1)
+
+    a, b, c = workers = [Worker(cluster.target("worker", i), i, make) for i in range(3)]
+    for worker in (a, b):
+        worker.begin(initialize=worker is a)
+        worker.read(4, 4)
+    for worker in (a, b):
+        worker.hand_in()
+    ask = tf.Session(cluster.target("worker", 0), graph=a.graph, config=config())
+    ask.run(gated[0].wait_for_update)
+    assert a.values()[2] == 1
+    c.begin(initialize=False)
+    ask.run(gated[0].open_gate)
+    for worker in (a, b):
+        worker.done()
+    # its gate is open from now on
+    for _ in range(5):
+        ask.run(gated[0].open_gate)
+    c.whole_step(100, 100)  # for the round that was over when it came
+    c.read(2, 2)
+    c.hand_in()
+    a.whole_step(6, 6)
+    c.done()
+    assert a.values() == ([-RATE * (4 + 4)] * 2, -RATE * 2 * (4 + 4), 2)
+    assert [c.session.run(c.optimizer._local_step) for c in (a, c)] == [2, 2]
+    assert {index: row.dropped for index, row in a.status().items()} == {0: 0, 1: 0, 2: 1}
+    for worker in workers:
+        worker.coord.request_stop()
+
+
 def test_asynchronous_gradients_are_applied_at_once_and_staleness_is_measured(cluster: LocalCluster) -> None:
     a, b, c = started(cluster, lambda: tf.train.replicas.asynchronous(descent()))
     a.read(1, 2)
@@ -288,6 +337,7 @@ def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: L
 
 
 def leaves(worker: Worker) -> None:
+    worker.hook.before_end(worker.session)
     worker.hook.end(worker.session)
     worker.coord.request_stop()
 

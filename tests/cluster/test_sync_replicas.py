@@ -14,7 +14,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
-from anabranch.train import replica_rounds
+from anabranch.train import chief_lease, replica_rounds
 from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.replica_rounds import RoundsRunner
 
@@ -89,6 +89,7 @@ class Replica:
             log_step_count_steps=None,
             config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
         ) as session:
+            self._session = session
             while not self.stop.is_set():
                 session.run(train)  # ends the session where the replica was told to end
             if is_chief:
@@ -107,6 +108,16 @@ class Replica:
     def is_told_to_end(self) -> None:
         """What SIGTERM does, which would hit all replicas of this process."""
         self.preemption._note(signal.SIGTERM, None)
+
+    def dies(self) -> None:
+        """Ends as a killed process does: nothing is given back, nothing renewed, and what waits is cancelled."""
+        creator = self._session._coordinated_creator
+        assert creator.coord is not None
+        creator.coord.request_stop()
+        creator.tf_sess.close()
+        self._thread.join(DEADLINE)
+        assert self.error is not None
+        assert not self.ended
 
     def join(self) -> None:
         self._thread.join(DEADLINE)
@@ -208,6 +219,28 @@ def test_replicas_wait_for_a_chief_that_was_told_to_end_until_it_is_back(
     chief.join()
     other.join()
     assert chief.values[0] == chief.values[1] <= -30, "no update by half"
+
+
+def test_a_chief_that_comes_back_before_its_lease_is_over_is_a_worker_until_then(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread would find that it is not chief, and end; nobody would hand out tokens any more."""
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 5.0)
+    chief, other = (Replica(cluster, index, tmp_path, 2, True) for index in range(2))
+    until(lambda: bool(chief.restored and other.restored), chief, other)
+    for replica in (chief, other):
+        replica.goes_on(10)
+    chief.dies()
+    back = Replica(cluster, 0, tmp_path, 2, True)
+    # as a worker, and as the chief
+    until(lambda: len(back.restored) >= 2, back, other)
+    other.restored.append(back.restored[-1])
+    for replica in (back, other):
+        replica.goes_on(10)
+    back.stop.set()
+    back.join()
+    other.join()
+    assert back.values[0] == back.values[1] <= -10, "no update by half"
 
 
 def test_a_chief_that_waits_for_a_token_hears_that_its_thread_has_lost_a_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import anabranch as tf
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from tests.cluster.places import held_addresses, until
 from tests.cluster.processes import DEADLINE
-from tests.cluster.training_worker import FEATURES, examples
+from tests.cluster.training_worker import FEATURES, loss, undisturbed
 from tests.cluster.trainings import Learned, Reader, Training, training
 
 #: seconds; a chief that is not heard of for so long is replaced
@@ -153,20 +153,6 @@ class Progress:
         """What was learned, by which step; nobody trains."""
         step, weights = self.session.run([self._step, self._weights])
         return int(step), weights
-
-
-def undisturbed(shard: int, steps: int) -> Any:
-    """The weights after so many steps that nothing disturbs."""
-    x, y = (values.astype(np.float64) for values in examples(shard))
-    weights = np.zeros(FEATURES)
-    for _ in range(steps):
-        weights -= x.T @ (x @ weights - y) / len(y)
-    return weights
-
-
-def loss(shard: int, weights: Any) -> float:
-    x, y = (values.astype(np.float64) for values in examples(shard))
-    return float(np.mean(np.square(x @ weights - y)) / 2)
 
 
 def test_a_training_whose_tasks_are_killed_or_end_at_random_ends_as_if_undisturbed(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ processes hear that it lives; regression: they learn that, see `Regression`, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -67,13 +68,17 @@ class Worker(tf.train.SessionRunHook):
         """Gradients and variables."""
         made = []
         for shard in range(shards):
-            with tf.device(f"/job:ps/task:{shard}"):
+            with self.place(shard):
                 start = np.zeros(self.shape, np.float32)
                 counts = tf.get_variable(f"counts{shard}", initializer=start, use_resource=True)
             gradient = tf.py_func(self.gradient, [counts], tf.float32)
             gradient.set_shape(self.shape)
             made.append((gradient, counts))
         return made
+
+    def place(self, shard: int) -> contextlib.AbstractContextManager[Any]:
+        """Where a variable of a parameter server is made."""
+        return tf.device(f"/job:ps/task:{shard}")
 
     def is_due(self, now: float, last: float) -> bool:
         if self.save_every is not None:
@@ -128,12 +133,17 @@ class Worker(tf.train.SessionRunHook):
             case ["save"]:
                 self.is_to_save = True
             case ["chief"]:
-                leases = [hook for hook in session._hooks if isinstance(hook, chief_lease.LeaseHook)]
-                say("chief" if any(hook._lease.is_held for hook in leases) else "no chief")
+                say("chief" if is_chief(session) else "no chief")
             case ["sessions"]:
                 say(f"sessions {self.sessions}")
             case _:
                 raise ValueError(f"what is {line!r}?")
+
+
+def is_chief(session: Any) -> bool:
+    """Whether the worker of a monitored session is chief, for sure."""
+    leases = [hook for hook in session._hooks if isinstance(hook, chief_lease.LeaseHook)]
+    return any(hook._lease.is_held for hook in leases)
 
 
 class Regression(Worker):
@@ -159,6 +169,20 @@ def examples(shard: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float3
     random = np.random.default_rng(shard)
     x = random.normal(size=(EXAMPLES, FEATURES)) / 60
     return x.astype(np.float32), (x @ random.normal(scale=3, size=FEATURES)).astype(np.float32)
+
+
+def undisturbed(shard: int, steps: int) -> Any:
+    """The weights after so many steps that nothing disturbs."""
+    x, y = (values.astype(np.float64) for values in examples(shard))
+    weights = np.zeros(FEATURES)
+    for _ in range(steps):
+        weights -= x.T @ (x @ weights - y) / len(y)
+    return weights
+
+
+def loss(shard: int, weights: Any) -> float:
+    x, y = (values.astype(np.float64) for values in examples(shard))
+    return float(np.mean(np.square(x @ weights - y)) / 2)
 
 
 def main(cluster: Mapping[str, list[str]], index: int, options: Mapping[str, Any]) -> None:

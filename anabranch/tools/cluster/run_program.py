@@ -38,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if options.module is not None:
+        program = ["-m", *options.module]
     if not program or program == ["-m"]:
         parser.error("which program? Name a script, or a module after -m")
     counts = {"chief": int(options.chief), _PS: options.ps, "worker": options.workers}
@@ -115,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, metavar="P", help="tasks listen at P, P + 1, ... (at free ports)")
     parser.add_argument("--ray", action="store_true", help="on the machines of a Ray cluster, not on this one")
     add_ray_options(parser)
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 

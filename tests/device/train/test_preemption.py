@@ -51,8 +51,8 @@ def test_a_process_that_is_told_to_end_saves_and_leaves(tmp_path: Path, how: str
     assert status == 0
     assert line == "left\n"
     assert len(steps) >= 5
-    # the last step is in the checkpoint, and it is the one after those that were told of
-    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{steps[-1] + 1}")
+    # the last step is in the checkpoint, and the program has seen what came of it
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{steps[-1]}")
 
 
 _SHOWN = "        print(session.run(more), flush=True)"
@@ -76,6 +76,84 @@ def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
         status = process.wait()
         watchdog.cancel()
     assert status == -signal.SIGTERM
+
+
+_RANGES = """
+import sys
+import numpy as np
+import anabranch as tf
+
+step = tf.train.get_or_create_global_step()
+begin, end = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
+used = tf.get_variable("used", initializer=np.zeros(60, np.int32), use_resource=True)
+places = tf.range(60)
+train = tf.group(used.assign_add(tf.cast((places >= begin) & (places < end), tf.int32)), step.assign_add(1))
+ranges = tf.train.replicas.InputRanges(60, 2, epochs=2)
+with tf.train.MonitoredTrainingSession(checkpoint_dir=sys.argv[1], save_checkpoint_secs="auto") as session:
+    for given in ranges.leased(session):
+        session.run(train, {begin: given.begin, end: given.end})
+        print(given.begin, flush=True)
+        if len(sys.argv) > 2:
+            sys.stdin.readline()
+print("left", flush=True)
+"""
+
+
+def test_a_worker_that_is_told_to_end_has_done_the_range_of_its_last_step(tmp_path: Path) -> None:
+    for round_ in range(3):
+        is_last = round_ == 2
+        command = [sys.executable, "-c", _RANGES, str(tmp_path), *([] if is_last else ["waits"])]
+        pipe, environment = subprocess.PIPE, os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+            watchdog = threading.Timer(DEADLINE, process.kill)
+            watchdog.start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if not is_last:
+                for _ in range(4):
+                    process.stdout.readline()
+                    process.stdin.write("on\n")
+                    process.stdin.flush()
+                process.stdout.readline()
+                process.send_signal(signal.SIGTERM)
+                process.stdin.close()
+            assert process.stdout.read().endswith("left\n")
+            assert process.wait() == 0
+            watchdog.cancel()
+        used = tf.train.load_variable(tf.train.latest_checkpoint(str(tmp_path)), "used")
+        # no example was used again because a process ended in order
+        assert used.sum() == (2 * 60 if is_last else (round_ + 1) * 5 * 2)
+    assert set(used) == {2}
+
+
+_ALONE = """
+import sys
+import anabranch as tf
+
+step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+hooks = [tf.train.replicas.MembershipHook(minimum=2)]
+with tf.train.MonitoredTrainingSession(checkpoint_dir=sys.argv[1], save_checkpoint_secs="auto", hooks=hooks) as session:
+    print("waits", flush=True)
+    session.run(step)
+print("left", flush=True)
+"""
+
+
+def test_a_worker_that_waits_for_others_leaves_when_it_is_told_to(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command, pipe = [sys.executable, "-c", _ALONE, str(tmp_path)], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        watchdog = threading.Timer(DEADLINE, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "waits\n"
+        while "This worker waits for others" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "left\n"
+        assert process.wait() == 0
+        watchdog.cancel()
 
 
 def test_the_handler_of_a_program_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,140 @@
+"""A chief of rounds that ends while the others wait in one: that round ends with those who are left, whole."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.train import automatic_checkpoints, chief_lease
+from tests.cluster.places import until
+
+DEADLINE = 30.0
+
+
+class Gate:
+    """Stops an update between its variables and the number of the round."""
+
+    def __init__(self) -> None:
+        self.is_shut, self.begun, self.opened = False, threading.Event(), threading.Event()
+
+    def pass_through(self) -> np.int32:
+        if self.is_shut:
+            self.begun.set()
+            self.opened.wait(DEADLINE)
+        return np.int32(0)
+
+
+class Gated(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
+    """An update that passes through a gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(1.0)
+        self._gate = gate
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        with tf.control_dependencies([super().apply_gradients(grads_and_vars)]), tf.device(global_step.device):
+            passed = tf.py_func(self._gate.pass_through, [], tf.int32)
+        with tf.control_dependencies([passed]):
+            return global_step.assign_add(1).op
+
+
+class Trainer:
+    """One of two workers whose mean adds 1 to `w`."""
+
+    def __init__(self, cluster: LocalCluster, index: int, gate: Gate, directory: Path) -> None:
+        with tf.Graph().as_default():
+            with tf.device(tf.train.replica_device_setter(2, worker_device=f"/job:worker/task:{index}")):
+                self.step = tf.train.get_or_create_global_step()
+                self.w = tf.get_variable("w", initializer=0.0, use_resource=True)
+                self.optimizer = tf.train.replicas.synchronous(Gated(gate), aggregate=2)
+                self.train = self.optimizer.minimize(-self.w, self.step)
+            self.session = tf.train.MonitoredTrainingSession(
+                cluster.target("worker", index),
+                index == 0,
+                str(directory),
+                hooks=[self.optimizer.make_session_run_hook(index == 0)],
+                save_checkpoint_secs="auto",
+                config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
+                log_step_count_steps=None,
+                save_summaries_steps=None,
+            )
+
+    def begin(self) -> threading.Thread:
+        thread = threading.Thread(target=self.session.run, args=(self.train,), daemon=True)
+        thread.start()
+        return thread
+
+    def steps_of(self, worker: int) -> int:
+        """How many gradients a worker has handed in."""
+        table = self.session.run_step_fn(lambda step_context: step_context.session.run(self.optimizer.status_tensor))
+        return int(table[worker, 0])
+
+    def state(self) -> tuple[int, float]:
+        step, w = self.session.run_step_fn(lambda step_context: step_context.session.run([self.step, self.w]))
+        return int(step), float(w)
+
+
+def waiting(cluster: LocalCluster, gate: Gate, directory: Path) -> tuple[Trainer, Trainer, threading.Thread]:
+    """A chief, and another who waits for it in the third round."""
+    trainers = [Trainer(cluster, index, gate, directory) for index in range(2)]
+    for _ in range(2):
+        for thread in [trainer.begin() for trainer in trainers]:
+            thread.join(DEADLINE)
+            assert not thread.is_alive()
+    chief, other = trainers
+    step = other.begin()
+    until(lambda: chief.steps_of(1) == 3, "the other's gradient", DEADLINE)
+    return chief, other, step
+
+
+def saved(directory: Path) -> tuple[int, float]:
+    checkpoint = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(directory)))
+    return int(checkpoint.get_tensor("global_step")), float(checkpoint.get_tensor("w"))
+
+
+def test_the_round_in_which_others_wait_for_a_chief_that_ends_is_not_cut_off(tmp_path: Path) -> None:
+    with local_cluster(ps=2, worker=2) as cluster:
+        gate = Gate()
+        chief, other, step = waiting(cluster, gate, tmp_path)
+        gate.is_shut = True
+        closing = threading.Thread(target=chief.session.close, daemon=True)
+        closing.start()
+        # as soon as it is not waited for any more, there is enough for a round
+        assert gate.begun.wait(DEADLINE)
+        closing.join(1.0)
+        gate.opened.set()
+        closing.join(DEADLINE)
+        step.join(DEADLINE)
+        assert not closing.is_alive()
+        assert not step.is_alive()
+        assert saved(tmp_path) == other.state() == (3, 3.0)
+        other.session.close()
+
+
+def test_a_round_that_does_not_end_is_made_good_by_the_next_chief(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic_checkpoints, "_LAST_ROUND", 0.3)
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 3.0)
+    with local_cluster(ps=2, worker=2) as cluster:
+        gate = Gate()
+        chief, other, step = waiting(cluster, gate, tmp_path)
+        gate.is_shut = True
+        chief.session.close()
+        # the variable has it, and the number has not; and it is cut off
+        assert gate.begun.is_set()
+        assert saved(tmp_path) == (2, 2.0)
+        gate.is_shut = False
+        gate.opened.set()
+        # who takes the lease over, as that of a dead chief, goes back to what was saved
+        step.join(DEADLINE)
+        assert not step.is_alive()
+        assert other.state() == (3, 3.0)
+        other.session.close()
+        assert saved(tmp_path) == (3, 3.0)
