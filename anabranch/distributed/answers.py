@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from anabranch.distributed import wire
@@ -19,11 +18,11 @@ class Answer:
         self._peer = peer
         self._header = header
         self._channel = peer.channel
-        self._once = threading.Lock()
+        #: of two threads that answer, one takes what is in it
+        self._once = [None]
 
     def __call__(self, frames: Frames) -> None:
-        # a lock that is never released: of two threads that answer, one gets it
-        if not self._once.acquire(blocking=False):
+        if not self._is_first():
             raise InternalError(None, None, f"a request of {self._peer!r} was answered twice")
         try:
             self._send(MessageKind.REPLY, frames)
@@ -33,11 +32,18 @@ class Answer:
 
     def fail(self, error: Exception) -> None:
         """Answers by an error, if there was no answer yet."""
-        if self._once.acquire(blocking=False):
+        if self._is_first():
             known = (
                 error if isinstance(error, OpError) else UnknownError(None, None, f"{type(error).__name__}: {error}")
             )
             self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(known.error_code, known.message))])
+
+    def _is_first(self) -> bool:
+        try:
+            self._once.pop()
+        except IndexError:
+            return False
+        return True
 
     def _send(self, kind: MessageKind, frames: Sequence[Buffer]) -> None:
         self._peer.answer(kind, self._header.lane, self._header.request, frames, self._channel)

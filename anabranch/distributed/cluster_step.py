@@ -28,9 +28,10 @@ from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.rendezvous import StepId
+from anabranch.runtime.published_values import PublishedReads
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.worker_service import WorkerService
-from anabranch.xla.partitions import Partition, TransferEnd
+from anabranch.xla.partitions import Partition
 
 
 class MasterOfSteps(Protocol):
@@ -79,6 +80,7 @@ class ClusterStep:
         #: the one part of a step that does not leave this process
         self._only = self._parts[0] if len(self._parts) == 1 and self._parts[0].task.is_here else None
         self._ahead = ReadAhead(self._parts, master.connection)
+        self._tasks = tuple([part.task.name for part in self._parts])
 
     def register(self) -> None:
         """Gives each task its partition."""
@@ -107,7 +109,7 @@ class ClusterStep:
         self._ahead.count()
         # a recorded step tells what each task does
         ahead = self._ahead if record is None else None
-        run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches), ahead)
+        run = ClusterRun(self._master, self._parts, self._tasks, len(self.plan.step.fetches), ahead)
         # a lock that the end of the step releases: an event is a dozen calls of Python functions
         ended = threading.Lock()
         ended.acquire()
@@ -132,7 +134,8 @@ class ClusterStep:
     def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Starts one step."""
         self.used = next(ticks)
-        ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
+        run = ClusterRun(self._master, self._parts, self._tasks, len(self.plan.step.fetches))
+        run.start(feeds, on_done, timeout, None)
 
 
 def _runs(partition: Partition) -> bool:
@@ -152,14 +155,19 @@ class ClusterRun:
     """
 
     def __init__(
-        self, master: MasterOfSteps, parts: Sequence[Part], fetches: int, ahead: ReadAhead | None = None
+        self,
+        master: MasterOfSteps,
+        parts: Sequence[Part],
+        tasks: Sequence[str],
+        fetches: int,
+        ahead: ReadAhead | None = None,
     ) -> None:
         self._master, self._parts, self._timing = master, parts, master.timing
         self._ahead = ahead
         #: what starts other parts along with tensors for them, by the devices that these go to
         self._held: dict[str, HeldStart] = {}
         self.number = 0
-        self.tasks = tuple(part.task.name for part in parts)
+        self.tasks = tasks
         self._protocol = StepProtocol(self.tasks)
         self._lock = threading.Lock()
         self._values: list[Any] = [None] * fetches
@@ -200,14 +208,16 @@ class ClusterRun:
             self._forget_deadline = self._timing.call_at(deadline, lambda: self._too_late(timeout))
         run_local: Callable[[], None] | None = None
         begun: int | None = None
-        arrived: list[tuple[TransferEnd, TensorValue]] = []
+        read: list[tuple[PublishedReads, list[Any]]] = []
         try:
             # all before any begins: a task that has no session yet would drop what the others send it
             registered = [part.ready() for part in self._parts]
             for position, part in enumerate(self._parts):
                 own = part.own_feeds(feeds)
                 if leaves_here and run_local is None and part.task.is_here:
-                    run_local = functools.partial(self._run_here, position, registered[position], own, timeout, record)
+                    run_local = functools.partial(
+                        self._run_here, position, registered[position], own, timeout, record, read
+                    )
                     continue
                 if not self._begins(position):
                     self._let_go()
@@ -219,24 +229,23 @@ class ClusterRun:
                 if shown is None or values is None:
                     partition.start(self.number, own, answered, timeout, record)
                     continue
-                arrived += zip(shown.ends, values, strict=True)
+                read.append((shown.reads, values))
                 send = shown.partition.start_later(self.number, own, answered, timeout)
                 self._held.update(shown.held(send))
             if self._held:
-                self._bring(registered, arrived)
+                self._hold()
         except BaseException as error:
             # it ends if it cannot begin everywhere
             self.give_up(error) if begun is None else self._answered(begun, 0, error)
             return None
         return run_local
 
-    def _bring(self, registered: Sequence[Registered], arrived: Sequence[tuple[TransferEnd, TensorValue]]) -> None:
-        """Gives what was read ahead to the part of this process, which has not begun."""
-        for part, (_, partition) in zip(self._parts, registered, strict=True):
+    def _hold(self) -> None:
+        """Lets what is sent from here start other parts."""
+        for part in self._parts:
             service = self._master.service(part.task.address) if part.task.is_here else None
-            if service is not None and isinstance(partition, BoundPartition):
+            if service is not None:
                 service.hold(StepId(self._master.name, self.number), self._held)
-                partition.arrive(self.number, arrived)
 
     def _let_go(self) -> None:
         """Starts what was not started yet: the part here has ended, or the step is given up."""
@@ -261,6 +270,7 @@ class ClusterRun:
         feeds: Sequence[TensorValue],
         timeout: float | None,
         record: Recorder | None,
+        read: Sequence[tuple[PublishedReads, Sequence[TensorValue]]],
     ) -> None:
         if not self._begins(position):
             self._let_go()
@@ -269,10 +279,12 @@ class ClusterRun:
         if isinstance(partition, BoundPartition) and partition.is_short:
             # what comes for it is dealt with where it comes, and this thread woken once, by the end of the step
             partition.start_here(
-                self.number, feeds, functools.partial(self._answered, position, epoch), timeout, record
+                self.number, feeds, functools.partial(self._answered, position, epoch), timeout, record, read
             )
             return
         try:
+            if isinstance(partition, BoundPartition):
+                partition.arrive(self.number, read)
             outcome: Sequence[TensorValue] | BaseException = partition.run(self.number, feeds, record, timeout)
         except BaseException as error:  # also an interrupt: the other tasks are told, and then the caller
             outcome = error

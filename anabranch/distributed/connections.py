@@ -115,17 +115,13 @@ class HandlerOfTask:
 
     def message(self, sender: Peer, frames: Frames) -> None:
         """A message that is not answered."""
-        self._task.message(_name(sender), frames)
+        # one that is started again at the same address is heard only after `lost` was called for the one before
+        self._task.message(sender.announced, frames)
 
     def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
         """A request."""
-        self._task.request(_name(sender), frames, reply)
+        self._task.request(sender.announced, frames, reply)
 
     def lost(self, sender: Peer, error: OpError, was: Hello) -> None:
         """The link to a peer failed."""
         self._task.lost(was.address, was.name)
-
-
-def _name(peer: Peer) -> str:
-    # one that is started again at the same address is heard only after `lost` was called for the one before
-    return peer.announced

@@ -97,6 +97,18 @@ class Lanes:
                 self._offer_memory()
         self._write_numbered(kind, lane, request, frames)
 
+    def write_brief(self, kind: MessageKind, request: int, frame: bytes) -> None:
+        """Writes a control message of one frame, of at most `wire.BRIEF_BYTES`; the link is up."""
+        self._said += 1
+        if self._said == _MUCH:
+            self._offer_memory()
+        link, place = self._link, self._place
+        channel = link.channel
+        sequence = link.next_sequence(Lane.CONTROL, len(frame) + wire.HEADER_BYTES, place.now())
+        message = wire.brief(kind, place.incarnation, link.incarnation or 0, channel, sequence, request, frame)
+        connection = self._connections.get(Lane.CONTROL)
+        (self._connection(Lane.CONTROL, channel) if connection is None else connection).send((message,))
+
     def say(self, said: Say) -> None:
         """Writes what the link itself has to say."""
         link, place = self._link, self._place

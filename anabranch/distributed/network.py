@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.errors import OpError
-from anabranch.runtime.messages import Frames
+from anabranch.runtime.messages import Frames, Transport
 from anabranch.runtime.protocols import LinkTraffic
 from anabranch.runtime.published_rows import ReadMemory
 from anabranch.runtime.published_values import BoardMemory
-from anabranch.runtime.worker_service import Transport
 
 
 class TaskConnection(Transport, Protocol):

@@ -291,6 +291,8 @@ class Peer:
     def _post(
         self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], on_reply: OnReply | None
     ) -> None:
+        if lane is Lane.CONTROL and self._send_briefly(kind, request, frames, on_reply):
+            return
         flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
@@ -304,6 +306,39 @@ class Peer:
             if lent is not None:
                 lent.give_back()
             raise
+
+    def _send_briefly(
+        self,
+        kind: MessageKind,
+        request: int,
+        frames: Sequence[Buffer],
+        on_reply: OnReply | None,
+        channel: int | None = None,
+    ) -> bool:
+        """Sends what is one small frame by the control lane, if that can be done at once; False: nothing has been done.
+
+        Args:
+            channel: this side's, by which an answer is to go.
+        """
+        frame = frames[0] if len(frames) == 1 else None
+        if type(frame) is not bytes or len(frame) > wire.BRIEF_BYTES:
+            return False
+        size, link = len(frame) + wire.HEADER_BYTES, self._link
+        if size > self._place.limits.message_bytes:
+            return False
+        with self._lock:
+            if self._same is not None or link is not self._link or not link.is_up:
+                return False
+            if channel is None:
+                self._place.refuse_closed()
+            elif channel != link.channel:
+                return False
+            self._check_room(size)
+            self._lanes.write_brief(kind, request, frame)
+            # an answer that comes already waits for the lock
+            if on_reply is not None:
+                self._waiting[request] = on_reply
+            return True
 
     def _enqueue(self, message: Outgoing, on_reply: OnReply | None) -> bool:
         """Sends a message, or keeps it until the link is up; False if another peer is the one to do that."""
@@ -387,6 +422,9 @@ class Peer:
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
+        is_small = kind is MessageKind.REPLY and lane is Lane.CONTROL
+        if is_small and self._send_briefly(kind, request, frames, None, channel):
+            return
         flat = [frame if type(frame) is bytes else wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)

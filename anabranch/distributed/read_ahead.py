@@ -47,17 +47,17 @@ class ShownPart(NamedTuple):
     Attributes:
         partition: as it is registered.
         reads: the values of variables.
-        ends: the transfers that they are, in their order.
         rows: those that are taken, by the names of the transfers of their indices.
-        sends: the transfers that go there from here.
+        sends: how many tensors go there from here.
+        destinations: the full names of the devices to which they go.
         answers: whether somebody may wait for what it does before all of these were sent.
     """
 
     partition: RemotePartition
     reads: PublishedReads
-    ends: Sequence[TransferEnd]
     rows: Mapping[str, Sequence[PublishedRows]]
-    sends: Sequence[TransferEnd]
+    sends: int
+    destinations: Collection[str]
     answers: bool
 
     def held(self, send: Callable[[Sequence[Sent], int], None]) -> dict[str, HeldStart]:
@@ -66,8 +66,7 @@ class ShownPart(NamedTuple):
         Args:
             send: see `HeldStart`.
         """
-        held = HeldStart(send, self.rows, len(self.sends), not self.answers)
-        return dict.fromkeys((end.destination for end in self.sends), held)
+        return dict.fromkeys(self.destinations, HeldStart(send, self.rows, self.sends, not self.answers))
 
 
 class ReadAhead:
@@ -137,13 +136,14 @@ class ReadAhead:
             for one, end in zip(shown, read, strict=True)
         ]
         try:
-            reads = PublishedReads(contents, described)
+            reads = PublishedReads(contents, described, read)
             rows = self._rows(told, contents, ends, {end.tensor for end in sends}, connection)
         except ValueError:
             return
         # it sends the rows that are not taken, and they may be waited for
         answers = told.answers or sum(map(len, rows.values())) < len(told.rows)
-        self._shown[position] = ShownPart(partition, reads, read, rows, sends, answers)
+        destinations = {end.destination for end in sends}
+        self._shown[position] = ShownPart(partition, reads, rows, len(sends), destinations, answers)
 
     def _rows(
         self,

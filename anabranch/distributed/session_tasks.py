@@ -241,7 +241,8 @@ class Part:
 
     def own_feeds(self, feeds: Sequence[TensorValue]) -> list[TensorValue]:
         """Those of a step's feeds that the partition takes; the others go to other tasks, or to none."""
-        return [feeds[i] for i in self.partition.feed_positions]
+        positions = self.partition.feed_positions
+        return [feeds[i] for i in positions] if positions else []
 
     def ready(self) -> Registered:
         """The partition at the task; registered anew where the task has come back.
@@ -250,8 +251,9 @@ class Part:
             AbortedError: the task was lost meanwhile, and another process, which knows no such session, has answered.
             OpError: the task refuses it, or does not answer.
         """
-        known = self.registered
-        if known is None:
+        known = self._known
+        # `registered`, written out: each step asks this of each part
+        if known is None or known.epoch != self.task.epoch:
             epoch, session = self.task.session()
             try:
                 registered = session.register(self.partition)

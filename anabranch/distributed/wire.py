@@ -42,6 +42,8 @@ _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")
 _CHECKED_FIELDS: Final = struct.Struct(_FIELDS.format + "I")
+#: the end of a header, and the length of the one frame of a message
+_CHECKSUM_AND_LENGTH: Final = struct.Struct("<II")
 _new: Final = tuple.__new__
 HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
 #: of what a stream begins with (`distributed.local_streams`)
@@ -49,6 +51,8 @@ STREAM_NUMBER_BYTES: Final = 16
 #: what a message of one part has at most
 JOINED_BYTES: Final = 1 << 13
 _LENGTH: Final = struct.Struct("<I")
+#: what the one frame of a message has at most that is `brief`
+BRIEF_BYTES: Final = JOINED_BYTES - HEADER_BYTES - _LENGTH.size
 #: frames and bytes, as they stand in a header
 _SIZES: Final = struct.Struct("<48xIQ")
 
@@ -196,6 +200,15 @@ def joined(header: bytes, frames: Sequence[Buffer]) -> Sequence[Buffer]:
     return [b"".join([header, _lengths(len(lengths)).pack(*lengths), *frames])]
 
 
+def brief(
+    kind: MessageKind, sender: int, receiver: int, channel: int, sequence: int, request: int, frame: bytes
+) -> bytes:
+    """The one part of a message of the control lane that has one frame of few bytes, as most messages of steps."""
+    size = len(frame)
+    packed = _FIELDS.pack(_MAGIC, VERSION, kind, 0, sender, receiver, channel, sequence, request, 1, size)
+    return b"".join((packed, _CHECKSUM_AND_LENGTH.pack(zlib.crc32(packed), size), frame))
+
+
 def delimited(header: Buffer, frames: Sequence[Buffer]) -> Sequence[Buffer]:
     """What the one part of a message is made of, whatever its size."""
     return [header, _lengths(len(frames)).pack(*map(len, frames)), *frames]
@@ -227,6 +240,8 @@ def split_joined(part: Buffer, limits: Limits) -> tuple[Header, Frames]:
     # before the lengths are read: there may be fewer of them than the header says
     if start + header.bytes != len(part):
         raise MalformedMessageError(f"a part of {len(part)} bytes does not hold what its header says")
+    if count == 1 and _LENGTH.unpack_from(part, HEADER_BYTES)[0] == header.bytes:
+        return header, [part[start:]]
     frames = Frames()
     for length in _lengths(count).unpack_from(part, HEADER_BYTES):
         frames.append(part[start : start + length])

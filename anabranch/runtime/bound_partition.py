@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
@@ -24,12 +24,14 @@ from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
 from anabranch.runtime.item_work import ItemWork
 from anabranch.runtime.one_sided_reads import one_sided_reads
+from anabranch.runtime.one_turn import OneTurn, PlainRun, in_one_turn, without_received
 from anabranch.runtime.pace import Pace, Stopwatch
 from anabranch.runtime.pinned_read import is_only_sent, pinned_read
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.published_calls import DescribedReads, PublishedCalls
-from anabranch.runtime.published_values import BoardMemory, keeps_order
-from anabranch.runtime.rendezvous import Dead, Exchange, Key, StepId
+from anabranch.runtime.published_values import BoardMemory, PublishedReads, keeps_order
+from anabranch.runtime.rendezvous import Exchange
+from anabranch.runtime.rendezvous_table import Dead, Key, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.started_runs import StartedRun
@@ -39,11 +41,13 @@ from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
-from anabranch.xla.partitions import Partition, TransferEnd
+from anabranch.xla.partitions import Partition
 
 #: environment variable that bounds the bound partitions that a process keeps, of all sessions together
 PLANS_VARIABLE: Final = "ANABRANCH_MAX_PLANS"
 DEFAULT_PLANS: Final = 256
+#: kinds of steps for which what runs them in one turn is kept
+_MOST_TURNS: Final = 64
 
 #: those of all sessions, and of the function bodies that they run
 bound_partitions = LeastRecentlyUsed(lambda: limit_from(PLANS_VARIABLE, DEFAULT_PLANS))
@@ -91,6 +95,9 @@ class BoundPartition:
         self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split)
         #: where another task reads what this one would read for it
         self._published: PublishedCalls | None = None
+        self._turns: dict[Hashable, OneTurn | None] = {}
+        #: what is left to do, by what this task reads of others
+        self._read: dict[tuple[PublishedReads, ...], tuple[StraightCalls, list[int]] | None] = {}
 
     def _bind(self, item: PlanItem, position: int) -> ItemCall:
         environment = self._environment
@@ -169,7 +176,7 @@ class BoundPartition:
         straight = self._straight
         if self._published is not None:
             self._published.show_tables(0)
-        make = functools.partial(self._started, number, feeds, timeout, record, straight, ())
+        make = functools.partial(self._started, number, feeds, timeout, record, straight, (), ())
         # the executor's runs are not taken by threads that receive: what runs in one turn of them is not known
         StartedRun(make, on_done, self._pace, straight.is_quick if self._graph is None else bool)
 
@@ -196,7 +203,7 @@ class BoundPartition:
             raise FailedPreconditionError(None, None, "nobody reads for this partition; start it as it is")
         published.show_tables(rows_taken)
         straight = published.without(rows_taken)
-        make = functools.partial(self._started, number, feeds, timeout, None, straight, sent)
+        make = functools.partial(self._started, number, feeds, timeout, None, straight, sent, ())
         StartedRun(make, on_done, self._pace, straight.is_quick)
 
     def publish(self, reader: str, make: Callable[[], BoardMemory | None]) -> DescribedReads | None:
@@ -217,8 +224,32 @@ class BoundPartition:
         published = PublishedCalls(self.partition, self._straight, self._calls, ahead, containers)
         described = published.describe(board)
         if described is not None:
-            self._published = published
+            self._published, turns, self._turns = published, self._turns, {}
+            for turn in turns.values():
+                if turn is not None:
+                    turn.is_current = False
         return described
+
+    def one_turn(self, sent: Sequence[tuple[Key, TensorValue | Dead]], rows_taken: int) -> OneTurn | None:
+        """What runs steps like `start_read_ahead`, which bring the same tensors; None where they may have to wait."""
+        # names and dtypes, for each
+        kind = (rows_taken, *[(key[1:], getattr(value, "dtype", None)) for key, value in sent])
+        if kind not in self._turns:
+            if len(self._turns) >= _MOST_TURNS:
+                self._turns.clear()
+            self._turns[kind] = self._new_turn(sent, rows_taken)
+        return self._turns[kind]
+
+    def _new_turn(self, sent: Sequence[tuple[Key, TensorValue | Dead]], rows_taken: int) -> OneTurn | None:
+        published, containers = self._published, self._environment.containers
+        left = None if published is None else in_one_turn(published.without(rows_taken), sent)
+        if published is None or left is None or self._feed_slots:
+            return None
+        straight, slots = left
+        shows = functools.partial(published.show_tables, rows_taken) if published.has_left(rows_taken) else None
+        fetches = self._fetches_in if self._fetch_slots else None
+        run = PlainRun(straight, self._size, slots, fetches, shows)
+        return OneTurn(run, self._environment.session, containers.rendezvous, self._active, self._pace)
 
     @property
     def is_short(self) -> bool:
@@ -232,9 +263,22 @@ class BoundPartition:
         on_done: OnDone,
         timeout: float | None = None,
         record: Recorder | None = None,
+        read: Sequence[tuple[PublishedReads, Sequence[TensorValue]]] = (),
     ) -> None:
-        """Like `start`, but this thread takes the first turn, also where it takes long."""
-        make = functools.partial(self._started, number, feeds, timeout, record, self._straight, ())
+        """Like `start`, but this thread takes the first turn, also where it takes long.
+
+        Args:
+            read: what was read on other tasks for this step.
+        """
+        straight, stored = self._straight, list[tuple[int, TensorValue]]()
+        if read:
+            without = self._without_reads(tuple([reads for reads, _ in read]))
+            if without is None:
+                self.arrive(number, read)
+            else:
+                straight, slots = without
+                stored = list(zip(slots, [value for _, values in read for value in values], strict=True))
+        make = functools.partial(self._started, number, feeds, timeout, record, straight, (), stored)
         is_quick = self._straight.is_quick if self._graph is None else bool
         StartedRun(make, on_done, self._pace, is_quick, begins_here=True)
 
@@ -243,8 +287,20 @@ class BoundPartition:
         """Whether each of its items runs once in each step that does not fail."""
         return self._graph is None
 
-    def arrive(self, number: int, values: Sequence[tuple[TransferEnd, TensorValue]]) -> None:
+    def _without_reads(self, reads: tuple[PublishedReads, ...]) -> tuple[StraightCalls, list[int]] | None:
+        """The calls that are left where others' values have been read, and the slots of these; None where they have to
+        be received.
+        """
+        if reads not in self._read:
+            if len(self._read) >= _MOST_TURNS:
+                self._read.clear()
+            ends = [end for one in reads for end in one.ends]
+            self._read[reads] = without_received(self._straight, ends) if self._graph is None else None
+        return self._read[reads]
+
+    def arrive(self, number: int, read: Sequence[tuple[PublishedReads, Sequence[TensorValue]]]) -> None:
         """Takes what was read on other tasks for a step that begins here next."""
+        values = [one for reads, taken in read for one in zip(reads.ends, taken, strict=True)]
         if not values:
             return
         step = StepId(self._environment.session, number)
@@ -259,6 +315,7 @@ class BoundPartition:
         record: Recorder | None,
         straight: StraightCalls,
         sent: Sequence[tuple[Key, TensorValue | Dead]],
+        stored: Sequence[tuple[int, TensorValue]],
         wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
         graph = self._graph
@@ -271,9 +328,12 @@ class BoundPartition:
                 exchange,
             )
         rendezvous = self._environment.containers.rendezvous
+        values = self._values_of(feeds)
+        for slot, value in stored:
+            values[slot] = value
         return StraightRun(
             straight,
-            self._values_of(feeds),
+            values,
             lambda values: fetched_values(self._fetches_in(values)),
             functools.partial(rendezvous.begin, StepId(self._environment.session, number), sent)
             if self._has_transfers

@@ -21,11 +21,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import jax
 import numpy as np
 
 from anabranch.core.values import TensorValue
 from anabranch.runtime.published_rows import PublishedRows
-from anabranch.runtime.rendezvous import Key
+from anabranch.runtime.rendezvous_table import Key
 
 #: a tensor; None in place of its value: it is dead
 Sent = tuple[Key, TensorValue | None]
@@ -83,6 +84,8 @@ class HeldStart:
     def offer(self, key: Key, value: TensorValue | None) -> Offered:
         """A tensor is sent to the part; without a value: a dead one."""
         rows = []
+        # it leaves the process as an array of the host in any case
+        value = np.asarray(value) if isinstance(value, jax.Array) else value
         with self._lock:
             if self._kept is None:
                 return _BEGUN

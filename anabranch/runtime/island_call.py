@@ -44,6 +44,7 @@ from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.pace import takes_short_turns_here
+from anabranch.runtime.published_values import PublishedValue
 from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
@@ -79,6 +80,9 @@ class IslandCall(ItemCall):
 
     All its variables are locked, in one global order (by name), while their values are taken, so that an island sees
     those of one moment; those that it writes stay locked until it has run. See `VariableState`.
+
+    Attributes:
+        open_slots: those of inputs whose shapes may differ from step to step.
     """
 
     def __init__(
@@ -96,7 +100,7 @@ class IslandCall(ItemCall):
         self.op, self.operations = island.operations[-1], island.operations
         self.kind, self.device = "Island", island.device
         self._inputs = [slots[t] for t in executable.dynamic]
-        self._open = [self._inputs[i] for i in executable.open_inputs]
+        self.open_slots = [self._inputs[i] for i in executable.open_inputs]
         self._lists = [i for i, t in enumerate(executable.dynamic) if t.dtype is dtypes.variant]
         self._quantised = [i for i, t in enumerate(executable.dynamic) if t.dtype.is_quantized]
         self._quantised_outputs = [(slots[t], t.dtype) for t in island.outputs if t.dtype.is_quantized]
@@ -118,7 +122,9 @@ class IslandCall(ItemCall):
         #: whether a program may call back from its kernels even where it writes nothing
         self._may_call_back = any(has_alternates(op.type, op.attrs, settled=False) for op in island.operations)
         self._has_loops = any(map(contains_loop, island.operations))
-        changes_rows = can_change_rows(island, self.executable.platform) and self.executable.device is None
+        # where threads of the program's run the same, which call compiled programs, the last places must be the same
+        changes_rows = can_change_rows(island, self.executable.platform, small=environment.is_remote)
+        changes_rows &= self.executable.device is None
         #: what takes the place of all programs where few rows are changed
         self._rows = RowUpdates(island, executable.dynamic, argument_order) if changes_rows else None
 
@@ -155,21 +161,23 @@ class IslandCall(ItemCall):
 
         Of programs for several shapes one is enough: `is_quick_with` tells once the inputs are there.
         """
-        if not self._simple_key or self._has_loops:
+        # a lock may still be taken before this thread comes to it, by an island that ends without this thread
+        if not self._simple_key or self._has_loops or any(map(is_locked, self._locks)):
             return False
         if self._rows is not None and self._is_safe_here():
-            return not any(map(is_locked, self._locks))
-        # a lock may still be taken before this thread comes to it, by an island that ends without this thread
-        return self.executable.has_ready_variant(None if self._open else ()) and not any(map(is_locked, self._locks))
+            return True
+        return self.executable.has_ready_variant(None if self.open_slots else ())
 
     def is_quick_with(self, frame: StepFrame) -> bool:
         """The same, of the program for inputs of these shapes."""
+        values, rows = frame.values, self._rows
+        if rows is not None and self._is_safe_here() and rows.takes([values[i] for i in self._inputs]):
+            return not any(map(is_locked, self._locks))
         if not self.is_quick():
             return False
-        values = frame.values
-        if self._rows is not None and self._is_safe_here() and self._rows.takes([values[i] for i in self._inputs]):
+        if rows is None and not self.open_slots:
             return True
-        return not self._open or self.executable.has_ready_variant(tuple([values[i].shape for i in self._open]))
+        return self.executable.has_ready_variant(tuple([values[i].shape for i in self.open_slots]))
 
     def changes_at_once(self) -> bool:
         """Whether all that it writes is stored in one call, even if it has checks."""
@@ -233,8 +241,8 @@ class IslandCall(ItemCall):
                 args = [*inputs, *self._take_values(), *tail]
                 withdrawn = self._withdraw() if self._containers.board is not None else ()
                 results = self._dispatch(frame, args, apart)
-                for state in withdrawn:
-                    _show(state)
+                for state, published in withdrawn:
+                    published.show(state.value)
             finally:
                 drain(undo)
             return results
@@ -250,21 +258,22 @@ class IslandCall(ItemCall):
             drain(release_read)
             withdrawn = self._withdraw() if self._containers.board is not None else ()
             results = self._dispatch(frame, args, apart)
-            for state in withdrawn:
-                _show(state)
+            for state, published in withdrawn:
+                published.show(state.value)
         finally:
             drain(undo)
         return results
 
-    def _withdraw(self) -> list[VariableState]:
-        """The variables that are about to change where other processes saw their values, which these do no more.
+    def _withdraw(self) -> list[tuple[VariableState, PublishedValue]]:
+        """The variables that are about to change where other processes saw their values, which these do no more; and
+        where that is.
 
         An exception that comes before they are shown anew leaves them withdrawn, which is always true.
         """
-        published = [state for state in self._written if state.published is not None]
-        for state in published:
-            state.withdraw()
-        return published
+        withdrawn = [(state, state.published) for state in self._written if state.published is not None]
+        for _, published in withdrawn:
+            published.withdraw()
+        return withdrawn
 
     def _take_values(self) -> list[Any]:
         """The values of the variables that are arguments; all are locked."""
@@ -292,7 +301,7 @@ class IslandCall(ItemCall):
                 self._change_rows(self._rows, args[:count], args[count:])
                 return []
         if self._simple_key:
-            key: Hashable = tuple([values[i].shape for i in self._open]) if self._open else ()
+            key: Hashable = tuple([values[i].shape for i in self.open_slots]) if self.open_slots else ()
             variant = self.executable.variant(key, ())
         else:
             variant = self._variant(values, args)
@@ -314,7 +323,7 @@ class IslandCall(ItemCall):
     @staticmethod
     def _is_safe_here() -> bool:
         """Whether no exception comes to this thread from outside."""
-        return runs_here() or takes_short_turns_here()
+        return takes_short_turns_here() or runs_here()
 
     def _dispatch_watched(self, frame: StepFrame, waiting: FrameWaiting, args: list[Any], apart: bool) -> Any:
         variant = self._variant(frame.values, args, watched=True)
@@ -328,7 +337,8 @@ class IslandCall(ItemCall):
 
     def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:
         """Runs a variant; returns its results but for what it stored, the outputs first."""
-        if (self._locks or self._may_call_back) and not apart and not self.executable.is_ready(variant):
+        is_ready = variant.compiled and not variant.calls_back
+        if not (is_ready or apart) and (self._locks or self._may_call_back):
             raise _NotInOneCallError  # an exception that comes while JAX traces may be lost to another one
         try:
             if not self._written:
@@ -388,7 +398,7 @@ class IslandCall(ItemCall):
         static = [np.asarray(values[i]) for i in self._static]
         # static values are compiled into the program, so that their contents belong to the key; dtypes are the graph's
         key = VariantKey(
-            tuple([np.shape(values[i]) for i in self._open]),
+            tuple([np.shape(values[i]) for i in self.open_slots]),
             tuple([(v.shape, v.tobytes()) for v in static]),
             tuple([args[i].shape for i in self._open_variables]),
         )
@@ -419,12 +429,6 @@ class IslandCall(ItemCall):
                     return NeedsHostError(op, f"the {handle} has no value yet, which the branch taken may not need")
                 return uninitialized(op, handle)
         return uninitialized(self.island.operations[-1], handle)
-
-
-def _show(state: VariableState) -> None:
-    """Lets other processes see the new value of a variable, which is locked, if they saw the one before."""
-    if state.published is not None:
-        state.published.show(state.value)
 
 
 def _of_fixed_shape(island: Island) -> set[ResourceHandle]:

@@ -21,7 +21,8 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import session_devices
 from anabranch.runtime.random_counters import CountedStream, RandomCounters, using_stream
-from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
@@ -73,16 +74,23 @@ class LocalWorkerSession:
         placer: chooses devices for the functions that run as steps of their own.
         is_shared: whether other tasks work for the session too.
         first_step: the steps below have ended, where the session was opened before.
+        is_remote: whether another process asks for all that is done.
 
     Attributes:
         containers: what the task holds.
     """
 
     def __init__(
-        self, name: str, task: LocalTask | None, placer: Placer, is_shared: bool = False, first_step: int = 0
+        self,
+        name: str,
+        task: LocalTask | None,
+        placer: Placer,
+        is_shared: bool = False,
+        first_step: int = 0,
+        is_remote: bool = False,
     ) -> None:
         self.name = name
-        self._is_shared = is_shared
+        self._is_shared, self._is_remote = is_shared, is_remote
         self._placer = placer
         self._owns_task = task is None
         self.containers = LocalTask().containers if task is None else task.containers
@@ -143,6 +151,7 @@ class LocalWorkerSession:
             self._devices,
             task_of(next(iter(self._devices))) if self._is_shared else "",
             self._is_shared,
+            self._is_remote,
         )
 
     def run_function(self, body: StepFunction, inputs: list[Any], stream: CountedStream | None = None) -> list[Any]:

@@ -19,7 +19,8 @@ from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.devices import moved_to
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.protocols import Step
-from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.transfer_call import Route
 from anabranch.runtime.worker_threads import worker_threads
 

@@ -1,4 +1,4 @@
-"""Events and errors to and from messages: what passes between a master and its workers while steps run.
+"""Messages, and events and errors to and from them: what passes between a master and its workers while steps run.
 
 A message goes as *frames*: the first is the message itself, the others are the bytes of the arrays that it mentions, in
 order, so that no large array is copied into a message. Those that carry arrays are in `runtime.step_messages`.
@@ -7,8 +7,8 @@ order, so that no large array is copied into a message. Those that carry arrays 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
 
 from anabranch.errors import (
     InvalidArgumentError,
@@ -25,6 +25,23 @@ from anabranch.xla.partitions import Partition
 Buffer: TypeAlias = bytes | memoryview
 #: the bytes of a message, then those of the arrays that it mentions
 Frames: TypeAlias = list[Buffer]
+
+
+class Transport(Protocol):
+    """Carries a message to a worker's service, and its reply back."""
+
+    def call(self, frames: Frames) -> Frames:
+        """Sends a message, and waits for the reply."""
+
+    def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
+        """Sends a message, and returns; `on_reply` gets the reply, or why there is none, on whichever thread."""
+
+    def post(self, frames: Frames) -> None:
+        """Sends a message that is not answered.
+
+        Raises:
+            OpError: it cannot be sent.
+        """
 
 
 # ---------------------------------------------------------------------- events

@@ -115,6 +115,10 @@ class PublishedCalls:
             known = self._without[rows_taken] = self._straight.without(left_out(self._partition, self._ahead, taken))
         return known
 
+    def has_left(self, rows_taken: int) -> bool:
+        """Whether there are rows that the reader has not taken."""
+        return any(not rows_taken >> number & 1 for number in range(len(self._tables)))
+
     def show_tables(self, rows_taken: int) -> None:
         """Shows again the variables of which rows were not taken: nobody may have done so since they were changed."""
         for number, state in enumerate(self._tables):

@@ -33,10 +33,13 @@ import struct
 import threading
 from collections.abc import Sequence
 from ctypes import string_at
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import jax
 import numpy as np
+
+from anabranch.xla.partitions import TransferEnd
 
 #: a value of fewer bytes is small: quicker to copy than to pin, and shown on a board
 SMALL_BELOW: Final = 1 << 14
@@ -177,7 +180,12 @@ class PublishedValue:
         is not.
         """
         version = self._versions[self.slot]
-        content = (_address(value) if self.is_address else small_content(value)) if version & 1 else None
+        if not version & 1:
+            return
+        if self.is_address:
+            content = _address(value)
+        else:
+            content = _content(value, self.size) if _is_there(value) else None
         if content is not None and len(content) == self.size:
             self._contents[self.offset : self.offset + self.size] = content
             self._versions[self.slot] = version + 1
@@ -189,13 +197,20 @@ class PublishedReads:
     Args:
         contents: its board, mapped.
         tensors: where the values stand, with their dtypes and shapes.
+        ends: the transfers that they are, in the same order.
 
     Raises:
         ValueError: that cannot be.
+
+    Attributes:
+        ends: see above.
     """
 
     def __init__(
-        self, contents: memoryview, tensors: Sequence[tuple[PublishedTensor, np.dtype[Any], Sequence[int]]]
+        self,
+        contents: memoryview,
+        tensors: Sequence[tuple[PublishedTensor, np.dtype[Any], Sequence[int]]],
+        ends: Sequence[TransferEnd] = (),
     ) -> None:
         for published, dtype, shape in tensors:
             is_it = published.size == math.prod(shape) * dtype.itemsize and not published.is_address
@@ -203,20 +218,26 @@ class PublishedReads:
                 raise ValueError(f"{published} is not where a value of dtype {dtype} and shape {list(shape)} can be")
         self._contents = contents
         self._versions = versions_of(contents)
-        self._slots = [published.slot for published, _, _ in tensors]
+        self.ends = ends
+        slots = [published.slot for published, _, _ in tensors]
+        #: the versions of all, and the first one's once more: of one alone it would be no tuple
+        self._versions_now = itemgetter(*slots, slots[0]) if slots else _no_versions
         self._shown = [(one.offset, one.offset + one.size, dtype, shape) for one, dtype, shape in tensors]
 
     def values(self) -> list[np.ndarray[Any, Any]] | None:
         """The values of one moment, in the order of the tensors; None where one is not shown."""
-        versions, contents = self._versions, self._contents
-        before = [versions[slot] for slot in self._slots]
+        versions, contents, taken = self._versions, self._contents, []
+        before = self._versions_now(versions)
         for version in before:
             if version & 1:
                 return None
-        taken = [
-            np.frombuffer(bytes(contents[begin:end]), dtype).reshape(shape) for begin, end, dtype, shape in self._shown
-        ]
-        return taken if [versions[slot] for slot in self._slots] == before else None
+        for begin, end, dtype, shape in self._shown:
+            taken.append(np.frombuffer(bytes(contents[begin:end]), dtype).reshape(shape))
+        return taken if self._versions_now(versions) == before else None
+
+
+def _no_versions(_: memoryview) -> tuple[int, ...]:
+    return ()
 
 
 def is_on_board(published: PublishedTensor, contents: memoryview) -> bool:
@@ -236,6 +257,13 @@ def small_content(value: object) -> bytes | None:
         return None
     size = math.prod(value.shape) * value.dtype.itemsize
     if not 0 < size < SMALL_BELOW:
+        return None
+    return _content(value, size)
+
+
+def _content(value: jax.Array, size: int) -> bytes | None:
+    """The bytes of a value that is there; None if there are not so many."""
+    if value.on_device_size_in_bytes() != size:
         return None
     # by its address, as `pinned_read` shows it: an array that JAX gives would forbid the next writer to take the buffer
     return string_at(value.unsafe_buffer_pointer(), size)

@@ -7,7 +7,7 @@ import itertools
 import json
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from anabranch.runtime.held_start import Sent
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.messages import (
     Frames,
+    Transport,
     error_from_proto,
     error_to_proto,
     event_from_proto,
@@ -30,9 +31,9 @@ from anabranch.runtime.messages import (
     nodes_by_origin,
 )
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.step_messages import NOTHING_FETCHED, decode_done, encode_start, kind_of
+from anabranch.runtime.start_layouts import StartLayout, has_layout
+from anabranch.runtime.step_messages import NOTHING_FETCHED, decode_done, decode_start, encode_start, kind_of
 from anabranch.runtime.task_sessions import Watcher
-from anabranch.runtime.worker_service import Transport
 from anabranch.xla.partition_codec import partition_to_proto
 from anabranch.xla.partitions import Partition
 
@@ -40,6 +41,8 @@ from anabranch.xla.partitions import Partition
 _partition_numbers = itertools.count(1)
 #: the reply of most steps; nobody writes into a reply
 _EMPTY: Final = WorkerReply()
+#: layouts of messages that are kept for a partition
+_MOST_LAYOUTS: Final = 64
 
 
 class RemoteWorkerSession:
@@ -202,6 +205,8 @@ class RemotePartition:
 
     def __init__(self, session: RemoteWorkerSession, number: int, nodes: Mapping[str, StepNode]) -> None:
         self._session, self._number, self._nodes = session, number, nodes
+        #: of messages that start it, by what they bring along; None: there was one such message
+        self._layouts: dict[Hashable, StartLayout | None] = {}
 
     def run(
         self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
@@ -248,7 +253,7 @@ class RemotePartition:
 
         def send(sent: Sequence[Sent], rows_taken: int) -> None:
             try:
-                request = self._request(number, feeds, timeout, read_ahead=True, sent=sent, rows_taken=rows_taken)
+                request = self._request_with(number, feeds, timeout, sent, rows_taken)
                 self._session.transport.start(request, answered)
             except Exception as error:
                 on_done(error)
@@ -324,6 +329,29 @@ class RemotePartition:
             rows_taken=rows_taken,
             first_step=session.first_step(),
         )
+
+    def _request_with(
+        self, number: int, feeds: Sequence[TensorValue], timeout: float | None, sent: Sequence[Sent], rows_taken: int
+    ) -> Frames:
+        """What starts it, with tensors that go along."""
+        # names, dtypes and shapes
+        kind = rows_taken, *[(key[1:], getattr(v, "dtype", None), getattr(v, "shape", None)) for key, v in sent]
+        layout = None if feeds else self._layouts.get(kind)
+        if layout is not None:
+            session = self._session
+            session.forget_collected()
+            return [layout.write(number, session.first_step(), timeout, [value for _, value in sent])]
+        frames = self._request(number, feeds, timeout, read_ahead=True, sent=sent, rows_taken=rows_taken)
+        # where shapes are others in each step, each message would be learnt in vain
+        if kind in self._layouts:
+            start = decode_start(frames)
+            if has_layout(start):
+                self._layouts[kind] = StartLayout(bytes(frames[0]), start)
+        else:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[kind] = None
+        return frames
 
     def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
         if reply is not _EMPTY and reply.HasField("error"):

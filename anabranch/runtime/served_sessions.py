@@ -52,11 +52,13 @@ class Asked(NamedTuple):
     Attributes:
         config, policy: the session's.
         first_step: steps below have ended.
+        is_remote: whether the master is another process.
     """
 
     config: ConfigProto
     policy: PlacementPolicy
     first_step: int = 0
+    is_remote: bool = False
 
 
 #: opens a session of a task: its name, the task that the process is, what the master asks for
@@ -67,7 +69,9 @@ def open_here(name: str, task: ServedTask, asked: Asked) -> LocalWorkerSession:
     """A session of the worker of this process. See `SessionOpener`."""
     placer = placer_for(asked.config, asked.policy, session_devices(asked.config, task.name))
     state = None if asked.config.isolate_session_state else task.state
-    return LocalWorkerSession(name, state, placer, is_shared=True, first_step=asked.first_step)
+    return LocalWorkerSession(
+        name, state, placer, is_shared=True, first_step=asked.first_step, is_remote=asked.is_remote
+    )
 
 
 class ServedSession:

@@ -29,6 +29,7 @@ class SessionEnvironment:
         devices: those of the task, by their full names.
         task: the task, as `ResourceHandle.task` says it.
         is_shared: whether other tasks work for the session too.
+        is_remote: whether another process asks for all that is done, so that no thread of the program's does it.
     """
 
     session: str
@@ -39,6 +40,7 @@ class SessionEnvironment:
     devices: Mapping[str, Device]
     task: str = ""
     is_shared: bool = False
+    is_remote: bool = False
 
     @property
     def private_prefix(self) -> str:

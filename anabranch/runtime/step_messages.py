@@ -44,7 +44,7 @@ from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.proto.step_plan_pb2 import HandleDef
 from anabranch.proto.tensors import dtype_to_proto
 from anabranch.runtime.messages import Buffer, Frames, malformed
-from anabranch.runtime.rendezvous import Key, StepId
+from anabranch.runtime.rendezvous_table import Key, StepId
 from anabranch.xla.partition_codec import handle_from_proto, handle_to_proto
 
 Message = TypeVar("Message")
@@ -290,6 +290,29 @@ def decode_transfer(frames: Frames) -> SentTensor:
         InvalidArgumentError: it is malformed.
     """
     return _read(StepMessage.TRANSFER, frames, _read_transfer)
+
+
+def sizes_in_start(start: StepStart) -> tuple[int, list[int]]:
+    """How many bytes of a message that starts a part stand between what is another in each step.
+
+    Args:
+        start: what it says: no feeds, and tensors of which `is_within` is true.
+
+    Returns:
+        The bytes between the time and the first tensor; for each tensor those between its step and its contents.
+    """
+    # without what stands before: the partition, two steps, the time; the step
+    before = _START.size - 32 + len(start.session.encode())
+    tensors = []
+    for key, value, _, _ in start.sent:
+        route = _route(key.step.session, key.source, key.destination, key.tensor, key.frame)
+        tensors.append(_TRANSFER.size - 8 + len(route) + _VALUE.size + 8 * np.asarray(value).ndim)
+    return before, tensors
+
+
+def is_within(value: TensorValue | None) -> bool:
+    """Whether the bytes of a value stand in the first frame, and are all that its dtype and shape do not say."""
+    return isinstance(value, np.ndarray) and value.dtype != np.object_ and 0 < value.nbytes < _WITHIN_BELOW
 
 
 def _read_transfer(reader: _Reader) -> SentTensor:

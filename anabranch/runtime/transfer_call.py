@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from anabranch.core.devices import Device
 from anabranch.core.kernel_context import KernelContext, KernelOperation
 from anabranch.core.pending import Pending
@@ -13,7 +15,7 @@ from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.devices import explicit_xla_device, moved_to
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.rendezvous import DEAD
+from anabranch.runtime.rendezvous_table import DEAD
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.xla.islands import HostCall
@@ -83,7 +85,12 @@ class Route(NamedTuple):
 
 
 class TransferCall(HostKernelCall):
-    """A `_Send` or `_Recv` bound to the slots of a step. Values stay on their devices."""
+    """A `_Send` or `_Recv` bound to the slots of a step. Values stay on their devices.
+
+    Attributes:
+        route: where the tensor goes from and to.
+        receives: whether it is a `_Recv`.
+    """
 
     def __init__(
         self,
@@ -96,12 +103,18 @@ class TransferCall(HostKernelCall):
         """`waited`: the tensors and the operations of its task that it waits for."""
         super().__init__(item, slots, outputs, environment)
         self._waited = [op.name for op in waited[1]]
-        self._route = Route.of(self.op, environment.devices)
+        self.route = Route.of(self.op, environment.devices)
+        self.receives = bool(outputs)
 
     @property
     def sources(self) -> list[str]:
         """The names of the operations whose results it takes: a Recv takes what its Send sent."""
         return super().sources or self._waited
+
+    def slot_for(self, dtype: np.dtype[Any]) -> int | None:
+        """Where to store what has come for a `_Recv`; None where an array of this dtype is not stored as it is."""
+        is_plain = dtype == self._dtypes[0] and dtype != np.object_ and self.route.copied_to is None
+        return self._outputs[0] if is_plain else None
 
     def start(self, frame: StepFrame) -> Pending | None:
         """Sends, or asks for the value; returns what to wait for, or None when all is done.
@@ -110,7 +123,7 @@ class TransferCall(HostKernelCall):
             OpError: the destination device cannot take the value.
         """
         assert frame.exchange is not None
-        context = TransferContext(self.op, frame.exchange, self._route)
+        context = TransferContext(self.op, frame.exchange, self.route)
         # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
             result = self._kernel.on_arguments(ctx=context)
@@ -131,11 +144,11 @@ class TransferCall(HostKernelCall):
             raise
         if value is DEAD:
             return True
-        device = self._route.copied_to
+        device = self.route.copied_to
         self._store(frame.values, (value if device is None else moved_to(device, value),))
         return False
 
     def send_dead(self, frame: StepFrame) -> None:
         """Tells another task that the tensor is dead."""
         assert frame.exchange is not None
-        frame.exchange.send_away(self._route.source, self._route.destination, self._route.tensor, DEAD)
+        frame.exchange.send_away(self.route.source, self.route.destination, self.route.tensor, DEAD)

@@ -70,6 +70,11 @@ class ActiveSteps:
         for run in runs:
             run.cancel(CancelledError(None, None, why))
 
+    @property
+    def are_over(self) -> bool:
+        """Whether `cancel_all` has ended them: a run that begins would be cancelled."""
+        return self._over is not None
+
     def all_wait(self) -> bool:
         """Whether every run that is under way only waits."""
         with self._lock:

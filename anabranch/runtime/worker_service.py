@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -40,6 +40,7 @@ from anabranch.proto.step_plan_pb2 import (
 from anabranch.runtime.bound_partition import BoundPartition
 from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import ItemEvent
+from anabranch.runtime.known_starts import KnownStarts
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.messages import (
     Frames,
@@ -51,7 +52,8 @@ from anabranch.runtime.messages import (
 from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition
 from anabranch.runtime.published_messages import published_to_proto
 from anabranch.runtime.published_values import BoardMemory
-from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import DEAD, Dead, Key, StepId
 from anabranch.runtime.served_sessions import Asked, ServedSession, ServedTask, SessionOpener, TaskSession, open_here
 from anabranch.runtime.step_messages import (
     NOTHING_FETCHED,
@@ -80,23 +82,6 @@ from anabranch.xla.partition_codec import partition_from_proto
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
-
-
-class Transport(Protocol):
-    """Carries a message to a worker's service, and its reply back."""
-
-    def call(self, frames: Frames) -> Frames:
-        """Sends a message, and waits for the reply."""
-
-    def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
-        """Sends a message, and returns; `on_reply` gets the reply, or why there is none, on whichever thread."""
-
-    def post(self, frames: Frames) -> None:
-        """Sends a message that is not answered.
-
-        Raises:
-            OpError: it cannot be sent.
-        """
 
 
 # ---------------------------------------------------------------------- beside the worker
@@ -151,6 +136,7 @@ class WorkerService:
         self._is_closed = False
         #: one assignment, look or pop each
         self._held: dict[StepId, Mapping[str, HeldStart]] = {}
+        self._known = KnownStarts()
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
@@ -172,8 +158,10 @@ class WorkerService:
             owner: who asks. Its sessions end with it (`lost`).
         """
         try:
+            if self._known.run(owner, frames, functools.partial(self._answer, on_reply, ())):
+                return
             if kind_of(frames) is StepMessage.START:
-                self._start(decode_start(frames), on_reply)
+                self._start(owner, frames, on_reply)
                 return
             request = _request(frames)
             kind = request.WhichOneof("kind")
@@ -192,7 +180,8 @@ class WorkerService:
         except Exception as error:
             on_reply(self._refusal(error))
 
-    def _start(self, run: StepStart, on_reply: Callable[[Frames], None]) -> None:
+    def _start(self, owner: str, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
+        run = decode_start(frames)
         served = self._served(run.session)
         partition = _registered(served, run.session, run.partition)
         rendezvous = served.session.rendezvous
@@ -201,7 +190,8 @@ class WorkerService:
         if run.read_ahead:
             sent = [(one.key, _value_of(one)) for one in run.sent]
             answer = functools.partial(self._answer, on_reply, ())
-            _published(partition).start_read_ahead(run.step, run.feeds, answer, run.timeout, sent, run.rows_taken)
+            if not self._known.begin(owner, frames, run, served, sent, answer):
+                _published(partition).start_read_ahead(run.step, run.feeds, answer, run.timeout, sent, run.rows_taken)
             return
         for one in run.sent:
             _deliver(rendezvous, one)
@@ -358,6 +348,7 @@ class WorkerService:
     def _end(self, lease: SessionLease[ServedSession]) -> None:
         # only a lease that was open is ended, or one that `begun` has just given what it holds
         assert lease.held is not None
+        self._known.forget()
         lease.held.end(functools.partial(self._ended, lease))
 
     def _ended(self, lease: SessionLease[ServedSession]) -> None:
@@ -390,7 +381,9 @@ class WorkerService:
         config.MergeFromString(asked.config)
         addresses = dict(asked.address)
         if addresses:
-            return lambda: self._served_by_task(name, Asked(config, policy, asked.first_step), addresses)
+            return lambda: self._served_by_task(
+                name, Asked(config, policy, asked.first_step, is_remote=True), addresses
+            )
         task = LocalTask.named(asked.task) if asked.is_shared else None
         return lambda: ServedSession(LocalWorkerSession(name, task, placer_for(config, policy)), {})
 
@@ -403,16 +396,15 @@ class WorkerService:
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
+        start = self._held.get(key.step, _NONE_HELD).get(key.destination) if self._held else None
+        if start is not None:
+            offered = start.offer(key, None if isinstance(value, Dead) else value)
+            for rows, taken in offered.rows:
+                answer = Key(key.step, rows.end.source, rows.end.destination, rows.end.tensor)
+                self._served(key.step.session).session.rendezvous.arrive(answer, taken, taken.nbytes)
+            if offered.is_taken:
+                return
         served = self._served(key.step.session)
-        if self._held:
-            start = self._held.get(key.step, _NONE_HELD).get(key.destination)
-            if start is not None:
-                offered = start.offer(key, None if isinstance(value, Dead) else value)
-                for rows, taken in offered.rows:
-                    answer = Key(key.step, rows.end.source, rows.end.destination, rows.end.tensor)
-                    served.session.rendezvous.arrive(answer, taken, taken.nbytes)
-                if offered.is_taken:
-                    return
         address = served.address_of(key.destination)
         if isinstance(value, Dead):
             frames = encode_transfer(key, None)
@@ -477,6 +469,7 @@ class WorkerService:
             # one that is only released is bound still, and compiles anew if it is run
             if request.release.forgotten:
                 served.partitions.pop(request.release.partition, None)
+                self._known.forget()
 
     def _own(self, partition: Partition) -> Partition:
         """The partition, if it is for the task that this process is."""

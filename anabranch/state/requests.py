@@ -20,8 +20,8 @@ if the request arrived before the holder looked, the holder serves it; if after,
 to run came: from the first such meeting on, all threads would take turns at every request.)
 
 So the lock is a part of the protocol, and stands here rather than around the machines, as it does around
-`runtime.rendezvous.RendezvousTable`. What is pure is what a subclass adds: `_serve` changes the object and decides
-about requests, under a lock that it does not see; it calls nobody and answers nobody.
+`runtime.rendezvous_table.RendezvousTable`. What is pure is what a subclass adds: `_serve` changes the object and
+decides about requests, under a lock that it does not see; it calls nobody and answers nobody.
 """
 
 from __future__ import annotations

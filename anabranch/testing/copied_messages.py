@@ -31,17 +31,17 @@ class CopiedMessages:
         self.count = 0
 
     def call(self, frames: Frames) -> Frames:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         self.count += 1
         return _copied(self.service.handle(_copied(frames)))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         self.count += 1
         self.service.start(_copied(frames), lambda reply: on_reply(_copied(reply)))
 
     def post(self, frames: Frames) -> None:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         self.count += 1
         self.service.accept(_copied(frames))
 

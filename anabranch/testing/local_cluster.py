@@ -122,7 +122,7 @@ class LocalConnection:
         self._callbacks: dict[int, Callable[[OpError], None]] = {}
 
     def call(self, frames: Frames) -> Frames:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         answered, outcome = threading.Event(), list[Frames | OpError]()
 
         def on_reply(reply: Frames | OpError) -> None:
@@ -137,7 +137,7 @@ class LocalConnection:
         return reply
 
     def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         with self._lock:
             number = next(self._numbers)
             self._waiting[number] = on_reply
@@ -160,7 +160,7 @@ class LocalConnection:
         """See `distributed.network.TaskConnection`."""
 
     def post(self, frames: Frames) -> None:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         self._cluster.task_at(self.address).message("client", self._carried(frames))
 
     def _carried(self, frames: Frames) -> Frames:

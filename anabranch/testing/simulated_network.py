@@ -479,7 +479,7 @@ class TaskCaller(PeerConnection):
         self._place, self._peer_of_call = place, peer
 
     def call(self, frames: Frames) -> Frames:
-        """See `runtime.worker_service.Transport`."""
+        """See `runtime.messages.Transport`."""
         outcome: list[Frames | OpError] = []
         number = self._peer_of_call.request(frames, outcome.append)
         if not self._place.process.wait(lambda: bool(outcome), ANSWER_WITHIN):

@@ -15,7 +15,8 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OpError
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.protocols import OnDone
-from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.served_sessions import Asked, ServedTask
 from anabranch.testing.simulated_network import SimulatedPlace
 from anabranch.xla.islands import HostCall

@@ -1,8 +1,9 @@
-"""Islands that do nothing but change few rows of variables: their kernels change them where they lie, in NumPy.
+"""Islands that do nothing but change few elements of variables: their kernels change them where they lie, in NumPy.
 
 How many rows a sparse update changes differs in every step where ids were made distinct, or were dealt out to the parts
 of a table. XLA compiles a program for each number, and a call of one takes 108 µs of processor time for 16 rows of 32
-numbers and Adagrad, in threads that wait for each other; NumPy takes 30 to 40, if it need not copy the table.
+numbers and Adagrad, in threads that wait for each other; NumPy takes 30 to 40, if it need not copy the table. And where
+several servers share cores, a call of XLA's for a scalar takes 85 µs, since each finds other caches, and NumPy's 40.
 
 So it writes into the memory of the variables' values, which an executable would be given (and overwrite) as well. The
 same holds here as there: all variables are locked, and of one that is pinned a copy is changed, which becomes the value
@@ -30,6 +31,8 @@ from anabranch.xla.islands import Island
 
 #: elements that an update takes, and that it may write as a whole, in all: with more XLA's threads are as quick
 MAX_ELEMENTS: Final = 1 << 15
+#: elements that an update takes whose number is the same in all steps
+FEW_ELEMENTS: Final = 1 << 8
 
 
 class RowUpdates:
@@ -51,7 +54,7 @@ class RowUpdates:
 
     def takes(self, inputs: Sequence[TensorValue]) -> bool:
         """Whether inputs of these sizes are better left to NumPy."""
-        return self._whole <= MAX_ELEMENTS and sum(map(np.size, inputs)) <= MAX_ELEMENTS
+        return self._whole <= MAX_ELEMENTS and sum([value.size for value in inputs]) <= MAX_ELEMENTS
 
     def __call__(self, inputs: Sequence[TensorValue], values: Sequence[jax.Array]) -> None:
         """Changes the values of the variables.
@@ -80,14 +83,18 @@ class RowUpdates:
                 update.context.forget()
 
 
-def can_change_rows(island: Island, platform: str) -> bool:
+def can_change_rows(island: Island, platform: str, small: bool) -> bool:
     """Whether an island does nothing but change variables, of which each belongs to one of its operations.
 
     Only where the shape of an input differs from step to step: for one that stays the same a program is compiled once.
+
+    Args:
+        small: whether this is so too where all shapes are known, and the inputs have few elements.
     """
     if platform != "cpu" or island.outputs or island.random or island.static or island.constants or not island.writes:
         return False
-    if all(t.shape.is_fully_defined() for t in island.inputs):
+    sizes = [t.shape.num_elements() for t in island.inputs]
+    if None not in sizes and not (small and sum(size or 0 for size in sizes) <= FEW_ELEMENTS):
         return False
     touched: list[ResourceHandle] = []
     for op in island.operations:
@@ -156,7 +163,7 @@ class _VariableUpdate:
             self._check_shapes(inputs)
         # what profiles are made of: see `runtime/kernel_profile.py`
         with jax.profiler.TraceAnnotation(self._op.name, hlo_op=self._op.name):
-            self._kernel(inputs)
+            self._kernel.on_arguments(*self._kernel.grouped(inputs))
 
 
 class _RowContext(KernelContext):
@@ -185,10 +192,11 @@ class _RowContext(KernelContext):
         return self._memories[id(handle)].array if written is None else written
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
-        if np.shape(value) != self._memories[id(handle)].array.shape:
-            handle.check_fits(np.shape(value))
-        self._written[id(handle)] = value
-        self.whole += np.size(value)
+        array = np.asarray(value)
+        if array.shape != self._memories[id(handle)].array.shape:
+            handle.check_fits(array.shape)
+        self._written[id(handle)] = array
+        self.whole += array.size
 
     def puts_off(self, change: Callable[[], None]) -> bool:
         self._changes.append(change)

@@ -15,7 +15,8 @@ import anabranch as tf
 from anabranch.core import devices as core_devices
 from anabranch.runtime.devices import Gpu, session_devices
 from anabranch.runtime.island_call import IslandCall
-from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.timeline import Timeline
 from anabranch.runtime.transfer_call import Route, TransferContext
 from anabranch.tools.device_lib import list_local_devices

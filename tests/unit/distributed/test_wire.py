@@ -226,3 +226,16 @@ def test_a_buffer_is_flattened_without_a_copy() -> None:
     assert wire.flat(b"abc") == b"abc"
     with pytest.raises(TypeError):
         wire.flat(data[::2])
+
+
+@given(st.sampled_from(MessageKind), IDS, U64, IDS, U64, U64, st.binary(max_size=wire.BRIEF_BYTES))
+def test_a_brief_message_is_one_that_is_joined(
+    kind: MessageKind, sender: int, receiver: int, channel: int, sequence: int, request: int, frame: bytes
+) -> None:
+    header = Header(kind, Lane.CONTROL, sender, receiver, channel, sequence, request, 1, len(frame))
+    part = wire.brief(kind, sender, receiver, channel, sequence, request, frame)
+    assert [part] == wire.joined(wire.encode_header(header), [frame])
+    assert wire.split_joined(part, LIMITS) == (header, [frame])
+    # another length than the header says
+    damaged = part[: wire.HEADER_BYTES] + struct.pack("<I", len(frame) + 1) + part[wire.HEADER_BYTES + 4 :]
+    assert outcome(lambda: wire.split_joined(damaged, LIMITS)) is None

@@ -15,7 +15,8 @@ from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError
 from anabranch.runtime import worker_threads
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import ExecutorGraph, Kind, Known, NodeSpec, Output
-from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.runtime.worker_threads import WorkerThreads

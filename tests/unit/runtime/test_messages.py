@@ -28,7 +28,7 @@ from anabranch.runtime.messages import (
     nodes_by_origin,
 )
 from anabranch.runtime.remote_worker import read_reply
-from anabranch.runtime.rendezvous import Key, StepId
+from anabranch.runtime.rendezvous_table import Key, StepId
 from anabranch.runtime.step_messages import (
     decode_done,
     decode_start,

@@ -16,7 +16,7 @@ from anabranch.runtime.containers import VariableState
 from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.published_rows import MOST_BYTES, PublishedRows
 from anabranch.runtime.published_values import Board, PublishedTensor
-from anabranch.runtime.rendezvous import Key, StepId
+from anabranch.runtime.rendezvous_table import Key, StepId
 from anabranch.xla.partitions import TransferEnd
 from tests.unit.runtime.test_published_values import Memory, variable
 

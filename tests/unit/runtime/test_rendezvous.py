@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from anabranch.errors import AbortedError, CancelledError, InternalError, ResourceExhaustedError
-from anabranch.runtime import rendezvous
-from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Rendezvous, RendezvousTable, StepId
+from anabranch.runtime import rendezvous_table
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous_table import DEAD, NOTHING, Key, RendezvousTable, StepId
 
 A, B = "/device:CPU:0", "/device:CPU:1"
 
@@ -309,8 +310,8 @@ TestEarlyValues = EarlyValuesMachine.TestCase
 
 
 def test_what_comes_for_steps_that_have_not_begun_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "MAX_EARLY_BYTES", 100)
-    monkeypatch.setattr(rendezvous, "MAX_EARLY_STEPS", 2)
+    monkeypatch.setattr(rendezvous_table, "MAX_EARLY_BYTES", 100)
+    monkeypatch.setattr(rendezvous_table, "MAX_EARLY_STEPS", 2)
     table = RendezvousTable()
     key = EarlyValuesMachine.key
     table.arrive(key(1, "x"), 1, 50)
@@ -354,7 +355,7 @@ def test_steps_of_before_a_session_was_opened_anew_have_ended() -> None:
 def test_steps_that_functions_are_may_begin_after_many_others() -> None:
     table = RendezvousTable()
     table.open_session("s", 1)
-    for number in (1, 3 * rendezvous.REMEMBERED_STEPS, -1):
+    for number in (1, 3 * rendezvous_table.REMEMBERED_STEPS, -1):
         table.begin(StepId("s", number))
         table.finish(StepId("s", number))
     table.begin(StepId("s", -2))
@@ -385,3 +386,35 @@ def test_what_came_for_steps_that_never_begin_is_dropped_with_the_next_step() ->
     assert table._early_bytes == 8
     table.arrive(EarlyValuesMachine.key(4, "y"), 1, 8)
     assert table.steps == 2
+
+
+def test_a_turn_is_a_step_that_has_ended_as_it_begins() -> None:
+    table = RendezvousTable()
+    assert not table.begin_turn("s", 1, 0), "nobody works for the session"
+    table.open_session("s", 5)
+    assert not table.begin_turn("s", 4, 0), "it has ended"
+    assert table.begin_turn("s", 6, 0)
+    assert not table.begin_turn("s", 6, 0)
+    assert (table.steps, table.is_idle("s"), table.is_idle("t")) == (1, False, True)
+    with pytest.raises(InternalError, match="step 6 has begun already"):
+        table.begin(StepId("s", 6))
+    assert table.arrive(EarlyValuesMachine.key(6, "x"), 1, 8) == [], "it comes too late"
+    assert table.abort(StepId("s", 6), KeyError()) == []
+    assert table.begin_turn("s", 8, 0)
+    table.end_turn("s")
+    assert not table.is_idle("s")
+    table.end_turn("s")
+    assert (table.steps, table.is_idle("s"), table.ended_steps) == (0, True, 2)
+
+
+def test_a_step_that_was_heard_of_is_no_turn() -> None:
+    table = RendezvousTable()
+    table.open_session("s", 1)
+    table.arrive(EarlyValuesMachine.key(2, "x"), 1, 8)
+    table.abort(StepId("s", 3), KeyError())
+    assert not table.begin_turn("s", 2, 0)
+    assert not table.begin_turn("s", 3, 0)
+    # which steps have ended is said along: what came for them is dropped
+    assert table.begin_turn("s", 5, 4)
+    table.end_turn("s")
+    assert table.steps == 0
