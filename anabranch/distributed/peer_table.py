@@ -29,6 +29,7 @@ from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMes
 from anabranch.errors import (
     AbortedError,
     CancelledError,
+    InternalError,
     InvalidArgumentError,
     OpError,
     UnknownError,
@@ -300,10 +301,10 @@ class PeerTable(abc.ABC):
                 answer = Answer(sender, header)
                 try:
                     self.handler.request(sender, frames, answer)
-                except OpError as error:  # it refuses: the asker is told why
-                    answer.fail(error)
                 except Exception as error:
-                    _LOGGER.exception("the handler of requests failed")
+                    # who refuses a request tells the asker why, and that is all
+                    if not isinstance(error, OpError) or isinstance(error, InternalError):
+                        _LOGGER.exception("the handler of requests failed")
                     answer.fail(error)
             case MessageKind.MESSAGE:
                 guarded(self.handler.message, sender, frames)
