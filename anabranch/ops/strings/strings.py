@@ -20,7 +20,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
 from anabranch.ops.arrays.layout import int_list, scalar_int
-from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
+from anabranch.ops.strings.hashing_many import fingerprints64, murmurs64, siphashes
 
 
 def elementwise(function: Callable[..., Any], *arrays: Array, dtype: ElementType = np.object_) -> Any:
@@ -480,19 +480,25 @@ def _after_something(separator: bytes, strings: Iterable[bytes]) -> bytes:
 _BUCKETS = "num_buckets: int >= 1"
 
 
-def _hashing(name: str, argument: str, function: Callable[[bytes], int]) -> Any:
+def _buckets(strings: Array, num_buckets: int, function: Callable[[list[bytes]], Any]) -> Any:
+    """The hash of each string modulo the number of buckets, as int64."""
+    hashes = function(strings.reshape(-1).tolist())
+    return (hashes % np.uint64(num_buckets)).astype(np.int64).reshape(strings.shape)
+
+
+def _hashing(name: str, argument: str, function: Callable[[list[bytes]], Any]) -> Any:
     op = define_op(name, f"{argument}: string -> output: int64", _BUCKETS)
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
     def _(strings: Array, *, num_buckets: int) -> Any:
-        return elementwise(lambda s: function(s) % num_buckets, strings, dtype=np.int64)
+        return _buckets(strings, num_buckets, function)
 
     return op.not_differentiable()
 
 
-StringToHashBucket = _hashing("StringToHashBucket", "string_tensor", murmur64)
-StringToHashBucketFast = _hashing("StringToHashBucketFast", "input", fingerprint64)
+StringToHashBucket = _hashing("StringToHashBucket", "string_tensor", murmurs64)
+StringToHashBucketFast = _hashing("StringToHashBucketFast", "input", fingerprints64)
 
 
 StringToHashBucketStrong = define_op(
@@ -507,4 +513,4 @@ def _(input: Array, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
         raise ValueError(f"Key must have 2 elements, got {key}")
     secret = key[0] % 2**64, key[1] % 2**64
-    return elementwise(lambda s: siphash(s, secret) % num_buckets, input, dtype=np.int64)
+    return _buckets(input, num_buckets, lambda strings: siphashes(strings, secret))
