@@ -42,16 +42,17 @@ class KeyedColumn(CategoricalColumn):
         return {self.key: tf.VarLenFeature(self.stored_dtype)}
 
     def transform_feature(self, transformed: Transformed) -> tf.SparseTensor:
-        return map_values(as_sparse(self._feature(transformed)), self._ids_of)
+        return map_values(as_sparse(self._checked(transformed.get(self.key))), self._ids_of)
 
     def get_dense_ids(self, transformed: Transformed) -> tf.Tensor | None:
-        feature = self._feature(transformed)
+        feature = self._checked(transformed.given(self.key))
         if isinstance(feature, tf.SparseTensor) or feature.shape.ndims is None:
             return None
-        return self._ids_where(is_stored(feature), feature)
+        ids = self._ids_where(is_stored(feature), feature)
+        # of the ids, not of the feature: no operation on strings is compiled
+        return tf.expand_dims(ids, -1) if feature.shape.ndims == 1 else ids
 
-    def _feature(self, transformed: Transformed) -> tf.Tensor | tf.SparseTensor:
-        feature: tf.Tensor | tf.SparseTensor = transformed.get(self.key)
+    def _checked(self, feature: tf.Tensor | tf.SparseTensor) -> tf.Tensor | tf.SparseTensor:
         if feature.dtype.base_dtype != tf.string and not feature.dtype.is_integer:
             raise ValueError(f"column {self.name}: its feature must be strings or integers, got {feature.dtype}")
         return feature

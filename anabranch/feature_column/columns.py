@@ -122,6 +122,7 @@ class Transformed:
         if not isinstance(features, Mapping):
             raise ValueError(f"features must be a dictionary of tensors by name, got {type(features).__name__}")
         self._features = features
+        self._given: dict[str, tf.Tensor | tf.SparseTensor] = {}
         self._made: dict[str | FeatureColumn, Any] = {}
         self._dense_ids: dict[FeatureColumn, tf.Tensor | None] = {}
 
@@ -132,7 +133,7 @@ class Transformed:
             ValueError: no feature has that name, or it is a scalar.
         """
         if key not in self._made:
-            self._made[key] = self._raw(key) if isinstance(key, str) else key._transform_feature(self)
+            self._made[key] = self._matrix(key) if isinstance(key, str) else key._transform_feature(self)
         return self._made[key]
 
     def dense_ids(self, column: CategoricalColumn) -> tf.Tensor | None:
@@ -141,13 +142,24 @@ class Transformed:
             self._dense_ids[column] = column.get_dense_ids(self)
         return self._dense_ids[column]
 
-    def _raw(self, key: str) -> tf.Tensor | tf.SparseTensor:
-        if key not in self._features:
-            raise ValueError(f"Feature {key} is not in features dictionary, which has {sorted(self._features)}.")
-        feature = as_tensor(self._features[key])
-        rank = feature.shape.ndims
-        if rank == 0:
+    def given(self, key: str) -> tf.Tensor | tf.SparseTensor:
+        """The tensor of a feature, which may be a vector.
+
+        Raises:
+            ValueError: as `get`.
+        """
+        if key not in self._given:
+            if key not in self._features:
+                raise ValueError(f"Feature {key} is not in features dictionary, which has {sorted(self._features)}.")
+            self._given[key] = as_tensor(self._features[key])
+        feature = self._given[key]
+        if feature.shape.ndims == 0:
             raise ValueError(f"Feature (key: {key}) cannot have rank 0. Given: {feature}")
+        return feature
+
+    def _matrix(self, key: str) -> tf.Tensor | tf.SparseTensor:
+        feature = self.given(key)
+        rank = feature.shape.ndims
         if rank is None:
             widened = tf.concat([tf.shape(feature)[:1], [1]], 0)
             shape = tf.cond(tf.equal(tf.rank(feature), 1), lambda: widened, lambda: tf.shape(feature))

@@ -84,7 +84,7 @@ def _hashes(
     ends = np.cumsum(sizes)
     data = _Strings(b"".join([*strings, _PADDING]), ends - sizes, sizes)
     of_strings = kinds(sizes)
-    found = np.unique(of_strings) if (of_strings != of_strings[0]).any() else of_strings[:1]
+    found = np.flatnonzero(np.bincount(of_strings))
     if len(found) == 1:
         return many(data, int(found[0]))
     result = np.empty(len(strings), np.uint64)
@@ -117,15 +117,15 @@ def fingerprints64(strings: Sequence[bytes]) -> Words:
     return _hashes(strings, _kinds_of_farm, hashing.fingerprint64, _farm)
 
 
-#: the smallest sizes of the kinds 1 to 5
-_FARM_SIZES: Final = np.array([1, 4, 8, 17, 33])
-#: from here on the kind also says how many blocks of 64 bytes are behind the first
+#: of more than 64 bytes: how many blocks of 64 bytes are read from the beginning is added
 _FARM_LONG: Final = 6
+#: for each size
+_FARM_KINDS: Final = np.repeat(np.arange(_FARM_LONG + 1), [1, 3, 4, 9, 16, 32, 1])
 
 
 def _kinds_of_farm(sizes: Integers) -> Integers:
-    short = np.searchsorted(_FARM_SIZES, sizes, "right")
-    return np.where(sizes <= 64, short, _FARM_LONG + (sizes - 1) // 64)
+    short: Integers = _FARM_KINDS[np.minimum(sizes, 65)]
+    return short if short.max() < _FARM_LONG else np.where(sizes <= 64, short, _FARM_LONG + (sizes - 1) // 64)
 
 
 def _farm(data: _Strings, kind: int) -> Words:

@@ -194,10 +194,10 @@ def test_a_feature_of_unknown_rank() -> None:
         assert session.run(output, {given: [3, -1]}).tolist() == [[6.0, 7.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_only_hashes_and_comparisons_of_strings_are_not_compiled(n: int) -> None:
+@pytest.mark.parametrize("shape", [(None,), (None, 1), (None, 3)])
+def test_only_hashes_and_comparisons_of_strings_are_not_compiled(shape: tuple[int | None, ...]) -> None:
     with tf.Graph().as_default():
-        features = {key: tf.placeholder(tf.string, [None, n]) for key in "abc"}
+        features = {key: tf.placeholder(tf.string, shape) for key in "abc"}
         columns = [fc.categorical_column_with_hash_bucket(key, 100) for key in features]
         wide = fc.linear_model(features, columns)
         deep = tf.layers.dense(fc.input_layer(features, [fc.embedding_column(c, 4) for c in columns]), 1)
