@@ -79,6 +79,13 @@ def embedding(console: Console, rounds: int) -> None:
     print_table("embedding gather + sparse SGD of 32 rows", results, systems, "µs", 1e6, console)
 
 
+def columns(console: Console, rounds: int) -> None:
+    """Training steps of a wide and deep model over hashed columns of strings."""
+    systems = ("anabranch", "tensorflow")
+    results = measure("columns", systems, rounds, console)
+    print_table("wide and deep, a step", results, systems, "ms", 1e3, console)
+
+
 def building(console: Console, rounds: int) -> None:
     """Building and differentiating Inception-v3."""
     systems = ("anabranch", "tensorflow")
@@ -240,6 +247,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "compile": compile_time,
     "first": first,
     "embedding": embedding,
+    "columns": columns,
     "building": building,
     "executor": executor,
     "queues": queues,

@@ -81,16 +81,24 @@ def _from_numpy(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[
 
 
 def _bytes_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    out = np.empty(array.shape, dtype=np.object_)
-    flat = out.reshape(-1)
-    for i, item in enumerate(array.reshape(-1).tolist()):
-        if isinstance(item, str):
-            flat[i] = item.encode("utf-8")
-        elif isinstance(item, bytes):
-            flat[i] = item
-        else:
-            raise TypeError(f"Expected string, got {item!r} of type {type(item).__name__!r} instead.")
-    return out
+    items = array.reshape(-1).tolist()
+    kinds = set(map(type, items))
+    # nearly always all are of one type
+    if kinds == {str}:
+        items = [item.encode() for item in items]
+    elif kinds != {bytes}:
+        items = [_as_bytes(item) for item in items]
+    out = np.empty(len(items), dtype=np.object_)
+    out[:] = items
+    return out.reshape(array.shape)
+
+
+def _as_bytes(item: object) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
+    if isinstance(item, bytes):
+        return item
+    raise TypeError(f"Expected string, got {item!r} of type {type(item).__name__!r} instead.")
 
 
 def _typed(value: TensorLike, dtype: DType) -> np.ndarray[Any, Any]:

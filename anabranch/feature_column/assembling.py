@@ -14,6 +14,7 @@ from anabranch.feature_column.columns import (
     ParseSpec,
     Transformed,
 )
+from anabranch.feature_column.embedding import combined_rows
 
 #: the variables of each column, which functions fill in
 VariablesOfColumns: TypeAlias = "MutableMapping[FeatureColumn | str, list[tf.Variable]]"
@@ -193,11 +194,15 @@ def _sum_of_numbers(column: DenseColumn, transformed: Transformed, units: int, t
 def _sum_of_ids(
     column: CategoricalColumn, transformed: Transformed, units: int, combiner: str, trainable: bool
 ) -> tf.Tensor:
-    ids, factors = column.get_sparse_tensors(transformed)
+    dense = transformed.dense_ids(column)
+    ids, factors = (dense, None) if dense is not None else column.get_sparse_tensors(transformed)
     weights = tf.get_variable(
         "weights", (column.num_buckets, units), initializer=tf.zeros_initializer(), trainable=trainable
     )
     # an example's ids may be spread over several dimensions
+    if isinstance(ids, tf.Tensor):
+        matrix = ids if ids.shape.ndims == 2 else tf.reshape(ids, [tf.shape(ids)[0], -1])
+        return combined_rows(weights, matrix, combiner, name="weighted_sum")
     flat = tf.sparse_reshape(ids, [ids.dense_shape[0], -1])
     if factors is not None:
         factors = tf.sparse_reshape(factors, [ids.dense_shape[0], -1])

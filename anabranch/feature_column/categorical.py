@@ -17,6 +17,7 @@ from anabranch.feature_column.columns import (
     Transformed,
     as_sparse,
     check_key,
+    is_stored,
     map_values,
 )
 
@@ -41,13 +42,29 @@ class KeyedColumn(CategoricalColumn):
         return {self.key: tf.VarLenFeature(self.stored_dtype)}
 
     def transform_feature(self, transformed: Transformed) -> tf.SparseTensor:
-        values = as_sparse(transformed.get(self.key))
-        if values.dtype.base_dtype != tf.string and not values.dtype.is_integer:
-            raise ValueError(f"column {self.name}: its feature must be strings or integers, got {values.dtype}")
-        return map_values(values, self._ids_of)
+        return map_values(as_sparse(self._checked(transformed.get(self.key))), self._ids_of)
+
+    def get_dense_ids(self, transformed: Transformed) -> tf.Tensor | None:
+        feature = self._checked(transformed.given(self.key))
+        if isinstance(feature, tf.SparseTensor) or feature.shape.ndims is None:
+            return None
+        ids = self._ids_where(is_stored(feature), feature)
+        # of the ids, not of the feature: no operation on strings is compiled
+        return tf.expand_dims(ids, -1) if feature.shape.ndims == 1 else ids
+
+    def _checked(self, feature: tf.Tensor | tf.SparseTensor) -> tf.Tensor | tf.SparseTensor:
+        if feature.dtype.base_dtype != tf.string and not feature.dtype.is_integer:
+            raise ValueError(f"column {self.name}: its feature must be strings or integers, got {feature.dtype}")
+        return feature
 
     def _ids_of(self, values: tf.Tensor) -> tf.Tensor:
+        """The ids of values, which all stand for something; int64, of their shape."""
         raise NotImplementedError
+
+    def _ids_where(self, stored: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """The ids of values that are `stored`, and -1 for the others."""
+        ids = self._ids_of(values)
+        return tf.where(stored, ids, tf.fill(tf.shape(ids), np.int64(-1)))
 
 
 def _as_type_of_column(values: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
@@ -132,6 +149,10 @@ class IdentityColumn(KeyedColumn):
                 return tf.identity(ids)
         outside = tf.logical_or(ids < 0, ids >= self.number_buckets)
         return tf.where(outside, tf.fill(tf.shape(ids), np.int64(self.default_value)), ids)
+
+    def _ids_where(self, stored: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        # -1 is no id that a check may find out of range
+        return super()._ids_where(stored, tf.where(stored, values, tf.zeros_like(values)))
 
 
 def categorical_column_with_identity(key: str, num_buckets: int, default_value: int | None = None) -> IdentityColumn:

@@ -95,6 +95,17 @@ class CategoricalColumn(FeatureColumn):
         """The ids, [batch, n]."""
         return IdsAndWeights(transformed.get(self), None)
 
+    def get_dense_ids(self, transformed: Transformed) -> tf.Tensor | None:
+        """The ids without weights as a dense tensor, or None: then there are only `get_sparse_tensors`.
+
+        How many elements a sparse tensor has is known only when the step runs, and what depends on that is not
+        compiled. From dense features come dense ids, with which everything behind the ids is.
+
+        Returns:
+            int64, [batch, n], below 0 where there is no id.
+        """
+        return None
+
 
 def _valid_scope(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
@@ -111,7 +122,9 @@ class Transformed:
         if not isinstance(features, Mapping):
             raise ValueError(f"features must be a dictionary of tensors by name, got {type(features).__name__}")
         self._features = features
+        self._given: dict[str, tf.Tensor | tf.SparseTensor] = {}
         self._made: dict[str | FeatureColumn, Any] = {}
+        self._dense_ids: dict[FeatureColumn, tf.Tensor | None] = {}
 
     def get(self, key: str | FeatureColumn) -> Any:
         """The tensor of a feature, of rank 2 at least, or what a column makes.
@@ -120,16 +133,33 @@ class Transformed:
             ValueError: no feature has that name, or it is a scalar.
         """
         if key not in self._made:
-            self._made[key] = self._raw(key) if isinstance(key, str) else key._transform_feature(self)
+            self._made[key] = self._matrix(key) if isinstance(key, str) else key._transform_feature(self)
         return self._made[key]
 
-    def _raw(self, key: str) -> tf.Tensor | tf.SparseTensor:
-        if key not in self._features:
-            raise ValueError(f"Feature {key} is not in features dictionary, which has {sorted(self._features)}.")
-        feature = as_tensor(self._features[key])
-        rank = feature.shape.ndims
-        if rank == 0:
+    def dense_ids(self, column: CategoricalColumn) -> tf.Tensor | None:
+        """`column.get_dense_ids`, which is asked once."""
+        if column not in self._dense_ids:
+            self._dense_ids[column] = column.get_dense_ids(self)
+        return self._dense_ids[column]
+
+    def given(self, key: str) -> tf.Tensor | tf.SparseTensor:
+        """The tensor of a feature, which may be a vector.
+
+        Raises:
+            ValueError: as `get`.
+        """
+        if key not in self._given:
+            if key not in self._features:
+                raise ValueError(f"Feature {key} is not in features dictionary, which has {sorted(self._features)}.")
+            self._given[key] = as_tensor(self._features[key])
+        feature = self._given[key]
+        if feature.shape.ndims == 0:
             raise ValueError(f"Feature (key: {key}) cannot have rank 0. Given: {feature}")
+        return feature
+
+    def _matrix(self, key: str) -> tf.Tensor | tf.SparseTensor:
+        feature = self.given(key)
+        rank = feature.shape.ndims
         if rank is None:
             widened = tf.concat([tf.shape(feature)[:1], [1]], 0)
             shape = tf.cond(tf.equal(tf.rank(feature), 1), lambda: widened, lambda: tf.shape(feature))
@@ -155,12 +185,15 @@ def as_sparse(value: tf.Tensor | tf.SparseTensor, left_out: float | None = None)
     """A sparse tensor of the elements of a dense one, without those for nothing: "" and -1, or `left_out`."""
     if isinstance(value, tf.SparseTensor):
         return value
-    if value.dtype.base_dtype == tf.string:
-        stored = tf.not_equal(value, "")
-    else:
-        stored = tf.not_equal(value, tf.cast(-1 if left_out is None else left_out, value.dtype))
-    indices = tf.where(stored)
+    indices = tf.where(is_stored(value, left_out))
     return tf.SparseTensor(indices, tf.gather_nd(value, indices), tf.shape(value, out_type=tf.int64))
+
+
+def is_stored(value: tf.Tensor, left_out: float | None = None) -> tf.Tensor:
+    """Where a dense tensor has something: all but "" and -1, or `left_out`; bool, of its shape."""
+    if value.dtype.base_dtype == tf.string:
+        return tf.not_equal(value, "")
+    return tf.not_equal(value, tf.cast(-1 if left_out is None else left_out, value.dtype))
 
 
 def map_values(ids: tf.SparseTensor, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.SparseTensor:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.feature_column.columns import CategoricalColumn, DenseColumn, IdsAndWeights, ParseSpec, Transformed
@@ -33,6 +35,9 @@ class IndicatorColumn(DenseColumn):
         return tf.TensorShape([self.categorical_column.num_buckets])
 
     def transform_feature(self, transformed: Transformed) -> tf.Tensor:
+        dense = transformed.dense_ids(self.categorical_column)
+        if dense is not None:
+            return _counted(dense, self.categorical_column.num_buckets)
         ids, weights = self.categorical_column.get_sparse_tensors(transformed)
         return multi_hot(ids, weights, self.categorical_column.num_buckets)
 
@@ -49,9 +54,15 @@ def multi_hot(ids: tf.SparseTensor, weights: tf.SparseTensor | None, depth: int)
         weights: at the same places, or None.
         depth: the number of ids.
     """
-    one_hot = tf.one_hot(tf.sparse_tensor_to_dense(ids, default_value=-1), depth)
+    factors = None
     if weights is not None:
         factors = tf.sparse_tensor_to_dense(tf.SparseTensor(ids.indices, weights.values, ids.dense_shape))
+    return _counted(tf.sparse_tensor_to_dense(ids, default_value=-1), depth, factors)
+
+
+def _counted(ids: tf.Tensor, depth: int, factors: tf.Tensor | None = None) -> tf.Tensor:
+    one_hot = tf.one_hot(ids, depth)
+    if factors is not None:
         one_hot = one_hot * tf.expand_dims(tf.cast(factors, tf.float32), -1)
     return tf.reduce_sum(one_hot, axis=[-2])
 
@@ -106,6 +117,11 @@ class EmbeddingColumn(DenseColumn):
         return weights
 
     def get_dense_tensor(self, transformed: Transformed, trainable: bool = True) -> tf.Tensor:
+        dense = transformed.dense_ids(self.categorical_column)
+        if dense is not None:
+            return combined_rows(
+                self.embedding_weights(trainable), dense, self.combiner, self.max_norm, f"{self.name}_weights"
+            )
         ids, weights = transformed.get(self)
         return tf.nn.safe_embedding_lookup_sparse(
             self.embedding_weights(trainable),
@@ -115,6 +131,38 @@ class EmbeddingColumn(DenseColumn):
             max_norm=self.max_norm,
             name=f"{self.name}_weights",
         )
+
+
+def combined_rows(
+    weights: tf.Variable, ids: tf.Tensor, combiner: str, max_norm: float | None = None, name: str | None = None
+) -> tf.Tensor:
+    """What `tf.nn.safe_embedding_lookup_sparse` gives for the ids as a sparse tensor, without one.
+
+    Where there is no id, a row is taken in its place, and has no part in the result: a row of the same example, or the
+    first one where the example has no id. `safe_embedding_lookup_sparse` takes the first one of examples without ids,
+    too: so both have gradients for the same rows, which some optimizers change even where the gradient is zero.
+
+    Args:
+        weights: the matrix, partitioned or not, [ids, elements].
+        ids: integers, [..., n], below 0 where there is none.
+        combiner: "mean", "sqrtn" or "sum".
+        max_norm: rows are scaled down to this norm.
+        name: of the operations' scope.
+
+    Returns:
+        float32, [..., elements]; zeros where there is no id.
+    """
+    with tf.name_scope(name, "combined_rows", [ids]):
+        present = ids >= 0
+        in_its_place = tf.maximum(tf.reduce_max(ids, axis=-1, keepdims=True), np.int64(0))
+        taken = tf.where(present, ids, tf.broadcast_to(in_its_place, tf.shape(ids)))
+        rows = tf.nn.embedding_lookup(weights, taken, partition_strategy="div", max_norm=max_norm)
+        factors = tf.cast(present, tf.float32)
+        total: tf.Tensor = tf.reduce_sum(rows * tf.expand_dims(factors, -1), axis=-2)
+        if combiner == "sum" or ids.shape.as_list()[-1] == 1:
+            return total
+        count = tf.maximum(tf.reduce_sum(factors, axis=-1, keepdims=True), 1.0)
+        return total / (count if combiner == "mean" else tf.sqrt(count))
 
 
 def embedding_column(

@@ -138,15 +138,20 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
         return tf.one_hot(tf.cast(transformed.get(self), tf.int64), len(self.boundaries) + 1)
 
     def get_sparse_tensors(self, transformed: Transformed) -> IdsAndWeights:
-        buckets = transformed.get(self)
-        batch, width = tf.shape(buckets)[0], self.source_column.shape[0]
+        ids = transformed.dense_ids(self)
+        assert ids is not None
+        batch, width = tf.shape(ids)[0], self.source_column.shape[0]
         rows = tf.reshape(tf.tile(tf.expand_dims(tf.range(batch), 1), [1, width]), [-1])
         columns = tf.tile(tf.range(width), [batch])
-        # element i of an example has the ids from i * (number of intervals) on
-        ids = tf.reshape(tf.cast(buckets, tf.int32), [-1]) + (len(self.boundaries) + 1) * columns
         indices = tf.cast(tf.stack([rows, columns], 1), tf.int64)
         shape = tf.cast(tf.stack([batch, width]), tf.int64)
-        return IdsAndWeights(tf.SparseTensor(indices, tf.cast(ids, tf.int64), shape), None)
+        return IdsAndWeights(tf.SparseTensor(indices, tf.reshape(ids, [-1]), shape), None)
+
+    def get_dense_ids(self, transformed: Transformed) -> tf.Tensor:
+        # element i of an example has the ids from i * (number of intervals) on
+        width, intervals = self.source_column.shape[0], len(self.boundaries) + 1
+        buckets = tf.reshape(tf.cast(transformed.get(self), tf.int64), [-1, width])
+        return buckets + np.arange(width, dtype=np.int64) * intervals
 
 
 def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float]) -> BucketizedColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
@@ -50,9 +51,17 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
 
 def _merge_constant(tensor: StepTensor, constants: dict[Hashable, StepTensor], rewriting: RemovingOperations) -> None:
     value = tensor.known
-    # by its bytes, so that -0.0 is not 0.0 and NaN is what it is; those of strings would be addresses of objects
-    if isinstance(value, np.ndarray) and value.dtype != np.object_ and value.nbytes <= _MAX_COMPARED_BYTES:
-        rewriting.stand_for(tensor, constants.setdefault((value.dtype, value.shape, value.tobytes()), tensor))
+    if isinstance(value, np.ndarray) and value.nbytes <= _MAX_COMPARED_BYTES:
+        rewriting.stand_for(tensor, constants.setdefault(_value_key(value) or tensor, tensor))
+
+
+def _value_key(value: np.ndarray[Any, Any]) -> Hashable:
+    """What is equal for equal arrays only; None: nothing is known of them."""
+    if value.dtype != np.object_:
+        # by its bytes, so that -0.0 is not 0.0 and NaN is what it is
+        return value.dtype, value.shape, value.tobytes()
+    elements = tuple(value.reshape(-1).tolist())
+    return (value.shape, elements) if all(type(element) is bytes for element in elements) else None
 
 
 class _Versions:

@@ -4,6 +4,8 @@
 * `joined_fingerprints`: one fingerprint of several, in their order.
 * `murmur64`: MurmurHash64A with TensorFlow's seed.
 * `siphash`: SipHash-2-4, keyed: without the key nobody can choose strings that collide.
+
+`hashing_many` has three of them for many strings at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ K0 = 0xC3A5C85C97CB3127
 K1 = 0xB492B66FBE98F273
 K2 = 0x9AE16A3B2F90404F
 #: of MurmurHash64A
-_MULTIPLIER = 0xC6A4A7935BD1E995
+MURMUR_MULTIPLIER = 0xC6A4A7935BD1E995
+#: TensorFlow's
+MURMUR_SEED = 0xDECAFCAFFE
 
 
 def fetch64(data: bytes, at: int) -> int:
@@ -55,10 +59,10 @@ def joined_fingerprints(first: int, others: Iterable[int]) -> int:
     """A fingerprint of a sequence of fingerprints, in [0, 2**64)."""
     result = first
     for other in others:
-        result ^= _MULTIPLIER
-        result ^= (shift_mix((other * _MULTIPLIER) & MASK) * _MULTIPLIER) & MASK
-        result = (result * _MULTIPLIER) & MASK
-        result = (shift_mix(result) * _MULTIPLIER) & MASK
+        result ^= MURMUR_MULTIPLIER
+        result ^= (shift_mix((other * MURMUR_MULTIPLIER) & MASK) * MURMUR_MULTIPLIER) & MASK
+        result = (result * MURMUR_MULTIPLIER) & MASK
+        result = (shift_mix(result) * MURMUR_MULTIPLIER) & MASK
         result = shift_mix(result)
     return result
 
@@ -151,9 +155,9 @@ def _farm_long(data: bytes) -> int:
     return hash_16(first, (hash_16(v[1], w[1], multiplier) + x) & MASK, multiplier)
 
 
-def murmur64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
+def murmur64(data: bytes, seed: int = MURMUR_SEED) -> int:
     """MurmurHash64A, in [0, 2**64)."""
-    multiplier, shift = _MULTIPLIER, 47
+    multiplier, shift = MURMUR_MULTIPLIER, 47
     value = (seed ^ (len(data) * multiplier)) & MASK
     whole = len(data) - len(data) % 8
     for at in range(0, whole, 8):
@@ -168,9 +172,7 @@ def murmur64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
 
 def siphash(data: bytes, key: tuple[int, int]) -> int:
     """SipHash-2-4 with a 128-bit key, in [0, 2**64)."""
-    v0, v1 = key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D
-    v2, v3 = key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573
-    state = (v0, v1, v2, v3)
+    state = sip_start(key)
     padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
     for at in range(0, len(padded), 8):
         word = fetch64(padded, at)
@@ -181,6 +183,12 @@ def siphash(data: bytes, key: tuple[int, int]) -> int:
     for _ in range(4):
         state = _sip_round(state)
     return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+def sip_start(key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The state before the first word of a string."""
+    v0, v1 = key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D
+    return v0, v1, key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573
 
 
 def _sip_round(state: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -20,7 +20,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
 from anabranch.ops.arrays.layout import int_list, scalar_int
-from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
+from anabranch.ops.strings.hashing_many import fingerprints64, murmurs64, siphashes
 
 
 def elementwise(function: Callable[..., Any], *arrays: Array, dtype: ElementType = np.object_) -> Any:
@@ -33,12 +33,16 @@ def elementwise(function: Callable[..., Any], *arrays: Array, dtype: ElementType
     return result
 
 
+#: an operation on each element of its input: how many there are does not depend on their values
+_BY_INPUT = {"input": "shape"}
+
 # ---------------------------------------------------------------------- to and from numbers
 AsString = define_op(
     "AsString",
     "input: T -> output: string",
     "T: {floating, integers, complex, bool, variant, string}, precision: int = -1, scientific: bool = False, "
     "shortest: bool = False, width: int = -1, fill: string = ''",
+    sized_by=_BY_INPUT,
 )
 AsString.shape(shape_rules.same_as_first)
 AsString.not_differentiable()
@@ -81,6 +85,7 @@ StringToNumber = define_op(
     "StringToNumber",
     "string_tensor: string -> output: out_type",
     "out_type: {float, double, int32, int64, uint32, uint64} = float",
+    sized_by={"string_tensor": "shape"},
 )
 StringToNumber.shape(shape_rules.same_as_first)
 StringToNumber.not_differentiable()
@@ -185,7 +190,7 @@ def _(input_bytes: Array, fixed_length: Array, *, out_type: DType, little_endian
 
 # ---------------------------------------------------------------------- one string in, one out
 def _mapping(name: str, function: Callable[[bytes], bytes]) -> Any:
-    op = define_op(name, "input: string -> output: string")
+    op = define_op(name, "input: string -> output: string", sized_by=_BY_INPUT)
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
@@ -199,7 +204,7 @@ StringStrip = _mapping("StringStrip", bytes.strip)
 
 
 def _casing(name: str, ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -> Any:
-    op = define_op(name, "input: string -> output: string", "encoding: string = ''")
+    op = define_op(name, "input: string -> output: string", "encoding: string = ''", sized_by=_BY_INPUT)
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
@@ -218,7 +223,7 @@ StringUpper = _casing("StringUpper", bytes.upper, str.upper)
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
 
-StringLength = define_op("StringLength", "input: string -> output: int32", _UNIT)
+StringLength = define_op("StringLength", "input: string -> output: int32", _UNIT, sized_by=_BY_INPUT)
 StringLength.shape(shape_rules.same_as_first)
 StringLength.not_differentiable()
 
@@ -265,7 +270,7 @@ def _character_offsets(text: bytes) -> list[int]:
     return [*(i for i, byte in enumerate(text) if i == 0 or byte & 0xC0 != 0x80), len(text)]
 
 
-EncodeBase64 = define_op("EncodeBase64", "input: string -> output: string", "pad: bool = False")
+EncodeBase64 = define_op("EncodeBase64", "input: string -> output: string", "pad: bool = False", sized_by=_BY_INPUT)
 EncodeBase64.shape(shape_rules.same_as_first)
 EncodeBase64.not_differentiable()
 
@@ -282,7 +287,7 @@ def _(input: Array, *, pad: bool) -> Any:
 #: characters of six bits each, and what may fill the last four; Python's decoder takes those that are not web-safe too
 _WEB_SAFE = re.compile(rb"(?P<bare>[A-Za-z0-9_-]*)={0,2}")
 
-DecodeBase64 = define_op("DecodeBase64", "input: string -> output: string")
+DecodeBase64 = define_op("DecodeBase64", "input: string -> output: string", sized_by=_BY_INPUT)
 DecodeBase64.shape(shape_rules.same_as_first)
 DecodeBase64.not_differentiable()
 
@@ -480,23 +485,32 @@ def _after_something(separator: bytes, strings: Iterable[bytes]) -> bytes:
 _BUCKETS = "num_buckets: int >= 1"
 
 
-def _hashing(name: str, argument: str, function: Callable[[bytes], int]) -> Any:
-    op = define_op(name, f"{argument}: string -> output: int64", _BUCKETS)
+def _buckets(strings: Array, num_buckets: int, function: Callable[[list[bytes]], Any]) -> Any:
+    """The hash of each string modulo the number of buckets, as int64."""
+    hashes = function(strings.reshape(-1).tolist())
+    return (hashes % np.uint64(num_buckets)).astype(np.int64).reshape(strings.shape)
+
+
+def _hashing(name: str, argument: str, function: Callable[[list[bytes]], Any]) -> Any:
+    op = define_op(name, f"{argument}: string -> output: int64", _BUCKETS, sized_by={argument: "shape"})
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
     def _(strings: Array, *, num_buckets: int) -> Any:
-        return elementwise(lambda s: function(s) % num_buckets, strings, dtype=np.int64)
+        return _buckets(strings, num_buckets, function)
 
     return op.not_differentiable()
 
 
-StringToHashBucket = _hashing("StringToHashBucket", "string_tensor", murmur64)
-StringToHashBucketFast = _hashing("StringToHashBucketFast", "input", fingerprint64)
+StringToHashBucket = _hashing("StringToHashBucket", "string_tensor", murmurs64)
+StringToHashBucketFast = _hashing("StringToHashBucketFast", "input", fingerprints64)
 
 
 StringToHashBucketStrong = define_op(
-    "StringToHashBucketStrong", "input: string -> output: int64", f"{_BUCKETS}, key: list(int)"
+    "StringToHashBucketStrong",
+    "input: string -> output: int64",
+    f"{_BUCKETS}, key: list(int)",
+    sized_by=_BY_INPUT,
 )
 StringToHashBucketStrong.shape(shape_rules.same_as_first)
 StringToHashBucketStrong.not_differentiable()
@@ -507,4 +521,4 @@ def _(input: Array, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
         raise ValueError(f"Key must have 2 elements, got {key}")
     secret = key[0] % 2**64, key[1] % 2**64
-    return elementwise(lambda s: siphash(s, secret) % num_buckets, input, dtype=np.int64)
+    return _buckets(input, num_buckets, lambda strings: siphashes(strings, secret))

@@ -148,6 +148,15 @@ def test_constants_are_compared_by_dtype_shape_and_bits() -> None:
     assert len(set(step.fetches[1:])) == len(tensors)
 
 
+def test_constants_of_strings_are_compared_by_what_they_say() -> None:
+    x = raw.Placeholder(dtype="string", shape=[3], name="x")
+    same = [raw.NotEqual(x, "") for _ in range(2)]
+    others = [raw.NotEqual(x, value) for value in ("\0", [""], ["", "", ""])]
+    step = merge_common_subexpressions(fold(prune([*same, *others], [], [x])))
+    assert step.fetches[0] is step.fetches[1]
+    assert len(set(step.fetches[1:])) == 4
+
+
 def test_reads_of_a_variable_are_merged_between_writes() -> None:
     handle = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v", name="v")
     first, second = (raw.ReadVariableOp(handle, dtype="float32", name=name) for name in ("first", "second"))

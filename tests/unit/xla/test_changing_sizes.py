@@ -37,3 +37,20 @@ def test_what_is_as_long_as_something_fed_is_compiled() -> None:
         fed = tf.placeholder(tf.float32, [None])
         total = tf.reduce_sum(tf.cast(tf.range(tf.size(fed)), tf.float32) * fed)
         assert on_host(total, feeds=[fed]) == set()
+
+
+def test_what_follows_elementwise_operations_on_strings_is_compiled() -> None:
+    with tf.Graph().as_default():
+        text = tf.placeholder(tf.string, [None])
+        buckets = tf.string_to_hash_bucket_fast(tf.strings.lower(text), 10)
+        strong = tf.string_to_hash_bucket_strong(text, 10, [1, 2])
+        total = tf.reduce_sum(buckets + strong) + tf.reduce_max(tf.cast(tf.strings.length(text), tf.int64))
+        found = {"StringToHashBucketFast", "StringToHashBucketStrong", "StringLower", "StringLength"}
+        assert on_host(total, feeds=[text]) == found
+
+
+def test_strings_of_which_data_decides_how_many_change_what_follows() -> None:
+    with tf.Graph().as_default():
+        text = tf.placeholder(tf.string, [None])
+        chosen = tf.boolean_mask(text, tf.not_equal(text, ""))
+        assert "Mul" in on_host(tf.string_to_hash_bucket_fast(chosen, 10) * 2, feeds=[text])
