@@ -30,7 +30,7 @@ class Gate:
         return np.int32(0)
 
 
-class Gated(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
+class GatedBeforeTheCount(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
     """An update that passes through a gate."""
 
     def __init__(self, gate: Gate) -> None:
@@ -52,7 +52,7 @@ class Trainer:
             with tf.device(tf.train.replica_device_setter(2, worker_device=f"/job:worker/task:{index}")):
                 self.step = tf.train.get_or_create_global_step()
                 self.w = tf.get_variable("w", initializer=0.0, use_resource=True)
-                self.optimizer = tf.train.replicas.synchronous(Gated(gate), aggregate=2)
+                self.optimizer = tf.train.replicas.synchronous(GatedBeforeTheCount(gate), aggregate=2)
                 self.train = self.optimizer.minimize(-self.w, self.step)
             self.session = tf.train.MonitoredTrainingSession(
                 cluster.target("worker", index),

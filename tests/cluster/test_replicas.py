@@ -135,7 +135,7 @@ def descent() -> Any:
     return tf.train.GradientDescentOptimizer(RATE)
 
 
-class Gated(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
+class HeldUpdate(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
     """An update that has counted its step, and is not over before the test says so."""
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
@@ -150,10 +150,10 @@ class Gated(tf.train.GradientDescentOptimizer):  # type: ignore[misc]
 
 
 def test_a_worker_that_comes_between_an_update_and_its_tokens_counts_once_in_the_round(cluster: LocalCluster) -> None:
-    gated = list[Gated]()
+    gated = list[HeldUpdate]()
 
     def make() -> Any:
-        gated.append(Gated(RATE))
+        gated.append(HeldUpdate(RATE))
         return tf.train.replicas.synchronous(gated[-1], aggregate=2, backups=1)
 
     a, b, c = workers = [Worker(cluster.target("worker", i), i, make) for i in range(3)]
