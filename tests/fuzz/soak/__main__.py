@@ -50,7 +50,8 @@ def soak(way_name: str, seconds: float, seed: int, hits: str, folder: Path) -> s
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             blow = blows.next()
-            print(f"{len(run.events):4} events, {run.steps():6} steps: {blow}, {', '.join(map(str, run.events[-1:]))}", flush=True)
+            last = ", ".join(map(str, run.events[-1:]))
+            print(f"{len(run.events):4} events, {run.steps():6} steps: {blow}, {last}", flush=True)
             time.sleep(rng.choice(_PAUSES))
             run.goes_on()
         run.until(lambda: all(run.process(task) for task in way.tasks), "all tasks")
