@@ -90,7 +90,9 @@ class _Pairs:
         forward_of = {relu.outputs[0]: forward for forward, relu in self.relu_of.items()}
         awaited = {other for op in step.operations for other in (*op.control_inputs, *op.after)} if forward_of else ()
         for op in step.operations:
-            relu_gradient = op.inputs[0].op if _kind(op) == "FusedBatchNormGrad" else op
+            if _kind(op) != "FusedBatchNormGrad":
+                continue
+            relu_gradient = op.inputs[0].op
             if relu_gradient.type != "ReluGrad" or relu_gradient in awaited:
                 continue
             normalized = forward_of.get(relu_gradient.inputs[1])
@@ -116,7 +118,8 @@ class _Pairs:
 
 def _is_gradient_of(op: StepNode, forward: StepNode) -> bool:
     """Whether the gradient of a normalization is that of this one: it takes its data, and what it has reserved."""
-    return op.inputs[1] is forward.inputs[0] and op.inputs[3:5] == forward.outputs[3:5]
+    alike = all(op.attrs[name] == forward.attrs[name] for name in ("data_format", "is_training"))
+    return alike and op.inputs[1] is forward.inputs[0] and op.inputs[3:5] == forward.outputs[3:5]
 
 
 def _kind(op: StepNode) -> str:

@@ -118,7 +118,7 @@ class Disturbed:
             if each["pid"] and not each["name"].startswith("ps/"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each["pid"], signal.SIGUSR1)
-        time.sleep(1)
+        time.sleep(1)  # they write on their own time, and the folder is read when this ends
         raise Hung(f"{what} did not come about within {PATIENCE:g} s; where threads are stands in the output")
 
     # ------------------------------------------------------------------ what is done to it

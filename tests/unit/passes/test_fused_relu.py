@@ -89,6 +89,24 @@ def test_what_comes_between_keeps_them_apart() -> None:
     assert is_fused(layer.step(layer.y, *layer.gradients)) == [False, False]
 
 
+def test_a_gradient_of_other_channels_stays() -> None:
+    """The channels of the gradient are another axis: where it is positive would be read in another order."""
+    x, grad = (tf.placeholder(tf.float32, [2, 3, 3, 3], name=name) for name in ("x", "grad"))
+    ones = tf.ones([3])
+    y, *_, first, second, third = tf.raw_ops.FusedBatchNormV3(x=x, scale=ones, offset=ones, mean=[], variance=[])
+    positive = tf.nn.relu(y)
+    backward = tf.raw_ops.FusedBatchNormGradV3(
+        y_backprop=tf.raw_ops.ReluGrad(gradients=grad, features=positive),
+        x=x,
+        scale=ones,
+        reserve_space_1=first,
+        reserve_space_2=second,
+        reserve_space_3=third,
+        data_format="NCHW",
+    )
+    assert is_fused(fuse_relu(fold(prune([positive, backward[0]], [], [x, grad])))) == [True, False]
+
+
 def test_a_relu_that_waits_for_something_stays() -> None:
     x = tf.placeholder(tf.float32, [2, 4, 4, 3], name="x")
     ones = tf.ones([3])
