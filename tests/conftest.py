@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -89,3 +90,13 @@ def _compiled_quickly(compiled_quickly: None) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _shared_dialects(shared_dialects: None) -> None:
     """Of all tests."""
+
+
+@pytest.fixture(autouse=True)
+def _own_log_levels() -> Iterator[None]:
+    """Undoes `tf.logging.set_verbosity`: a level of the package's own outweighs what later tests ask the root for."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "anabranch")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +74,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def messages(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+def messages(caplog: pytest.LogCaptureFixture) -> Any:
     """The lines logged, at INFO and above."""
-    verbosity = program_log.get_verbosity()
     program_log.set_verbosity(program_log.INFO)
     caplog.set_level(logging.INFO)
-    yield lambda: [record.getMessage() for record in caplog.records]
-    program_log.set_verbosity(verbosity)
+    return lambda: [record.getMessage() for record in caplog.records]
 
 
 @pytest.fixture(autouse=True)
