@@ -11,7 +11,8 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
-from anabranch.train import automatic_checkpoints, chief_lease
+from anabranch.train import chief_lease
+from anabranch.train.replica_rounds import RoundsRunner
 from tests.cluster.places import until
 
 DEADLINE = 30.0
@@ -98,9 +99,28 @@ def saved(directory: Path) -> tuple[int, float]:
     return int(checkpoint.get_tensor("global_step")), float(checkpoint.get_tensor("w"))
 
 
-def test_the_round_in_which_others_wait_for_a_chief_that_ends_is_not_cut_off(tmp_path: Path) -> None:
+def has_time(monkeypatch: pytest.MonkeyPatch, gate: Gate, first: float, last: float) -> None:
+    """How long (s) the chief that ends waits for a round: before it leaves, and after, from when that is at the gate.
+
+    How soon it comes there is not the point.
+    """
+    waits, rests = iter((first, last)), RoundsRunner.rest
+
+    def rest(rounds: RoundsRunner, within: float) -> bool:
+        within = next(waits, within)
+        if within == last:
+            assert gate.begun.wait(DEADLINE)
+        return rests(rounds, within)
+
+    monkeypatch.setattr(RoundsRunner, "rest", rest)
+
+
+def test_the_round_in_which_others_wait_for_a_chief_that_ends_is_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    has_time(monkeypatch, gate, 0.3, DEADLINE)
     with local_cluster(ps=2, worker=2) as cluster:
-        gate = Gate()
         chief, other, step = waiting(cluster, gate, tmp_path)
         gate.is_shut = True
         closing = threading.Thread(target=chief.session.close, daemon=True)
@@ -120,15 +140,14 @@ def test_the_round_in_which_others_wait_for_a_chief_that_ends_is_not_cut_off(tmp
 def test_a_round_that_does_not_end_is_made_good_by_the_next_chief(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(automatic_checkpoints, "_LAST_ROUND", 0.3)
     monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 3.0)
+    gate = Gate()
+    has_time(monkeypatch, gate, 0.3, 0.5)
     with local_cluster(ps=2, worker=2) as cluster:
-        gate = Gate()
         chief, other, step = waiting(cluster, gate, tmp_path)
         gate.is_shut = True
         chief.session.close()
         # the variable has it, and the number has not; and it is cut off
-        assert gate.begun.is_set()
         assert saved(tmp_path) == (2, 2.0)
         gate.is_shut = False
         gate.opened.set()
