@@ -120,10 +120,11 @@ class Proxy:
                 if not self._wait(source, len(data)):
                     break
                 left = self._left(source, len(data))
-                far.sendall(data[:left])
+                # before: who gets it may look here at once
                 with self._changed:
                     self.passed += left
                     self.passed_from[source] += left
+                far.sendall(data[:left])
                 if left < len(data):
                     self.when_broken()
                     self._break(near, far)
