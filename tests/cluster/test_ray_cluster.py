@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -362,13 +364,22 @@ def test_tasks_of_a_machine_that_will_be_taken_away_save_and_leave_it(
                 session.run(train)
             first = tf.train.latest_checkpoint(str(directory))
             cluster.add_node(num_cpus=4, node_ip_address=OTHER_MACHINE)
+            over, failed = threading.Event(), list[BaseException]()
+
+            def go_on() -> None:
+                try:
+                    while not over.is_set():
+                        session.run(step)
+                except BaseException as error:  # whatever it is, the test has to know
+                    failed.append(error)
+
+            # the training goes on meanwhile; a step that needs them while they are away waits until they are elsewhere
+            training = threading.Thread(target=go_on, daemon=True)
+            training.start()
             drain(cluster, machine.node_id)
-            # the training goes on until it is saved
-            deadline = time.monotonic() + DEADLINE
-            while (saved := tf.train.latest_checkpoint(str(directory))) == first:
-                assert time.monotonic() < deadline
-                session.run(step)
-            assert saved == str(directory / f"model.ckpt-{steps}")
+            latest = partial(tf.train.latest_checkpoint, str(directory))
+            until(lambda: latest() != first, "a checkpoint before they leave", DEADLINE)
+            assert latest() == str(directory / f"model.ckpt-{steps}")
             # they leave before they are made to
             for name in ("ps/0", "worker/0"):
                 tasks.wait(name, lambda s: s.restarts == 1)
@@ -379,6 +390,10 @@ def test_tasks_of_a_machine_that_will_be_taken_away_save_and_leave_it(
             for name in ("ps/0", "worker/0"):
                 tasks.wait(name, lambda s: s.is_ready)
                 assert tasks.address(name).startswith(f"{OTHER_MACHINE}:")
+            over.set()
+            training.join(DEADLINE)
+            assert not training.is_alive()
+            assert not failed, failed
             session.run(train)
             assert session.run([step, learned]) == [steps + 1, steps + 1]
 
