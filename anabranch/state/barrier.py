@@ -6,7 +6,10 @@
     ready      `take_many` has enough                       taken
 
 A closed barrier still completes what is incomplete; closed with cancellation it forgets it. Ready elements are taken in
-the order of the insertion that first mentioned their key.
+the order of the insertion that first mentioned their key. A take that may be given fewer gets what is ready when the
+barrier is closed, or the first that is ready after that. TensorFlow's has it wait for as many as it wants, as long as
+anything is incomplete; where the step that takes is the one that completes the rest, as with the states of sequences,
+it waits for itself.
 
 **Invariants** (whenever the lock is free): a key is incomplete or ready, never both (a key that was taken may come
 again); a take waits => fewer ready elements than it wants, and more may come.
@@ -29,7 +32,7 @@ from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 
 class Take(Request):
-    """Wants `count` ready elements. `late`: the barrier was closed when it came, so it takes what is ready then."""
+    """Wants `count` ready elements. `late`: it came when the barrier was closed, and waits for nothing."""
 
     __slots__ = ("components", "count", "late", "taken", "up_to")
 
@@ -169,7 +172,7 @@ class SharedBarrier(SharedObject):
         """Takes `count` ready elements; waits for them. Results: insertion indices, keys, one batch per component.
 
         Args:
-            up_to: whether a closed barrier may give fewer, but at least one: what is ready when it is asked.
+            up_to: whether a closed barrier may give fewer, but at least one: what is ready when it is asked, or closed.
 
         Raises:
             InvalidArgumentError: `count` is negative.
@@ -217,9 +220,10 @@ class SharedBarrier(SharedObject):
         while takes:
             request = takes.first
             ready, closed = len(self._ready), self._closed_by is not None
+            may_be_fewer = closed and request.up_to
             # whether nothing is ready later that this take might get
-            final = closed and request.up_to and (request.late or not self._incomplete)
-            if ready >= request.count or (final and ready):
+            final = may_be_fewer and (request.late or not self._incomplete)
+            if ready >= request.count or (may_be_fewer and ready):
                 request.taken = [heapq.heappop(self._ready) for _ in range(min(ready, request.count))]
                 self._grant(takes)
             # not enough even if all that is incomplete is completed: no insertion that is still allowed helps this take

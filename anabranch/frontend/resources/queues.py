@@ -463,7 +463,8 @@ class Barrier:
         """Complete elements, oldest keys first; waits for them.
 
         Args:
-            allow_small_batch: whether a closed barrier may give fewer, but at least one.
+            allow_small_batch: whether a closed barrier may give fewer, but at least one; who waits when it is closed
+                is not kept waiting for more.
             timeout: ignored.
 
         Returns:

@@ -97,6 +97,21 @@ def test_a_closed_barrier_completes_what_it_has() -> None:
         b.request_close()
 
 
+def test_who_waits_for_more_than_there_will_be_gets_what_is_ready_at_the_close() -> None:
+    """What is incomplete may be completed by the very step that waits; in TensorFlow it waits for ever."""
+    b = barrier()
+    b.insert_many(0, [b"x", b"y", b"z"], array(1, 2, 3))
+    b.insert_many(1, [b"x"], array(1, 1).reshape(1, 2))
+    waiting, behind = b.take_many(2, up_to=True), b.take_many(2, up_to=True)
+    assert not waiting.is_settled
+    b.request_close()
+    assert lists(waiting)[1] == [b"x"]
+    # nothing is ready; what is may still come
+    assert not behind.is_settled
+    b.insert_many(1, [b"z"], array(3, 3).reshape(1, 2))
+    assert lists(behind)[1] == [b"z"]
+
+
 def test_a_barrier_closed_with_cancellation_forgets() -> None:
     b = barrier()
     b.insert_many(0, [b"x"], array(1))
