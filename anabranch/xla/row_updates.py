@@ -125,8 +125,8 @@ class _ValueMemory:
 
     def lie_in(self, value: jax.Array) -> None:
         """From now on it is that of this value, of which it keeps nothing alive."""
-        # to ask a value where it lies takes 15 µs where other processes have used the caches, and most are changed again
-        # and again
+        # to ask a value where it lies takes 15 µs where other processes have used the caches, and most are changed
+        # again and again
         if self._value() is value:
             return
         # what is computed still would be written over

@@ -26,6 +26,7 @@ from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 #: so many numbers are compared one by one in the time in which NumPy begins to look for the largest
 _FEW: Final = 64
 
+
 def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLibrary, what: str = "indices") -> None:
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
     if np.size(indices) == 0:
@@ -46,7 +47,7 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
 def _are_below(integers: HostArray, size: int) -> bool:
     """Whether integers, of which there are some, are in [0, size)."""
     if len(integers) <= _FEW:
-        few = integers.tolist()
+        few: list[int] = integers.tolist()
         return min(few) >= 0 and max(few) < size
     # as unsigned numbers, of which negative ones are the largest
     return int(integers.view(f"u{integers.dtype.itemsize}").max()) < size

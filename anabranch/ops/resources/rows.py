@@ -76,9 +76,7 @@ def _change(table: HostArray, how: str, at: Array | tuple[Array, ...], updates: 
         _IN_NUMPY[how].at(table, columns, updates)
 
 
-def changes_rows(
-    ctx: OperationContext, table: Array, how: np.ufunc | None, indices: Array, updates: Array
-) -> bool:
+def changes_rows(ctx: OperationContext, table: Array, how: np.ufunc | None, indices: Array, updates: Array) -> bool:
     """Whether rows of a variable are changed in its own memory, as a kernel of NumPy's can where it runs on that.
 
     What `write_rows` does with one row for each index, without all that other cases and compiled kernels need: on a
