@@ -128,7 +128,10 @@ class TransferCall(HostKernelCall):
         if self._outputs:
             value = exchange.taken.pop(self._way, None) if exchange.taken else None
             if value is not None:
-                self._store(frame.values, (self._brought(value),))
+                if self.route.copied_to is None and value.dtype is self._dtypes[0]:
+                    frame.values[self._outputs[0]] = value
+                else:
+                    self._store(frame.values, (self._brought(value),))
                 return None
             result = self._kernel.on_arguments(ctx=TransferContext(self.op, exchange, self.route))
             if isinstance(result, Pending):

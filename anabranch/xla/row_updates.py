@@ -33,7 +33,12 @@ from anabranch.xla.islands import Island
 #: elements that an update takes, and that it may write as a whole, in all: with more XLA's threads are as quick
 MAX_ELEMENTS: Final = 1 << 15
 #: elements that an update takes whose number is the same in all steps
-FEW_ELEMENTS: Final = 1 << 12
+FEW_ELEMENTS: Final = 1 << 8
+#: the same of so many operations at most that do no more with a row than one function of NumPy's does: they take half
+#: of what a call of XLA's takes, where servers share cores
+SCATTERED_ELEMENTS: Final = 1 << 12
+_MOST_SCATTERS: Final = 2
+_SCATTERS: Final = frozenset(f"ResourceScatter{how}" for how in ("Update", "Add", "Sub", "Mul", "Min", "Max"))
 
 
 class RowUpdates:
@@ -95,8 +100,11 @@ def can_change_rows(island: Island, platform: str, small: bool) -> bool:
     if platform != "cpu" or island.outputs or island.random or island.static or island.constants or not island.writes:
         return False
     sizes = [t.shape.num_elements() for t in island.inputs]
-    if None not in sizes and not (small and sum(size or 0 for size in sizes) <= FEW_ELEMENTS):
-        return False
+    if None not in sizes:
+        changing = [op.type for op in island.operations if op.inputs]
+        is_plain = len(changing) <= _MOST_SCATTERS and _SCATTERS.issuperset(changing)
+        if not small or sum(size or 0 for size in sizes) > (SCATTERED_ELEMENTS if is_plain else FEW_ELEMENTS):
+            return False
     touched: list[ResourceHandle] = []
     for op in island.operations:
         if not op.inputs and not op.outputs and not op.op_def.stateful:
@@ -167,9 +175,10 @@ class _VariableUpdate:
     def _run(self, inputs: list[Any]) -> None:
         if self._check_shapes is not None:
             self._check_shapes(inputs)
+        kernel = self._kernel
         # what profiles are made of: see `runtime/kernel_profile.py`
         with jax.profiler.TraceAnnotation(self._op.name, hlo_op=self._op.name):
-            self._kernel.on_arguments(*self._kernel.grouped(inputs))
+            kernel.on_arguments(*(inputs if kernel.is_flat else kernel.grouped(inputs)))
 
 
 class _RowContext(KernelContext):

@@ -29,12 +29,14 @@ _FEW: Final = 64
 
 def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLibrary, what: str = "indices") -> None:
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
-    if np.size(indices) == 0:
+    if isinstance(indices, np.ndarray):  # known indices are checked here and now
+        xp, flat = np, indices.reshape(-1)
+        if not flat.size or (flat.dtype.kind in "iu" and _are_below(flat, size)):
+            return
+    elif np.size(indices) == 0:
         return
-    xp = np if isinstance(indices, np.ndarray) else xp  # known indices are checked here and now
-    flat = xp.reshape(indices, (-1,))
-    if xp is np and flat.dtype.kind in "iu" and _are_below(flat, size):
-        return
+    else:
+        flat = xp.reshape(indices, (-1,))
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
     dims = np.shape(indices)

@@ -91,8 +91,8 @@ def changes_rows(ctx: OperationContext, table: Array, how: np.ufunc | None, indi
         return False
     if updates.shape != (*indices.shape, *table.shape[1:]):
         return False
-    at, rows = indices.reshape(-1), updates.reshape(-1, *table.shape[1:])
-    return ctx.puts_off(partial(_change_rows, table, how, at, rows))
+    at = indices.reshape(-1)
+    return ctx.puts_off(partial(_change_rows, table, how, at, updates.reshape(len(at), *table.shape[1:])))
 
 
 def _change_rows(table: HostArray, how: np.ufunc | None, at: HostArray, rows: HostArray) -> None:
