@@ -38,7 +38,6 @@ FEW_ELEMENTS: Final = 1 << 8
 #: of what a call of XLA's takes, where servers share cores
 SCATTERED_ELEMENTS: Final = 1 << 12
 _MOST_SCATTERS: Final = 2
-_SCATTERS: Final = frozenset(f"ResourceScatter{how}" for how in ("Update", "Add", "Sub", "Mul", "Min", "Max"))
 
 
 class RowUpdates:
@@ -101,8 +100,8 @@ def can_change_rows(island: Island, platform: str, small: bool) -> bool:
         return False
     sizes = [t.shape.num_elements() for t in island.inputs]
     if None not in sizes:
-        changing = [op.type for op in island.operations if op.inputs]
-        is_plain = len(changing) <= _MOST_SCATTERS and _SCATTERS.issuperset(changing)
+        changing = [op.op_def.changes_rows for op in island.operations if op.inputs]
+        is_plain = len(changing) <= _MOST_SCATTERS and all(changing)
         if not small or sum(size or 0 for size in sizes) > (SCATTERED_ELEMENTS if is_plain else FEW_ELEMENTS):
             return False
     touched: list[ResourceHandle] = []

@@ -416,6 +416,7 @@ def _row_scatter(how: str) -> Any:
         reads=("resource",),
         writes=("resource",),
         takes_numpy=True,
+        changes_rows=how in _ROW_BY_ROW,
     )
 
     @op.shape
