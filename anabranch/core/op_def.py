@@ -172,6 +172,7 @@ class OpFlags(TypedDict, total=False):
     obeys_requests: bool
     ignores_values: bool
     takes_numpy: bool
+    changes_rows: bool
     takes_quantised: bool
     calls_user_code: bool
     processors_only: str
@@ -216,6 +217,7 @@ class OpDef:
         ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
             computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
         takes_numpy: the compiled kernel runs on NumPy's arrays as well, though it asks for no array library.
+        changes_rows: it does no more with each row of a variable than one of NumPy's functions does.
         takes_quantised: the compiled kernel takes and gives quantised tensors, as plain integers; the host kernel those
             of NumPy (`core.quantised_arrays`).
         calls_user_code: the host kernel calls a function of the user.
@@ -252,6 +254,7 @@ class OpDef:
     obeys_requests: bool = False
     ignores_values: bool = False
     takes_numpy: bool = False
+    changes_rows: bool = False
     takes_quantised: bool = False
     calls_user_code: bool = False
     processors_only: str = ""

@@ -29,6 +29,7 @@ from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.protocols import OnDone
 from anabranch.runtime.published_values import PublishedReads
+from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.worker_service import WorkerService
 from anabranch.xla.partitions import Partition
@@ -164,8 +165,10 @@ class ClusterRun:
     ) -> None:
         self._master, self._parts, self._timing = master, parts, master.timing
         self._ahead = ahead
-        #: what starts other parts along with tensors for them, by the devices that these go to
+        #: what starts other parts along with tensors for them, by the devices that these go to; and where it is kept
+        #: until the part here begins
         self._held: dict[str, HeldStart] = {}
+        self._kept: Rendezvous | None = None
         self.number = 0
         self.tasks = tasks
         self._protocol = StepProtocol(self.tasks)
@@ -225,11 +228,15 @@ class ClusterRun:
                 begun, (epoch, partition) = position, registered[position]
                 answered = functools.partial(self._answered, position, epoch)
                 shown = None if self._ahead is None else self._ahead.at(position, partition)
-                values = None if shown is None else shown.reads.values()
-                if shown is None or values is None:
+                if shown is not None and shown.reads.ends:
+                    values = shown.reads.values()
+                    if values is None:
+                        shown = None
+                    else:
+                        read.append((shown.reads, values))
+                if shown is None:
                     partition.start(self.number, own, answered, timeout, record)
                     continue
-                read.append((shown.reads, values))
                 send = shown.partition.start_later(self.number, own, answered, timeout)
                 self._held.update(shown.held(send))
             if self._held:
@@ -245,16 +252,15 @@ class ClusterRun:
         for part in self._parts:
             service = self._master.service(part.task.address) if part.task.is_here else None
             if service is not None:
-                service.hold(StepId(self._master.name, self.number), self._held)
+                self._kept = service.rendezvous_of(self._master.name)
+                self._kept.hold(StepId(self._master.name, self.number), self._held)
 
     def _let_go(self) -> None:
         """Starts what was not started yet: the part here has ended, or the step is given up."""
         if not self._held:
             return
-        for part in self._parts:
-            service = self._master.service(part.task.address) if part.task.is_here else None
-            if service is not None:
-                service.let_go(StepId(self._master.name, self.number))
+        if self._kept is not None:
+            self._kept.let_go(StepId(self._master.name, self.number))
         # another thread may put one there at this moment: it finds out that the step has failed, and comes here too
         for start in list(self._held.values()):
             start.begin()

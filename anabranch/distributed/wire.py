@@ -49,7 +49,7 @@ HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
 #: of what a stream begins with (`distributed.local_streams`)
 STREAM_NUMBER_BYTES: Final = 16
 #: what a message of one part has at most
-JOINED_BYTES: Final = 1 << 13
+JOINED_BYTES: Final = 1 << 14
 _LENGTH: Final = struct.Struct("<I")
 #: what the one frame of a message has at most that is `brief`
 BRIEF_BYTES: Final = JOINED_BYTES - HEADER_BYTES - _LENGTH.size

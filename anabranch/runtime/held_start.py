@@ -49,6 +49,7 @@ class Offered(NamedTuple):
 
 
 _BEGUN: Final = Offered(False, ())
+_TAKEN: Final = Offered(True, ())
 
 
 class HeldStart:
@@ -83,7 +84,7 @@ class HeldStart:
 
     def offer(self, key: Key, value: TensorValue | None) -> Offered:
         """A tensor is sent to the part; without a value: a dead one."""
-        rows = []
+        rows: list[tuple[PublishedRows, np.ndarray[Any, Any]]] = []
         # it leaves the process as an array of the host in any case
         value = np.asarray(value) if isinstance(value, jax.Array) else value
         with self._lock:
@@ -103,10 +104,10 @@ class HeldStart:
             if is_needed or must_begin:
                 self._kept.append((key, value))
             if not (must_begin or self._count <= 0 or (is_needed and self._clock() >= self._until)):
-                return Offered(True, rows)
+                return Offered(True, rows) if rows else _TAKEN
             kept, self._kept = self._kept, None
         self._send(kept, self._taken)
-        return Offered(True, rows)
+        return Offered(True, rows) if rows else _TAKEN
 
     def begin(self) -> None:
         """Starts the part, if it has not begun."""

@@ -51,6 +51,10 @@ class PublishedRows:
         is_alone: whether nobody there takes the indices for anything but such rows.
         read: reads the process's memory; only for a variable that stands there.
 
+    Attributes:
+        number, is_alone: see above.
+        way: of the transfer: its source, its destination, its name.
+
     Raises:
         ValueError: that cannot be.
     """
@@ -70,7 +74,8 @@ class PublishedRows:
         is_known = not variable.is_address or (variable.size == ADDRESS.size and read is not None)
         if not (is_known and is_on_board(variable, contents) and min(shape, default=1) > 0 and self._size > 0):
             raise ValueError(f"{variable} is not where rows of dtype {self._dtype} and shape {list(shape)} can be")
-        self.number, self.end, self.is_alone = number, end, is_alone
+        self.number, self.is_alone = number, is_alone
+        self.way = end.source, end.destination, end.tensor
         self._shape = tuple(shape)
         self._slot, self._begin, self._end = variable.slot, variable.offset, variable.offset + variable.size
         self._contents, self._versions = contents, versions_of(contents)

@@ -31,7 +31,8 @@ import math
 import platform
 import struct
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from ctypes import string_at
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
@@ -156,13 +157,15 @@ class Board:
 class PublishedValue:
     """The slot of one variable. All is done under the variable's lock."""
 
-    __slots__ = ("_contents", "_versions", "is_address", "offset", "size", "slot")
+    __slots__ = ("_contents", "_shown", "_versions", "is_address", "offset", "size", "slot")
 
     def __init__(
         self, versions: memoryview, contents: memoryview, slot: int, offset: int, size: int, is_address: bool
     ) -> None:
         self._versions, self._contents = versions, contents
         self.slot, self.offset, self.size, self.is_address = slot, offset, size, is_address
+        #: the value whose address was shown last
+        self._shown: Callable[[], object] = _nothing
         versions[slot] = 1
 
     def described(self, tensor: str) -> PublishedTensor:
@@ -183,12 +186,18 @@ class PublishedValue:
         if not version & 1:
             return
         if self.is_address:
+            # one that was changed where it lies, as rows of tables are, is not asked again
+            if value is not None and self._shown() is value:
+                self._versions[self.slot] = version + 1
+                return
             content = _address(value)
         else:
             content = _content(value, self.size) if _is_there(value) else None
         if content is not None and len(content) == self.size:
             self._contents[self.offset : self.offset + self.size] = content
             self._versions[self.slot] = version + 1
+            if self.is_address:
+                self._shown = weakref.ref(value)
 
 
 class PublishedReads:
@@ -234,6 +243,10 @@ class PublishedReads:
         for begin, end, dtype, shape in self._shown:
             taken.append(np.frombuffer(bytes(contents[begin:end]), dtype).reshape(shape))
         return taken if self._versions_now(versions) == before else None
+
+
+def _nothing() -> None:
+    return None
 
 
 def _no_versions(_: memoryview) -> tuple[int, ...]:

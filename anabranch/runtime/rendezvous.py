@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.core.pending import Pending
 from anabranch.core.values import TensorValue
+from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.rendezvous_table import NOTHING, Dead, Delivery, Key, RendezvousTable, StepId
 
 _new: Final = tuple.__new__
@@ -32,6 +33,8 @@ class Rendezvous:
         self._table = RendezvousTable()
         self._lock = threading.Lock()
         self._idle: dict[str, list[Callable[[], None]]] = {}
+        #: of steps that have not begun here; one assignment, look or pop each
+        self._held: dict[StepId, Mapping[str, HeldStart]] = {}
         self.outlet: Callable[[Key, TensorValue | Dead], None] | None = None
 
     def begin(self, step: StepId, sent: Sequence[tuple[Key, TensorValue | Dead]] = ()) -> Exchange:
@@ -42,7 +45,19 @@ class Rendezvous:
         """
         with self._lock:
             self._table.begin(step, sent)
-        return Exchange(self, step)
+        return Exchange(self, step, held=self._held.pop(step, None))
+
+    def hold(self, step: StepId, starts: Mapping[str, HeldStart]) -> None:
+        """Parts of a step on other tasks are started along with tensors for them, which the step here sends.
+
+        Args:
+            starts: by the full names of the devices to which tensors go.
+        """
+        self._held[step] = starts
+
+    def let_go(self, step: StepId) -> None:
+        """Nothing more is started so: the step does not begin here."""
+        self._held.pop(step, None)
 
     def begin_turn(self, session: str, number: int, first: int) -> bool:
         """See `RendezvousTable.begin_turn`; where it is true, `end_turn` has to follow."""
@@ -184,14 +199,21 @@ def _settle(deliveries: list[Delivery]) -> None:
             waiter.fail(error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Exchange:
-    """The rendezvous as one step sees it, in one iteration of one frame of it (the root frame has the name "")."""
+    """The rendezvous as one step sees it, in one iteration of one frame of it (the root frame has the name "").
+
+    Attributes:
+        held: what starts other parts along with tensors for them, by the devices to which they go; None: nothing.
+        taken: what was taken on other tasks for tensors that were sent there, by source, destination and name.
+    """
 
     rendezvous: Rendezvous
     step: StepId
     frame: str = ""
     iteration: int = 0
+    held: Mapping[str, HeldStart] | None = None
+    taken: dict[tuple[str, str, str], TensorValue] = field(default_factory=dict)
 
     def within(self, frame: str, iteration: int) -> Exchange:
         """The same step's exchange in an iteration of a frame that is entered in this iteration."""
@@ -208,8 +230,17 @@ class Exchange:
         Raises:
             OpError: it cannot be sent.
         """
+        # as `Key(...)`, without the call of a Python function
+        key = _new(Key, (self.step, source, destination, tensor, self.frame, self.iteration))
+        start = None if self.held is None else self.held.get(destination)
+        if start is not None:
+            offered = start.offer(key, None if isinstance(value, Dead) else value)
+            for rows, taken in offered.rows:
+                self.taken[rows.way] = taken
+            if offered.is_taken:
+                return
         assert self.rendezvous.outlet is not None
-        self.rendezvous.outlet(self._key(source, destination, tensor), value)
+        self.rendezvous.outlet(key, value)
 
     def receive(self, source: str, destination: str, tensor: str) -> Pending:
         """Asks for a value."""

@@ -12,6 +12,8 @@ from anabranch.xla.watched_loops import Watch
 class NestedExchange(Protocol):
     """Where tensors pass from device to device in one iteration; see `rendezvous.Exchange`."""
 
+    taken: dict[tuple[str, str, str], TensorValue]
+
     def within(self, frame: str, iteration: int) -> NestedExchange:
         """The same in an iteration of a frame that is entered in this iteration."""
 

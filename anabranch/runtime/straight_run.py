@@ -143,15 +143,22 @@ class StraightRun(StepWaiting):
             self._opened.finish()
 
     def _run_call(self) -> None:
-        slow = self._straight.slow.get(self._position)
+        straight, position, frame = self._straight, self._position, self._frame
+        slow = straight.slow.get(position)
         try:
-            if slow is None:
-                self._run(self._straight.calls[self._position])
-            elif self._starts(slow):
-                return
+            if slow is not None:
+                if self._starts(slow):
+                    return
+            elif self._record is None:
+                straight.calls[position](frame)
+            else:
+                straight.calls[position].run_recorded(frame, self._record)
         except NeedsHostError as refusal:
-            self._run(self._straight.replace(self._position, refusal))
-        self._pass_on()
+            self._run(straight.replace(position, refusal))
+        # as `_pass_on`, without the call of a Python function
+        for slot in straight.emptied[position]:
+            frame.values[slot] = None
+        self._position = position + 1
 
     def _run(self, call: ItemCall) -> None:
         if self._record is None:
@@ -164,10 +171,11 @@ class StraightRun(StepWaiting):
         if call.op.op_def.blocking:  # nothing can take the thread away from a function that holds it
             self._run(call)
             return False
-        started = trace_clock.now()
+        started = 0.0 if self._record is None else trace_clock.now()
         pending = call.start(self._frame)
         if pending is None or pending.is_settled:
-            self._finish(call, pending, started)
+            if pending is not None or self._record is not None:
+                self._finish(call, pending, started)
             return False
         # before its callback is set, which may make the event at once
         self._pending[call] = call.op, pending, started

@@ -33,10 +33,9 @@ class TransferContext(KernelContext):
         self._route = route
 
     def send(self, value: TensorValue) -> None:
-        """Gives a value to whoever receives it; unless that is another task, it stays on its device until then."""
+        """Gives a value to whoever receives it in this task; it stays on its device until then."""
         route = self._route
-        send = self._exchange.send_away if route.leaves else self._exchange.send
-        send(route.source, route.destination, route.tensor, value)
+        self._exchange.send(route.source, route.destination, route.tensor, value)
 
     def receive(self) -> Any:
         """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
@@ -105,6 +104,7 @@ class TransferCall(HostKernelCall):
         self._waited = [op.name for op in waited[1]]
         self.route = Route.of(self.op, environment.devices)
         self.receives = bool(outputs)
+        self._way = self.route.source, self.route.destination, self.route.tensor
 
     @property
     def sources(self) -> list[str]:
@@ -122,17 +122,29 @@ class TransferCall(HostKernelCall):
         Raises:
             OpError: the destination device cannot take the value.
         """
-        assert frame.exchange is not None
-        context = TransferContext(self.op, frame.exchange, self.route)
+        exchange = frame.exchange
+        assert exchange is not None
         # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
-            result = self._kernel.on_arguments(ctx=context)
+            value = exchange.taken.pop(self._way, None) if exchange.taken else None
+            if value is not None:
+                if self.route.copied_to is None and value.dtype is self._dtypes[0]:
+                    frame.values[self._outputs[0]] = value
+                else:
+                    self._store(frame.values, (self._brought(value),))
+                return None
+            result = self._kernel.on_arguments(ctx=TransferContext(self.op, exchange, self.route))
             if isinstance(result, Pending):
                 return result
             self._store(frame.values, (result,))
+            return None
+        ((slot, known),) = self._sources
+        value = known if slot is None else frame.values[slot]
+        if self.route.leaves:
+            # by far the most, and each call of a Python function is a part of what a small step takes
+            exchange.send_away(*self._way, value)
         else:
-            ((slot, known),) = self._sources
-            self._kernel.on_arguments(known if slot is None else frame.values[slot], ctx=context)
+            self._kernel.on_arguments(value, ctx=TransferContext(self.op, exchange, self.route))
         return None
 
     def finish(self, frame: StepFrame, pending: Pending) -> bool:
@@ -144,11 +156,15 @@ class TransferCall(HostKernelCall):
             raise
         if value is DEAD:
             return True
-        device = self.route.copied_to
-        self._store(frame.values, (value if device is None else moved_to(device, value),))
+        self._store(frame.values, (self._brought(value),))
         return False
+
+    def _brought(self, value: TensorValue) -> TensorValue:
+        """What has come from another task, where it is to be."""
+        device = self.route.copied_to
+        return value if device is None else moved_to(device, value)
 
     def send_dead(self, frame: StepFrame) -> None:
         """Tells another task that the tensor is dead."""
         assert frame.exchange is not None
-        frame.exchange.send_away(self.route.source, self.route.destination, self.route.tensor, DEAD)
+        frame.exchange.send_away(*self._way, DEAD)

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -38,7 +38,6 @@ from anabranch.proto.step_plan_pb2 import (
     WorkerRequest,
 )
 from anabranch.runtime.bound_partition import BoundPartition
-from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.known_starts import KnownStarts
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
@@ -53,7 +52,7 @@ from anabranch.runtime.protocols import LinkTraffic, RegisteredPartition
 from anabranch.runtime.published_messages import published_to_proto
 from anabranch.runtime.published_values import BoardMemory
 from anabranch.runtime.rendezvous import Rendezvous
-from anabranch.runtime.rendezvous_table import DEAD, Dead, Key, StepId
+from anabranch.runtime.rendezvous_table import DEAD, Dead, Key
 from anabranch.runtime.served_sessions import Asked, ServedSession, ServedTask, SessionOpener, TaskSession, open_here
 from anabranch.runtime.step_messages import (
     NOTHING_FETCHED,
@@ -134,8 +133,6 @@ class WorkerService:
         self._make_board = make_board
         #: Whether the task has ended, and nobody works for a session any more. Set once.
         self._is_closed = False
-        #: one assignment, look or pop each
-        self._held: dict[StepId, Mapping[str, HeldStart]] = {}
         self._known = KnownStarts()
 
     def handle(self, frames: Frames) -> Frames:
@@ -396,14 +393,6 @@ class WorkerService:
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
-        start = self._held.get(key.step, _NONE_HELD).get(key.destination) if self._held else None
-        if start is not None:
-            offered = start.offer(key, None if isinstance(value, Dead) else value)
-            for rows, taken in offered.rows:
-                answer = Key(key.step, rows.end.source, rows.end.destination, rows.end.tensor)
-                self._served(key.step.session).session.rendezvous.arrive(answer, taken, taken.nbytes)
-            if offered.is_taken:
-                return
         served = self._served(key.step.session)
         address = served.address_of(key.destination)
         if isinstance(value, Dead):
@@ -414,17 +403,13 @@ class WorkerService:
             frames = encode_transfer(key, value)
         self._post(address, frames)
 
-    def hold(self, step: StepId, starts: Mapping[str, HeldStart]) -> None:
-        """Parts of a step on other tasks are started along with tensors for them, until `let_go`.
+    def rendezvous_of(self, session: str) -> Rendezvous:
+        """Where the tensors of a session's steps meet here.
 
-        Args:
-            starts: by the full names of the devices to which tensors go.
+        Raises:
+            NotFoundError: this task does not work for it.
         """
-        self._held[step] = starts
-
-    def let_go(self, step: StepId) -> None:
-        """Nothing more is started so."""
-        self._held.pop(step, None)
+        return self._served(session).session.rendezvous
 
     # ------------------------------------------------------------------ what messages ask for
     def _do(self, request: WorkerRequest) -> WorkerReply:
@@ -542,9 +527,6 @@ def _published(partition: RegisteredPartition) -> BoundPartition:
 
 def _closed(session: str) -> CancelledError:
     return CancelledError(None, None, f"the step cannot begin: its session was closed ({session}); open another")
-
-
-_NONE_HELD: Final[Mapping[str, HeldStart]] = {}
 
 
 def _deliver(rendezvous: Rendezvous, transfer: SentTensor) -> None:

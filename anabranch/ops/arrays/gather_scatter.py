@@ -6,7 +6,7 @@ An index out of range is an error, as on TensorFlow's CPU, not clamped or droppe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,15 +23,20 @@ from anabranch.ops import raw
 from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 
+#: so many numbers are compared one by one in the time in which NumPy begins to look for the largest
+_FEW: Final = 64
+
 
 def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLibrary, what: str = "indices") -> None:
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
-    if np.size(indices) == 0:
+    if isinstance(indices, np.ndarray):  # known indices are checked here and now
+        xp, flat = np, indices.reshape(-1)
+        if not flat.size or (flat.dtype.kind in "iu" and _are_below(flat, size)):
+            return
+    elif np.size(indices) == 0:
         return
-    xp = np if isinstance(indices, np.ndarray) else xp  # known indices are checked here and now
-    flat = xp.reshape(indices, (-1,))
-    if xp is np and flat.dtype.kind in "iu" and _largest(flat) < size:
-        return
+    else:
+        flat = xp.reshape(indices, (-1,))
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
     dims = np.shape(indices)
@@ -41,9 +46,13 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
     ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
 
 
-def _largest(integers: HostArray) -> int:
-    """Their maximum as unsigned numbers, of which negative ones are the largest."""
-    return int(integers.view(f"u{integers.dtype.itemsize}").max())
+def _are_below(integers: HostArray, size: int) -> bool:
+    """Whether integers, of which there are some, are in [0, size)."""
+    if len(integers) <= _FEW:
+        few: list[int] = integers.tolist()
+        return min(few) >= 0 and max(few) < size
+    # as unsigned numbers, of which negative ones are the largest
+    return int(integers.view(f"u{integers.dtype.itemsize}").max()) < size
 
 
 def hold_elements(shape: Sequence[int], axis: int) -> bool:

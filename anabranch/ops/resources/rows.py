@@ -21,6 +21,8 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.kernel_contexts import StepTracingContext
 
 _OF_NUMPY: Final = (np.ndarray, np.generic)
+#: so many indices are put into a set in the time in which NumPy begins to sort
+_FEW: Final = 64
 
 
 def library_of(*values: Array) -> Any:
@@ -72,6 +74,34 @@ def _change(table: HostArray, how: str, at: Array | tuple[Array, ...], updates: 
         table[columns] = _IN_NUMPY[how](table[columns], updates)  # the same in a tenth of the time
     else:
         _IN_NUMPY[how].at(table, columns, updates)
+
+
+def changes_rows(ctx: OperationContext, table: Array, how: np.ufunc | None, indices: Array, updates: Array) -> bool:
+    """Whether rows of a variable are changed in its own memory, as a kernel of NumPy's can where it runs on that.
+
+    What `write_rows` does with one row for each index, without all that other cases and compiled kernels need: on a
+    parameter server this is most of what an update takes. The indices have been checked.
+
+    Args:
+        table: what `ctx.read` gave for the variable.
+        how: what it does with a row and its update; None: the update takes the row's place.
+        updates: [*indices.shape, *shape of a row]; anything else is left to `write_rows`.
+    """
+    if not (type(table) is type(indices) is type(updates) is np.ndarray):
+        return False
+    if updates.shape != (*indices.shape, *table.shape[1:]):
+        return False
+    at = indices.reshape(-1)
+    return ctx.puts_off(partial(_change_rows, table, how, at, updates.reshape(len(at), *table.shape[1:])))
+
+
+def _change_rows(table: HostArray, how: np.ufunc | None, at: HostArray, rows: HostArray) -> None:
+    if how is None:
+        table[at] = rows
+    elif _are_distinct(at):
+        table[at] = how(table.take(at, 0), rows)
+    else:
+        how.at(table, at, rows)
 
 
 def write_rows(
@@ -128,6 +158,8 @@ def combined_rows(
 
 
 def _are_distinct(indices: HostArray) -> bool:
+    if len(indices) <= _FEW:
+        return len(set(indices.tolist())) == len(indices)
     ordered = np.sort(indices)
     return bool((ordered[1:] != ordered[:-1]).all())
 

@@ -24,7 +24,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.gather_scatter import are_rows, check_indices, check_updates
-from anabranch.ops.resources.rows import combined_rows, guarded, library_of, with_rows, write_rows
+from anabranch.ops.resources.rows import changes_rows, combined_rows, guarded, library_of, with_rows, write_rows
 
 VarHandleOp = define_op(
     "VarHandleOp",
@@ -395,6 +395,17 @@ _ROW_UPDATES: dict[str, Callable[[Any, Any, Any], _Change]] = {
 }
 
 
+#: what those scatters do with a row and its update that can do so one row after the other; None: nothing
+_ROW_BY_ROW: dict[str, np.ufunc | None] = {
+    "Update": None,
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Min": np.minimum,
+    "Max": np.maximum,
+}
+
+
 def _row_scatter(how: str) -> Any:
     types = "any" if how == "Update" else "numbers"
     op = define_op(
@@ -405,6 +416,7 @@ def _row_scatter(how: str) -> Any:
         reads=("resource",),
         writes=("resource",),
         takes_numpy=True,
+        changes_rows=how in _ROW_BY_ROW,
     )
 
     @op.shape
@@ -423,6 +435,8 @@ def _row_scatter(how: str) -> Any:
         xp = library_of(table, indices, updates)
         table = xp.asarray(table)
         check_indices(ctx, indices, table.shape[0], xp)
+        if how in _ROW_BY_ROW and changes_rows(ctx, table, _ROW_BY_ROW[how], indices, updates):
+            return
         at = guarded(ctx, xp.ravel(indices), table.shape[0])
         wanted = (*np.shape(indices), *table.shape[1:])
         if np.shape(updates) not in ((), wanted):

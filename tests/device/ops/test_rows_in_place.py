@@ -141,6 +141,34 @@ def test_scatters(how: str, dtype: Any, calls: list[int]) -> None:
         assert not np.array_equal(expected, before)
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
+@pytest.mark.parametrize("count", [1, 3, 64, 65, 100])
+@pytest.mark.parametrize("how", [how for how in _HOWS if how not in ("Div", "Update")])
+def test_scatters_of_few_and_many_rows(how: str, count: int, is_repeated: bool, calls: list[int]) -> None:
+    random = np.random.default_rng(count)
+    before = random.integers(1, 9, (200, 3))
+    at = random.permutation(200)[:count]
+    at[-1] = at[0] if is_repeated else at[-1]
+    rows = random.integers(1, 4, (count, 3))
+    functions = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}
+    expected = before.copy()
+    functions[how].at(expected, at, rows)
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = tf.get_variable("table", initializer=before, use_resource=True)
+        indices, updates = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.int64, [None, 3])
+        scatter = getattr(tf.raw_ops, f"ResourceScatter{how}")(resource=table.handle, indices=indices, updates=updates)
+        session.run(table.initializer)
+        worker_threads.call(lambda: session.run(scatter, {indices: at, updates: rows}))
+        np.testing.assert_array_equal(session.run(table), expected)
+        for bad in (-1, 200):
+            wrong = at.copy()
+            wrong[-1] = bad
+            with pytest.raises(InvalidArgumentError, match=rf"indices\[{count - 1}\] = {bad} is not in \[0, 200\)"):
+                worker_threads.call(lambda wrong=wrong: session.run(scatter, {indices: wrong, updates: rows}))
+        np.testing.assert_array_equal(session.run(table), expected)
+    assert len(calls) == 3
+
+
 def test_elements_by_full_index(calls: list[int]) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         table = tf.get_variable("table", initializer=np.zeros((3, 2), np.float32), use_resource=True)

@@ -21,6 +21,7 @@ from anabranch.runtime.devices import session_devices
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.one_turn import OneTurn
 from anabranch.runtime.rendezvous_table import Key, StepId
+from anabranch.xla import row_updates
 from tests.unit.runtime.test_one_sided_reads import SERVER, WORKER, parameters, plain, servers_part
 from tests.unit.runtime.test_published_values import Memory
 
@@ -47,7 +48,7 @@ class Part:
         return [
             (
                 Key(StepId("s", step), end.source, end.destination, end.tensor),
-                np.full([size or 0 for size in end.shape.as_list()], value, np.float32),
+                np.full([size or 0 for size in end.shape.as_list()], value, end.dtype.as_numpy_dtype),
             )
             for end in self.planned.receives
         ]
@@ -108,6 +109,48 @@ def test_a_turn_does_what_a_run_does(part: Part) -> None:
     np.testing.assert_array_equal(part.values()["v"], [-3.5, -3.5])
     assert part.values()["w"] == -3.5
     assert part.task.containers.rendezvous.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "is_in_place"), [(1, 32, True), (2, 16, True), (3, 16, False), (1, 64, False)]
+)
+def test_few_rows_are_changed_where_they_lie(
+    tables: int, rows: int, is_in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    change = row_updates.RowUpdates.__call__
+
+    def count(self: Any, inputs: Any, values: Any) -> None:
+        counted.append(len(values))
+        change(self, inputs, values)
+
+    monkeypatch.setattr(row_updates.RowUpdates, "__call__", count)
+    part = Part(lambda: scatters(tables, rows))
+    before = part.values()
+    assert part.run(1, 2.0) == []
+    assert counted == ([tables] if is_in_place else [])
+    for name, value in part.values().items():
+        if name.startswith("t"):
+            expected = before[name].copy()
+            expected[2] -= 2.0 * rows
+            np.testing.assert_array_equal(value, expected)
+
+
+def scatters(tables: int, rows: int) -> Any:
+    """Updates of so many rows of tables, which the worker sends; the number of rows is the same in all steps."""
+    with tf.device(SERVER):
+        scale = tf.get_variable("scale", [], initializer=tf.zeros_initializer(), use_resource=True)
+    updates = []
+    for number in range(tables):
+        with tf.device(SERVER):
+            table = tf.get_variable(f"t{number}", [100, 64], initializer=tf.zeros_initializer(), use_resource=True)
+        with tf.device(WORKER):
+            indices = tf.random.uniform([rows], 0, 100, tf.int32)
+            gradient = tf.fill([rows, 64], scale.read_value())
+        with tf.device(SERVER):
+            changed = tf.raw_ops.ResourceScatterSub(resource=table.handle, indices=indices, updates=gradient)
+        updates.append(changed)
+    return tf.group(*updates)
 
 
 def test_a_step_begins_once(part: Part) -> None:

@@ -162,10 +162,10 @@ class Sent:
 def test_tensors_wait_for_the_last() -> None:
     sent = Sent()
     start = HeldStart(sent, {}, 3, True)
-    assert start.offer(key("a"), np.ones(3)) == (True, [])
-    assert start.offer(key("b"), np.ones(3)) == (True, [])
+    assert start.offer(key("a"), np.ones(3)) == (True, ())
+    assert start.offer(key("b"), np.ones(3)) == (True, ())
     assert not sent.starts
-    assert start.offer(key("c"), np.ones(3)) == (True, [])
+    assert start.offer(key("c"), np.ones(3)) == (True, ())
     assert sent.starts == [(["a", "b", "c"], 0)]
     # once it has begun, each goes by itself
     assert start.offer(key("d"), np.ones(3)) == (False, ())

@@ -12,7 +12,15 @@ import pytest
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.runtime.containers import VariableState
-from anabranch.runtime.published_values import BOARD_BYTES, SLOTS, Board, PublishedReads, PublishedTensor
+from anabranch.runtime.published_values import (
+    ADDRESS,
+    BOARD_BYTES,
+    SLOTS,
+    Board,
+    PublishedReads,
+    PublishedTensor,
+    versions_of,
+)
 
 FLOATS = np.dtype(np.float32)
 
@@ -72,6 +80,35 @@ def test_what_is_not_small_or_no_array_is_not_shown(value: Any) -> None:
     state.value = jnp.asarray(value) if value is not None and value.dtype != np.object_ else value
     assert Board(Memory()).publish(state) is None
     assert state.published is None
+
+
+def test_a_table_that_was_changed_where_it_lies_is_shown_there_again_and_another_one_elsewhere() -> None:
+    board, state = Board(Memory()), variable(np.zeros([1 << 13]))
+    slot = board.publish(state, rows=True)
+    assert slot is not None
+    assert slot.is_address
+    contents, versions = board.memory.contents, versions_of(board.memory.contents)
+
+    def shown() -> tuple[int, int]:
+        assert not versions[slot.slot] & 1
+        at, size = ADDRESS.unpack_from(contents, slot.offset)
+        return at, size
+
+    first = state.value
+    assert shown() == (first.unsafe_buffer_pointer(), 1 << 15)
+    before = versions[slot.slot]
+    slot.withdraw()
+    assert versions[slot.slot] == before + 1
+    slot.show(first)
+    assert versions[slot.slot] == before + 2
+    assert shown() == (first.unsafe_buffer_pointer(), 1 << 15)
+    state.change(jnp.ones([1 << 13], jnp.float32))
+    slot.show(state.value)
+    assert shown() == (state.value.unsafe_buffer_pointer(), 1 << 15)
+    assert state.value.unsafe_buffer_pointer() != first.unsafe_buffer_pointer()
+    state.change(None)
+    slot.show(None)
+    assert versions[slot.slot] & 1, "it has no value"
 
 
 def test_a_value_of_another_size_is_not_shown() -> None:

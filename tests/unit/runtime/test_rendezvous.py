@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from anabranch.errors import AbortedError, CancelledError, InternalError, ResourceExhaustedError
 from anabranch.runtime import rendezvous_table
+from anabranch.runtime.held_start import HeldStart
 from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.rendezvous_table import DEAD, NOTHING, Key, RendezvousTable, StepId
 
@@ -144,6 +146,55 @@ def test_steps_frames_and_iterations_are_kept_apart() -> None:
         for number, view in enumerate(views):
             view.send(A, B, "x", number)
         assert [view.receive(A, B, "x").wait()[0] for view in views] == [0, 1, 2, 3, 4]
+
+
+def test_what_starts_another_part_is_offered_what_is_sent_there_once_the_step_begins() -> None:
+    rendezvous, away, started = Rendezvous(), list[str](), list[list[str]]()
+    rendezvous.outlet = lambda key, _: away.append(key.tensor)
+    start = HeldStart(lambda kept, _: started.append([key.tensor for key, _ in kept]), {}, 2, True, lambda: 0.0)
+    for number in (1, 3):
+        rendezvous.hold(StepId("s", number), {B: start})
+    with rendezvous.step(StepId("s", 2)) as another, rendezvous.step(StepId("s", 1)) as exchange:
+        another.send_away(A, B, "of another step", np.zeros(1))
+        exchange.send_away(A, B, "x", np.zeros(1))
+        exchange.send_away(A, "/device:CPU:2", "to another task", np.zeros(1))
+        assert (away, started) == (["of another step", "to another task"], [])
+        exchange.send_away(A, B, "y", np.zeros(1))
+        assert started == [["x", "y"]]
+        exchange.send_away(A, B, "after the beginning", np.zeros(1))
+        assert away[2:] == ["after the beginning"]
+    rendezvous.let_go(StepId("s", 3))
+    with rendezvous.step(StepId("s", 3)) as exchange:
+        assert exchange.held is None
+
+
+def test_a_dead_tensor_starts_another_part_at_once() -> None:
+    rendezvous, started = Rendezvous(), list[list[Any]]()
+    start = HeldStart(lambda kept, _: started.append([value for _, value in kept]), {}, 2, True, lambda: 0.0)
+    rendezvous.hold(StepId("s", 1), {B: start})
+    with rendezvous.step(StepId("s", 1)) as exchange:
+        exchange.send_away(A, B, "x", DEAD)
+    assert started == [[None]]
+
+
+def test_rows_that_are_taken_are_there_for_their_receiver() -> None:
+    class Taker:
+        number, is_alone, way = 0, True, (B, A, "rows")
+
+        def take(self, indices: Any) -> Any:
+            return indices * 10
+
+    rendezvous, started = Rendezvous(), list[tuple[int, int]]()
+    rows: Any = {"indices": [Taker()]}
+    start = HeldStart(lambda kept, taken: started.append((len(kept), taken)), rows, 2, True, lambda: 0.0)
+    rendezvous.hold(StepId("s", 1), {B: start})
+    with rendezvous.step(StepId("s", 1)) as exchange:
+        exchange.send_away(A, B, "indices", np.array([2, 3]))
+        ((way, value),) = exchange.taken.items()
+        assert way == (B, A, "rows")
+        np.testing.assert_array_equal(value, [20, 30])
+        exchange.send_away(A, B, "update", np.zeros(1))
+    assert started == [(1, 1)], "the indices stay here, since nobody there needs them"
 
 
 def test_dead_values_arrive_as_such() -> None:
