@@ -21,12 +21,13 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
 from anabranch.errors import InternalError
 from anabranch.kernels import onednn
 from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
-from anabranch.kernels.onednn import NativeError
+from anabranch.kernels.onednn import NativeError, Strided
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
 TARGET: Final = "anabranch_native_2"
@@ -278,6 +279,15 @@ def compute(node: str, text: str, inputs: Sequence[HostArray], results: list[Hos
     except NativeError as error:
         raise InternalError(None, None, f"{_FAILURE}'{node}': {error}") from error
     return results
+
+
+def array_at(address: int, described: Strided) -> HostArray:
+    """The array at an address, which lives as long as its owner lets it."""
+    dtype = np.dtype(np.float32 if described.type == onednn.FLOAT32 else dtypes.bfloat16.as_numpy_dtype)
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(described.lengths, described.strides, strict=True))
+    memory = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
+    strides = [stride * dtype.itemsize for stride in described.strides]
+    return np.ndarray(described.lengths, dtype, memoryview(memory).cast("B"), 0, strides)
 
 
 def call_cost(products: int) -> float:
