@@ -13,7 +13,7 @@ from anabranch.core.kernel_chains import load_chains_from
 from anabranch.core.kernels import load_kernels_from
 
 _CONVOLUTIONS: Final = (
-    *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "_Conv2DBiasRelu"),
     *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
     *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
 )

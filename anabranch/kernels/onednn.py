@@ -45,6 +45,9 @@ _SCALES_AND_SHIFTS, _LEAVES_POSITIVE = 6, 8
 CONVOLUTION_DIRECT: Final = 1
 #: the kind of a binary primitive that adds, and of an elementwise one that keeps what is positive
 ADD, RELU = 0x1FFF0, 0x20
+#: elementwise: a number times (the number times a factor, held between 0 and 1); a factor and a summand
+_HARD_SWISH, _LINEAR = 0x34, 0x26
+_LARGEST: Final = float(np.finfo(np.float32).max)
 #: kinds of pooling; averages do not count the padding
 MAXIMUM, AVERAGE = 0x1FF, 0x3FF
 SOURCE, SECOND_SOURCE, DESTINATION, WEIGHTS, BIAS, WORKSPACE = 1, 2, 17, 33, 41, 64
@@ -109,6 +112,10 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_memory_create": (_POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_attr_create": (_POINTER,),
     "dnnl_primitive_attr_set_scratchpad_mode": (_POINTER, ctypes.c_int),
+    "dnnl_post_ops_create": (_POINTER,),
+    "dnnl_post_ops_append_eltwise": (_POINTER, ctypes.c_int, ctypes.c_float, ctypes.c_float),
+    "dnnl_primitive_attr_set_post_ops": (_POINTER, _POINTER),
+    "dnnl_post_ops_destroy": (_POINTER,),
     "dnnl_convolution_forward_primitive_desc_create": (
         *(_POINTER, _POINTER, ctypes.c_int, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
         *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER),
@@ -236,8 +243,19 @@ class Library:
         self.lock = threading.Lock()
         self._engine = self.made("dnnl_engine_create", _CPU, 0)
         self.stream = self.made("dnnl_stream_create", self._engine.value, _DEFAULT_STREAM)
-        self._attributes = self.made("dnnl_primitive_attr_create")
-        self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
+        self._attributes, self._with_relu = self._made_attributes(), self._made_attributes()
+        # ReLU makes zero of NaN; a number times (the same times the largest one, held between 0 and 1) does not. Minus
+        # infinity becomes NaN. What is zero is made so without a sign.
+        after = self.made("dnnl_post_ops_create", destroy="dnnl_post_ops_destroy")
+        for kind, factor, summand in ((_HARD_SWISH, _LARGEST, 0.0), (_LINEAR, 1.0, 0.0)):
+            self.call("dnnl_post_ops_append_eltwise", after.value, kind, factor, summand)
+        self.call("dnnl_primitive_attr_set_post_ops", self._with_relu.value, after.value)
+
+    def _made_attributes(self) -> Handle:
+        """Attributes of primitives that work in memory of the caller's."""
+        attributes = self.made("dnnl_primitive_attr_create")
+        self.call("dnnl_primitive_attr_set_scratchpad_mode", attributes.value, _SCRATCHPAD_OF_USER)
+        return attributes
 
     @contextlib.contextmanager
     def one_thread(self) -> Iterator[None]:
@@ -307,10 +325,15 @@ class Library:
         )
         return self._checked(made, kind)
 
-    def convolution(self, kind: str, *arguments: object, hint: Handle | None = None) -> Handle:
-        """Like `primitive`, for convolutions; their gradients name the convolution that they belong to."""
+    def convolution(self, kind: str, *arguments: object, hint: Handle | None = None, relu: bool = False) -> Handle:
+        """Like `primitive`, for convolutions; their gradients name the convolution that they belong to.
+
+        Args:
+            relu: what is negative becomes zero before it is stored; NaN stays, and minus infinity becomes NaN.
+        """
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
-        return self.primitive(kind, *arguments, *hints, self._attributes.value)
+        attributes = self._with_relu if relu else self._attributes
+        return self.primitive(kind, *arguments, *hints, attributes.value)
 
     def pooling(self, *arguments: object, hint: Handle | None = None) -> Handle:
         """Like `primitive`, for pooling; `hint`: the pooling whose gradient it is."""
