@@ -25,7 +25,7 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
 from anabranch.errors import InternalError
-from anabranch.kernels import onednn
+from anabranch.kernels import onednn, onednn_stages
 from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
 from anabranch.kernels.onednn import NativeError, Strided
 
@@ -153,7 +153,7 @@ class _Extension(ctypes.Structure):
 
 
 class Prepared(NamedTuple):
-    """A computation, such as an `onednn.Computation`, and what it reads and writes. Any thread may run it.
+    """A computation, such as an `onednn_stages.Computation`, and what it reads and writes. Any thread may run it.
 
     Attributes:
         sizes: how many elements each of its arrays has: what it reads, in order, and its results.
@@ -216,7 +216,7 @@ def _find(text: bytes) -> _KeptCall:
         kind, _, rest = text.decode().partition(" ")
         make = functools.partial(_makers[kind], rest)
         prepared = make()
-        narrow = functools.partial(onednn.on_one_thread, lambda: make().computation)
+        narrow = functools.partial(onednn_stages.on_one_thread, lambda: make().computation)
         call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, _crowding))
         with _lock:
             while len(_calls) >= _MAX_COMPUTATIONS:

@@ -26,7 +26,8 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation
 from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with

@@ -22,7 +22,8 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.crowding import RunnableComputation
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.normalization import running_averages
 

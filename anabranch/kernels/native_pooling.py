@@ -25,7 +25,8 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation, Stages
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.ordered_bits import has_numbers_alone
 from anabranch.ops.nn.pool import largest_seen, pool_window
