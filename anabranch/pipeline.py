@@ -21,9 +21,11 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
+from anabranch.passes.fused_bias import fuse_bias
 from anabranch.passes.fused_relu import fuse_relu
 from anabranch.passes.half_precision import HalfRequest, TypeChoice, convert_to_half
 from anabranch.passes.lower_control_flow import lower_control_flow
+from anabranch.passes.placed_maxima import place_maxima
 from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
 from anabranch.passes.step_graph import StepGraph
@@ -158,7 +160,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None, half: HalfReque
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step, task_for))
-    step = stage("fuse", functools.partial(fuse_relu, step))
+    step = stage("fuse", lambda: place_maxima(fuse_bias(fuse_relu(step))))
     placement, receives = None, None
     devices: Mapping[str, Device] = {}
     if placer is not None:

@@ -13,7 +13,7 @@ from anabranch.core.kernel_chains import load_chains_from
 from anabranch.core.kernels import load_kernels_from
 
 _CONVOLUTIONS: Final = (
-    *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "_Conv2DBiasRelu"),
     *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
     *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
 )
@@ -41,7 +41,7 @@ MODULES: Final = {
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_halves": ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "ReluGrad"),
-    "anabranch.kernels.native_maxima": ("MaxPool",),
+    "anabranch.kernels.native_maxima": ("MaxPool", "_MaxPoolWithPlaces", "_MaxPoolGradAtPlaces"),
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
@@ -67,7 +67,7 @@ _FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
 #: those whose kernels estimates choose, as a rule
 _SETTLED: Final = frozenset({"anabranch.kernels.pool_products"})
 #: those whose kernels are in no program
-_AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves", "anabranch.kernels.native_maxima"})
+_AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves"})
 
 for _module, _op_types in MODULES.items():
     _flags = _module in _FOR_LOOPS, _module in _SETTLED, _module in _AT_ONCE

@@ -18,6 +18,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jax import numpy as jnp
+
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.attrs import AttributeValue
@@ -26,6 +28,7 @@ from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import conv_forms, winograd
 from anabranch.kernels.processor import has_wide_vectors
 from anabranch.ops.nn.conv import Geometry, geometry_to_input
+from anabranch.ops.nn.conv_relu import with_bias_and_relu
 from anabranch.ops.nn.sliding import Window
 
 #: computes a convolution from its two operands
@@ -39,12 +42,14 @@ class Direction:
     Attributes:
         operands: which inputs they are.
         sizes: which input has the sizes of what is computed; None: the convolution itself, which needs none.
+        bias: which input is the bias, where bias and ReLU follow.
     """
 
     op_type: str
     operands: tuple[int, int]
     sizes: int | None
     depthwise: bool
+    bias: int | None = None
 
     def geometry(self, attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], sizes: Array) -> Geometry:
         """The convolution of data and a filter that this belongs to."""
@@ -67,6 +72,8 @@ class Direction:
         except (ValueError, IndexError):
             return None
         if self.sizes is not None and tuple(shapes[self.operands[1]]) != dims.out_shape:
+            return None
+        if self.bias is not None and tuple(shapes[self.bias]) != dims.filter_shape[-1:]:
             return None
         return None if 0 in (*dims.shape, *dims.filter_shape, *dims.out_shape) else dims
 
@@ -99,7 +106,8 @@ class Direction:
         def kernel(*inputs: Array, ctx: OperationContext) -> Any:
             sizes = None if self.sizes is None else inputs[self.sizes]
             geometry = self.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
-            return form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)
+            result = form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)
+            return result if self.bias is None else with_bias_and_relu(result, inputs[self.bias], jnp, ctx)
 
         register_kernel(self.op_type, name, device_type="CPU", types=types, applies=takes, cost=estimate)(kernel)
 
@@ -181,15 +189,20 @@ CONVOLUTIONS: Final = (
     ),
 )
 
+#: the convolution of images with bias and ReLU behind it
+WITH_BIAS: Final = Direction("_Conv2DBiasRelu", (0, 1), None, False, bias=2)
+
+for _forward in (CONVOLUTIONS[0][0], CONVOLUTIONS[1][0], WITH_BIAS):
+    _forward.register("product", conv_forms.forward, conv_forms.is_product, _product_cost(0))
 for _three in CONVOLUTIONS[:2]:
-    for _at, _form in enumerate((conv_forms.forward, conv_forms.to_input, conv_forms.to_filter)):
-        _three[_at].register("product", _form, conv_forms.is_product, _product_cost(_at))
+    _three[1].register("product", conv_forms.to_input, conv_forms.is_product, _product_cost(1))
     _three[1].register("columns", conv_forms.to_input, conv_forms.can_spread, _columns_cost)
+    _three[2].register("product", conv_forms.to_filter, conv_forms.is_product, _product_cost(2))
 
 for _direction, _form, _cost in zip(
-    CONVOLUTIONS[0],
-    (winograd.forward, winograd.to_input, winograd.to_filter),
-    map(_winograd_cost, range(3)),
+    (*CONVOLUTIONS[0], WITH_BIAS),
+    (winograd.forward, winograd.to_input, winograd.to_filter, winograd.forward),
+    map(_winograd_cost, (0, 1, 2, 0)),
     strict=True,
 ):
     _direction.register("winograd", _form, winograd.applies, _cost, {"T": [dtypes.float32]})

@@ -22,7 +22,8 @@ from jax import lax, numpy as jnp
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.core.registry import find_op_def
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation
 from anabranch.kernels.quantised_convolutions import OPERATIONS as CONVOLUTIONS, are_bytes, compiled, factors_of
 from anabranch.ops.quantized import arithmetic, fused, nn
 from anabranch.ops.quantized.products import Bytes, ByteWindow, from_steps, with_ones

@@ -21,12 +21,13 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
 from anabranch.errors import InternalError
-from anabranch.kernels import onednn
+from anabranch.kernels import onednn, onednn_stages
 from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
-from anabranch.kernels.onednn import NativeError
+from anabranch.kernels.onednn import NativeError, Strided
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
 TARGET: Final = "anabranch_native_2"
@@ -152,7 +153,7 @@ class _Extension(ctypes.Structure):
 
 
 class Prepared(NamedTuple):
-    """A computation, such as an `onednn.Computation`, and what it reads and writes. Any thread may run it.
+    """A computation, such as an `onednn_stages.Computation`, and what it reads and writes. Any thread may run it.
 
     Attributes:
         sizes: how many elements each of its arrays has: what it reads, in order, and its results.
@@ -215,7 +216,7 @@ def _find(text: bytes) -> _KeptCall:
         kind, _, rest = text.decode().partition(" ")
         make = functools.partial(_makers[kind], rest)
         prepared = make()
-        narrow = functools.partial(onednn.on_one_thread, lambda: make().computation)
+        narrow = functools.partial(onednn_stages.on_one_thread, lambda: make().computation)
         call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, _crowding))
         with _lock:
             while len(_calls) >= _MAX_COMPUTATIONS:
@@ -278,6 +279,15 @@ def compute(node: str, text: str, inputs: Sequence[HostArray], results: list[Hos
     except NativeError as error:
         raise InternalError(None, None, f"{_FAILURE}'{node}': {error}") from error
     return results
+
+
+def array_at(address: int, described: Strided) -> HostArray:
+    """The array at an address, which lives as long as its owner lets it."""
+    dtype = np.dtype(np.float32 if described.type == onednn.FLOAT32 else dtypes.bfloat16.as_numpy_dtype)
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(described.lengths, described.strides, strict=True))
+    memory = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
+    strides = [stride * dtype.itemsize for stride in described.strides]
+    return np.ndarray(described.lengths, dtype, memoryview(memory).cast("B"), 0, strides)
 
 
 def call_cost(products: int) -> float:

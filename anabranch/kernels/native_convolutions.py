@@ -25,8 +25,9 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, Direction
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation
 from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
@@ -51,6 +52,7 @@ class Convolution:
             *spatial], [batch, out, *spatial].
         strides, dilations, low, high: of each spatial axis; a dilation of 0 is none, as the library counts.
         biased: whether a number for each channel is added to the output (forward only).
+        relu: whether what is negative then becomes zero.
     """
 
     direction: int
@@ -64,6 +66,7 @@ class Convolution:
     low: tuple[int, ...]
     high: tuple[int, ...]
     biased: bool = False
+    relu: bool = False
 
     @staticmethod
     def of(geometry: Geometry, direction: int, blocked: bool, type: int = onednn.FLOAT32) -> Convolution:
@@ -133,7 +136,7 @@ def _from_json(text: str) -> Convolution:
     data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
     strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
     kind = (values["direction"], values["blocked"], values["type"])
-    return Convolution(*kind, data, filter, output, strides, dilations, low, high, values["biased"])
+    return Convolution(*kind, data, filter, output, strides, dilations, low, high, values["biased"], values["relu"])
 
 
 def _pair(lengths: list[int], strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -182,7 +185,7 @@ def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation
     window = tuple(map(onednn.dimensions, (one.strides, one.dilations, one.low, one.high)))
     forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, b and b.value, y, *window)
     if one.direction == _FORWARD:
-        primitive = library.convolution("convolution_forward", *forward)
+        primitive = library.convolution("convolution_forward", *forward, relu=one.relu)
         given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, {onednn.DESTINATION: output}
         given |= {onednn.BIAS: bias} if one.biased else {}
     elif one.direction == _TO_INPUT:
@@ -269,13 +272,17 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
 
 # ---------------------------------------------------------------------- the kernels
 @functools.lru_cache(2048)
-def _described(geometry: Geometry, at: int, blocked: bool, dtype: str, biased: bool = False) -> tuple[Convolution, str]:
+def _described(
+    geometry: Geometry, at: int, blocked: bool, dtype: str, biased: bool = False, relu: bool = False
+) -> tuple[Convolution, str]:
     """A convolution, and its text; for each geometry once, since each call that runs directly asks for it."""
-    one = replace(Convolution.of(geometry, at, blocked, onednn.TYPES[dtype]), biased=biased)
+    one = replace(Convolution.of(geometry, at, blocked, onednn.TYPES[dtype]), biased=biased, relu=relu)
     return one, one.text
 
 
 def _register(direction: Direction, at: int, blocked: bool) -> None:
+    has_bias = direction.bias is not None
+
     def takes(case: KernelCase) -> bool:
         library = onednn.library()
         if library is None or not library.computes(case.inputs[direction.operands[0]].dtype):
@@ -285,13 +292,16 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
     def described(case: KernelCase) -> tuple[Convolution, Geometry]:
         geometry = direction.fitting(case)
         assert geometry is not None  # `takes` has said so
-        return _described(geometry, at, blocked, str(case.inputs[direction.operands[0]].dtype))[0], geometry
+        dtype = str(case.inputs[direction.operands[0]].dtype)
+        return _described(geometry, at, blocked, dtype, has_bias, has_bias)[0], geometry
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
         geometry = direction.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
         operands = [inputs[i] for i in direction.operands]
-        text = _described(geometry, at, blocked, str(operands[0].dtype))[1]
+        if direction.bias is not None:
+            operands.append(inputs[direction.bias])
+        text = _described(geometry, at, blocked, str(operands[0].dtype), has_bias, has_bias)[1]
         shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
         return native_calls.call(ctx.op.name, text, operands, tuple(map(int, shape)), operands[0].dtype)
 
@@ -320,7 +330,8 @@ def text_with_bias(geometry: Geometry, dtype: object) -> str:
     return _described(geometry, _FORWARD, False, str(dtype), True)[1]
 
 
-for _three in CONVOLUTIONS:
-    for _at, _direction in enumerate(_three):
-        for _blocked in (False, True):
+for _blocked in (False, True):
+    for _three in CONVOLUTIONS:
+        for _at, _direction in enumerate(_three):
             _register(_direction, _at, _blocked)
+    _register(WITH_BIAS, _FORWARD, _blocked)

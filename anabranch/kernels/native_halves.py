@@ -24,7 +24,8 @@ from anabranch.core.host_memory import aligned_empty
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import BFLOAT16, FLOAT32, NativeError, Stages, Strided
+from anabranch.kernels.onednn import BFLOAT16, FLOAT32, NativeError, Strided
+from anabranch.kernels.onednn_stages import Stages
 from anabranch.ops.nn.host_halves import all_finite, where_positive
 from anabranch.ops.nn.ordered_bits import has_numbers_alone
 

@@ -7,7 +7,6 @@ instructions for it. Without training there is nothing to gain: XLA fuses what i
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import math
@@ -18,12 +17,13 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array, HostArray
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
 from anabranch.kernels.crowding import RunnableComputation
-from anabranch.kernels.onednn import Computation, NativeError, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.normalization import running_averages
 
@@ -133,7 +133,7 @@ class _SeeingNaN:
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
         self._computation.run(addresses, scratch, scratch_bytes)
         x, scale, offset, y, mean, variance, _ = addresses
-        vectors = [_array_at(address, self._vector) for address in (scale, offset, mean, variance)]
+        vectors = [native_calls.array_at(address, self._vector) for address in (scale, offset, mean, variance)]
         if math.isfinite(sum(float(vector.sum()) for vector in vectors)):
             return
         with np.errstate(all="ignore"):
@@ -141,17 +141,8 @@ class _SeeingNaN:
             # [channels, 1, ...], as the data are [batch, channels, ...]
             of_lost = [vector[lost].reshape(-1, *[1] * (len(self._data.lengths) - 2)) for vector in vectors]
             factor = of_lost[0] / np.sqrt(of_lost[3] + np.float32(self._epsilon))
-            normal = (_array_at(x, self._data)[:, lost] - of_lost[2]) * factor + of_lost[1]
-            _array_at(y, self._data)[:, lost] = np.maximum(normal, np.float32(0))
-
-
-def _array_at(address: int, described: Strided) -> HostArray:
-    """The array at an address, which lives as long as its owner lets it."""
-    dtype = np.dtype(np.float32 if described.type == onednn.FLOAT32 else dtypes.bfloat16.as_numpy_dtype)
-    extent = 1 + sum((n - 1) * stride for n, stride in zip(described.lengths, described.strides, strict=True))
-    memory = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
-    strides = [stride * dtype.itemsize for stride in described.strides]
-    return np.ndarray(described.lengths, dtype, memoryview(memory).cast("B"), 0, strides)
+            normal = (native_calls.array_at(x, self._data)[:, lost] - of_lost[2]) * factor + of_lost[1]
+            native_calls.array_at(y, self._data)[:, lost] = np.maximum(normal, np.float32(0))
 
 
 native_calls.register_maker(_KIND, _make)

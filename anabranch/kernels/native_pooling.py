@@ -1,39 +1,40 @@
 """Pooling by oneDNN, where the extra `native` is installed: averages, and the gradients of averages and of maxima.
 
 In float32 and in bfloat16, in all data formats. The gradient of a maximum finds the maxima again, in one pass that
-remembers their places (unless those are known: `native_maxima`), and then puts each value at its place: XLA compares
-every element once for each window that sees it. Where data has no number (NaN), the maximum has no place, and the
-gradient of that window is zero, as by the operation's own kernel. Maxima themselves are not offered to programs: the
-library passes over NaN, which must not be lost.
+remembers their places (unless those are known), and then puts each value at its place: XLA compares every element once
+for each window that sees it. Where data has no number (NaN), the maximum has no place, and the gradient of that window
+is zero, as by the operation's own kernel. The kernels of maxima, and of their gradient where the places are known, are
+in `native_maxima`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import math
-import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from jax import numpy as jnp
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import Array, ArrayLibrary, HostArray
-from anabranch.core.kernel_context import KernelOperation, OperationContext
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, KernelInput, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, NativeError, Stages, Strided
+from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation, Stages
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.ordered_bits import has_numbers_alone
-from anabranch.ops.nn.pool import pool_window
+from anabranch.ops.nn.pool import largest_seen, pool_window
 from anabranch.ops.nn.sliding import Window
 
 #: what the texts of these computations begin with
 _KIND: Final = "pooling"
-_AVERAGE, _AVERAGE_GRADIENT, _MAXIMUM_GRADIENT, LARGEST, _GRADIENT_AT_PLACES = range(5)
+_AVERAGE, _AVERAGE_GRADIENT, MAXIMUM_GRADIENT, LARGEST, GRADIENT_AT_PLACES = range(5)
 #: summands of a sum in bfloat16 that may be rounded after each
 _MOST_SUMS: Final = 9
 
@@ -124,16 +125,19 @@ def _make(text: str) -> native_calls.Prepared:
     arguments = (kind, *(each.value for each in described), *window)
     forward = library.pooling(*arguments)
     sizes = [math.prod(array.lengths) for array in (data, output)]
-    if values["what"] in {LARGEST, _GRADIENT_AT_PLACES}:
+    if values["what"] in {LARGEST, GRADIENT_AT_PLACES}:
         places = library.layout(forward, onednn.WORKSPACE)
-        outer, bytes = (*described, places), library.size(places.value)
+        # and a byte for whether all data are numbers
+        bytes = library.size(places.value) + 1
         if values["what"] == LARGEST:
             named = {onednn.SOURCE: 0, onednn.DESTINATION: 1, onednn.WORKSPACE: 2}
-            return native_calls.Prepared(Stages(library, outer, [], [(forward, named)]), (*sizes, bytes), 2)
-        backward = library.pooling(*arguments, hint=forward)
+            stages = Stages(library, (*described, places), [], [(forward, named)])
+            largest = _Largest(stages, data, output, bytes, _window(values))
+            return native_calls.Prepared(largest, (*sizes, bytes), 2)
         named = {onednn.DESTINATION_GRADIENT: 0, onednn.WORKSPACE: 1, onednn.SOURCE_GRADIENT: 2}
-        stages = Stages(library, (outer[1], outer[2], outer[0]), [], [(backward, named)])
-        return native_calls.Prepared(stages, (sizes[1], bytes, sizes[0]))
+        backward = library.pooling(*arguments, hint=forward)
+        stages = Stages(library, (described[1], places, described[0]), [], [(backward, named)])
+        return native_calls.Prepared(_AtPlaces(stages, output, bytes), (sizes[1], bytes, sizes[1], sizes[0]))
     if values["what"] == _AVERAGE:
         computation = Computation(library, forward, {onednn.SOURCE: data}, {onednn.DESTINATION: output})
         return native_calls.Prepared(computation, tuple(sizes))
@@ -164,6 +168,63 @@ def _maximum_gradient(
     return Stages(library, (data, output, data), inner, [(forward, first), (backward, second)])
 
 
+def _window(values: Mapping[str, Any]) -> Window:
+    """The window over data in the library's order of axes, [batch, channels, *spatial]."""
+    size, strides = ((1, 1, *values[name]) for name in ("size", "strides"))
+    pads = ((0, 0), (0, 0), *zip(values["low"], values["high"], strict=True))
+    return Window(size, strides, (1,) * len(size), pads, tuple(values["data"][0]), tuple(values["output"][0]))
+
+
+class _Largest:
+    """Maxima and their places, of data that may hold what is no number, or minus infinity, which the library skips."""
+
+    def __init__(self, stages: Stages, data: Strided, output: Strided, bytes: int, window: Window) -> None:
+        self._stages, self._data, self._output, self._bytes, self._window = stages, data, output, bytes, window
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._stages.scratch_bytes
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        data, output, places = addresses
+        self._stages.run(addresses, scratch, scratch_bytes)
+        # in the order in which they lie
+        skipped = not has_numbers_alone(native_calls.array_at(data, _flat(self._data)), bounded=True)
+        if skipped:
+            seen = native_calls.array_at(data, self._data)
+            native_calls.array_at(output, self._output)[:] = largest_seen(np, seen, self._window)
+        _mark_at(places, self._bytes).value = skipped
+
+
+class _AtPlaces:
+    """The gradient of maxima from their places; that of a maximum that is no number is zero."""
+
+    def __init__(self, stages: Stages, output: Strided, bytes: int) -> None:
+        self._stages, self._output, self._bytes = stages, _flat(output), bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._stages.scratch_bytes
+
+    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
+        grad, places, maxima, result = addresses
+        if _mark_at(places, self._bytes).value:
+            seen = ~np.isnan(native_calls.array_at(maxima, self._output))
+            kept = np.where(seen, (given := native_calls.array_at(grad, self._output)), given.dtype.type(0))
+            self._stages.run([kept.ctypes.data, places, result], scratch, scratch_bytes)
+        else:
+            self._stages.run([grad, places, result], scratch, scratch_bytes)
+
+
+def _flat(array: Strided) -> Strided:
+    return Strided((math.prod(array.lengths),), (1,), array.type)
+
+
+def _mark_at(places: int, bytes: int) -> ctypes.c_uint8:
+    """What says whether the library has skipped something: the last byte of the places."""
+    return ctypes.c_uint8.from_address(places + bytes - 1)
+
+
 native_calls.register_maker(_KIND, _make)
 
 
@@ -172,34 +233,6 @@ def usable(pooling: Pooling) -> bool:
     """Whether the library has an implementation that is worth while."""
     elements = max(math.prod(array[0]) for array in (pooling.data, pooling.output))
     return elements <= onednn.MOST_ELEMENTS and pooling.exact and native_calls.can_prepare(pooling.text)
-
-
-# ---------------------------------------------------------------------- where maxima come from
-class PlacesOfMaxima:
-    """What maxima of pooling found out besides, kept for their gradient for as long as they live. Thread-safe."""
-
-    def __init__(self) -> None:
-        #: by the id of the array of maxima
-        self._kept: dict[int, tuple[weakref.ref[HostArray], KernelOperation, Pooling, HostArray]] = {}
-
-    def keep(self, op: KernelOperation, pooling: Pooling, maxima: HostArray, places: HostArray) -> None:
-        """Keeps what an operation found: the places, in the library's own layout."""
-        key = id(maxima)
-        # the array dies before another one can have its id
-        self._kept[key] = weakref.ref(maxima, lambda _: self._kept.pop(key, None)), op, pooling, places
-
-    def found(self, gradient: KernelOperation, pooling: Pooling, maxima: Array) -> HostArray | None:
-        """The places, for the gradient of the operation that gave the maxima, with respect to what it took."""
-        kept = self._kept.get(id(maxima))
-        if kept is None or kept[0]() is not maxima or kept[2] != replace(pooling, what=LARGEST):
-            return None
-        _, op, _, places = kept
-        # by the operations, too: an array may be written over, and be another tensor then
-        data, pooled = gradient.inputs[:2]
-        return places if pooled is op.outputs[0] and data is op.inputs[0] else None
-
-
-places_of_maxima: Final = PlacesOfMaxima()
 
 
 # ---------------------------------------------------------------------- the kernels
@@ -212,9 +245,10 @@ _SEEN_PER_SECOND: Final = (5e9, 3e9, 3e8)
 _CALL_SECONDS: Final = 25e-6
 
 
-def _cost(pooling: Pooling) -> float:
+def cost(pooling: Pooling) -> float:
+    """What share of XLA's time it takes, of averages, their gradient, and the gradient of maxima."""
     share = _SHARES[pooling.type][pooling.what]
-    if pooling.what == _MAXIMUM_GRADIENT and pooling.size == pooling.strides:
+    if pooling.what == MAXIMUM_GRADIENT and pooling.size == pooling.strides:
         share = _DISJOINT_SHARES[pooling.type]
     return share + _CALL_SECONDS * _SEEN_PER_SECOND[pooling.what] / pooling.seen
 
@@ -264,8 +298,8 @@ OPERATIONS: Final = (
     Pooled("AvgPool3D", _AVERAGE, (0,), 0),
     Pooled("AvgPoolGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
     Pooled("AvgPool3DGrad", _AVERAGE_GRADIENT, (1,), 0, (1,)),
-    Pooled("MaxPoolGrad", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2)),
-    Pooled("MaxPoolGradV2", _MAXIMUM_GRADIENT, (0, 2), 0, (1, 2), (3, 4)),
+    Pooled("MaxPoolGrad", MAXIMUM_GRADIENT, (0, 2), 0, (1, 2)),
+    Pooled("MaxPoolGradV2", MAXIMUM_GRADIENT, (0, 2), 0, (1, 2), (3, 4)),
 )
 
 
@@ -280,7 +314,7 @@ def _register(operation: Pooled) -> None:
     def estimate(case: KernelCase) -> float:
         pooling = operation.pooling(case.attrs, case.inputs)
         assert pooling is not None  # `takes` has said so
-        return _cost(pooling)
+        return cost(pooling)
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         static = {operation.shape, *(operation.sizes or ())} - set(operation.operands)
@@ -292,15 +326,8 @@ def _register(operation: Pooled) -> None:
         assert pooling is not None  # `takes` has said so
         given = [inputs[at] for at in operation.operands]
         shape = result_shape(pooling, ctx.op.attrs["data_format"])
-        if pooling.what == _MAXIMUM_GRADIENT:
-            places = places_of_maxima.found(ctx.op, pooling, inputs[1])
-            if places is not None:
-                text = replace(pooling, what=_GRADIENT_AT_PLACES).text
-                return native_calls.call(ctx.op.name, text, [given[1], places], shape, given[1].dtype)
-            # a maximum that is no number was seen nowhere
-            xp: ArrayLibrary = np if isinstance(given[1], np.ndarray) else jnp
-            if xp is jnp or not has_numbers_alone(inputs[1]):
-                given[1] = xp.where(xp.isnan(inputs[1]), np.zeros((), given[1].dtype), given[1])
+        if pooling.what == MAXIMUM_GRADIENT:
+            given[1] = where_a_number(inputs[1], given[1])
         return native_calls.call(ctx.op.name, pooling.text, given, shape, given[-1].dtype)
 
     register_kernel(
@@ -316,9 +343,12 @@ def _register(operation: Pooled) -> None:
     )(kernel)
 
 
-def bytes_of_places(pooling: Pooling) -> int:
-    """How much memory the places of maxima take."""
-    return native_calls.sizes(pooling.text)[2]
+def where_a_number(maxima: Array, grad: Array) -> Array:
+    """The gradients of maxima; zero of those that are no number, which are seen nowhere."""
+    xp: ArrayLibrary = np if isinstance(grad, np.ndarray) else jnp
+    if xp is np and has_numbers_alone(maxima):
+        return grad
+    return xp.where(xp.isnan(maxima), np.zeros((), grad.dtype), grad)
 
 
 def result_shape(pooling: Pooling, data_format: bytes) -> tuple[int, ...]:

@@ -24,7 +24,8 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import native_calls, onednn
-from anabranch.kernels.onednn import Computation, Handle, NativeError, Stages, Strided
+from anabranch.kernels.onednn import Handle, NativeError, Strided
+from anabranch.kernels.onednn_stages import Computation, Stages
 
 #: what the texts of these computations begin with
 _KIND: Final = "product"

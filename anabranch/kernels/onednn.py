@@ -1,8 +1,7 @@
 """oneDNN, called through its C interface: the library of the extra `native`, found, loaded and wrapped.
 
 Nothing here knows of XLA or of operations. `library()` loads it once per process; where it cannot, it says why,
-and no kernel of it is offered. A `Computation` is one of its primitives with the reorders around it, from and to arrays
-in the layouts that the caller has.
+and no kernel of it is offered. What its primitives compute together is in `onednn_stages`.
 
 The C interface is that of oneDNN 3 (`dnnl.h`, `dnnl_types.h`); other major versions are refused.
 """
@@ -22,8 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-
-from anabranch.kernels.crowding import RunnableComputation
 
 #: the package that brings the library, and what its file is called
 DISTRIBUTION: Final = "onednn-cpu-gomp"
@@ -45,12 +42,15 @@ _SCALES_AND_SHIFTS, _LEAVES_POSITIVE = 6, 8
 CONVOLUTION_DIRECT: Final = 1
 #: the kind of a binary primitive that adds, and of an elementwise one that keeps what is positive
 ADD, RELU = 0x1FFF0, 0x20
+#: elementwise: a number times (the number times a factor, held between 0 and 1); a factor and a summand
+_HARD_SWISH, _LINEAR = 0x34, 0x26
+_LARGEST: Final = float(np.finfo(np.float32).max)
 #: kinds of pooling; averages do not count the padding
 MAXIMUM, AVERAGE = 0x1FF, 0x3FF
 SOURCE, SECOND_SOURCE, DESTINATION, WEIGHTS, BIAS, WORKSPACE = 1, 2, 17, 33, 41, 64
 SOURCE_GRADIENT, DESTINATION_GRADIENT, WEIGHTS_GRADIENT = 129, 145, 161
 MEAN, VARIANCE, SCALE, SHIFT, SCALE_GRADIENT, SHIFT_GRADIENT = 49, 50, 51, 52, 255, 256
-_SCRATCHPAD: Final = 80
+SCRATCHPAD: Final = 80
 _CPU, _DEFAULT_STREAM, _FORMAT_ANY, _SCRATCHPAD_OF_USER = 1, 1, 1, 1
 _IMPLEMENTATION_QUERY, _ARGUMENT_QUERY, _SCRATCHPAD_QUERY = 8, 255, 136
 _MOST_DIMENSIONS: Final = 12
@@ -80,8 +80,6 @@ _BFLOAT16_SETS: Final = frozenset({"AMX", "AVX512-FP16", "AVX512-BF16"})
 _BYTE_SETS: Final = _BFLOAT16_SETS | {"AVX512-VNNI", "AVX2-VNNI"}
 #: an array that the library takes has no more; it counts bytes in 32 bits here and there
 MOST_ELEMENTS: Final = 1 << 28
-#: arrays inside the scratch memory begin at multiples of it (bytes)
-_ALIGNMENT: Final = 64
 
 
 class NativeError(Exception):
@@ -92,7 +90,9 @@ class _Version(ctypes.Structure):
     _fields_ = (("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int))
 
 
-class _Argument(ctypes.Structure):
+class Argument(ctypes.Structure):
+    """`dnnl_exec_arg_t`: what a primitive takes, and the array."""
+
     _fields_ = (("argument", ctypes.c_int), ("memory", ctypes.c_void_p))
 
 
@@ -109,6 +109,10 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_memory_create": (_POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_primitive_attr_create": (_POINTER,),
     "dnnl_primitive_attr_set_scratchpad_mode": (_POINTER, ctypes.c_int),
+    "dnnl_post_ops_create": (_POINTER,),
+    "dnnl_post_ops_append_eltwise": (_POINTER, ctypes.c_int, ctypes.c_float, ctypes.c_float),
+    "dnnl_primitive_attr_set_post_ops": (_POINTER, _POINTER),
+    "dnnl_post_ops_destroy": (_POINTER,),
     "dnnl_convolution_forward_primitive_desc_create": (
         *(_POINTER, _POINTER, ctypes.c_int, ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER),
         *(_DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _DIMENSIONS, _POINTER),
@@ -236,8 +240,19 @@ class Library:
         self.lock = threading.Lock()
         self._engine = self.made("dnnl_engine_create", _CPU, 0)
         self.stream = self.made("dnnl_stream_create", self._engine.value, _DEFAULT_STREAM)
-        self._attributes = self.made("dnnl_primitive_attr_create")
-        self.call("dnnl_primitive_attr_set_scratchpad_mode", self._attributes.value, _SCRATCHPAD_OF_USER)
+        self._attributes, self._with_relu = self._made_attributes(), self._made_attributes()
+        # ReLU makes zero of NaN; a number times (the same times the largest one, held between 0 and 1) does not. Minus
+        # infinity becomes NaN. What is zero is made so without a sign.
+        after = self.made("dnnl_post_ops_create", destroy="dnnl_post_ops_destroy")
+        for kind, factor, summand in ((_HARD_SWISH, _LARGEST, 0.0), (_LINEAR, 1.0, 0.0)):
+            self.call("dnnl_post_ops_append_eltwise", after.value, kind, factor, summand)
+        self.call("dnnl_primitive_attr_set_post_ops", self._with_relu.value, after.value)
+
+    def _made_attributes(self) -> Handle:
+        """Attributes of primitives that work in memory of the caller's."""
+        attributes = self.made("dnnl_primitive_attr_create")
+        self.call("dnnl_primitive_attr_set_scratchpad_mode", attributes.value, _SCRATCHPAD_OF_USER)
+        return attributes
 
     @contextlib.contextmanager
     def one_thread(self) -> Iterator[None]:
@@ -307,10 +322,15 @@ class Library:
         )
         return self._checked(made, kind)
 
-    def convolution(self, kind: str, *arguments: object, hint: Handle | None = None) -> Handle:
-        """Like `primitive`, for convolutions; their gradients name the convolution that they belong to."""
+    def convolution(self, kind: str, *arguments: object, hint: Handle | None = None, relu: bool = False) -> Handle:
+        """Like `primitive`, for convolutions; their gradients name the convolution that they belong to.
+
+        Args:
+            relu: what is negative becomes zero before it is stored; NaN stays, and minus infinity becomes NaN.
+        """
         hints = () if kind == "convolution_forward" else (None if hint is None else hint.value,)
-        return self.primitive(kind, *arguments, *hints, self._attributes.value)
+        attributes = self._with_relu if relu else self._attributes
+        return self.primitive(kind, *arguments, *hints, attributes.value)
 
     def pooling(self, *arguments: object, hint: Handle | None = None) -> Handle:
         """Like `primitive`, for pooling; `hint`: the pooling whose gradient it is."""
@@ -397,162 +417,6 @@ class Library:
     def compiled(self, primitive: Handle) -> Handle:
         """The primitive of a description: machine code."""
         return self.made("dnnl_primitive_create", primitive.value, destroy="dnnl_primitive_destroy")
-
-
-class _Stage(NamedTuple):
-    """A primitive and its arguments."""
-
-    primitive: Handle
-    arguments: ctypes.Array[_Argument]
-
-
-class Stages:
-    """Primitives that run one after the other, on arrays of the caller's and on others between them in its memory.
-
-    Args:
-        outer: the caller's arrays, in the order in which `run` takes their addresses.
-        inner: the addresses of the descriptions of the arrays between the stages.
-        stages: descriptions of primitives, with their arguments -> arrays, as numbers of [*outer, *inner].
-    """
-
-    def __init__(
-        self,
-        library: Library,
-        outer: Sequence[Handle],
-        inner: Sequence[int],
-        stages: Sequence[tuple[Handle, Mapping[int, int]]],
-    ) -> None:
-        self._library = library
-        self._outer, self._inner, self._described = tuple(outer), tuple(inner), tuple(stages)
-        #: where the inner arrays begin in the caller's memory (bytes)
-        self._places: list[int] = []
-        end = 0
-        for description in inner:
-            self._places.append(end)
-            end += _aligned(library.size(description))
-        #: where each stage's own scratch memory begins; they run one after the other, and share it
-        self._shared = end
-        end += max(_aligned(library.size(library.scratchpad(primitive))) for primitive, _ in stages)
-        #: what `run` needs besides the arrays; 0 if nothing
-        self.scratch_bytes = end + _ALIGNMENT if end else 0
-        self._stages: list[_Stage] | None = None
-        self._memories: list[Handle] = []
-        self._in_scratch: list[tuple[Handle, int]] = []
-        self._own_scratch: ctypes.Array[ctypes.c_char] | None = None
-
-    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
-        """Computes.
-
-        Args:
-            addresses: of the caller's arrays, in order.
-            scratch: the address of memory to work in. Where it is too small (another process, with other threads, may
-                have said how much), memory of this computation's own is used.
-
-        Raises:
-            NativeError: the library says that it failed.
-        """
-        with self._library.lock:
-            stages = self._stages if self._stages is not None else self._prepare()
-            if scratch_bytes < self.scratch_bytes:
-                if self._own_scratch is None:
-                    self._own_scratch = ctypes.create_string_buffer(self.scratch_bytes)
-                scratch = ctypes.addressof(self._own_scratch)
-            start = _aligned(scratch)
-            set_data = self._library.set_data
-            for memory, address in zip(self._memories, addresses, strict=True):
-                set_data(memory.value, address)
-            for memory, place in self._in_scratch:
-                set_data(memory.value, start + place)
-            execute, stream = "dnnl_primitive_execute", self._library.stream.value
-            for stage in stages:
-                self._library.call(execute, stage.primitive.value, stream, len(stage.arguments), stage.arguments)
-
-    def _prepare(self) -> list[_Stage]:
-        """Compiles the primitives, and makes their arguments."""
-        library = self._library
-        memories = [library.memory(description.value) for description in self._outer]
-        between = [library.memory(description) for description in self._inner]
-        in_scratch = list(zip(between, self._places, strict=True))
-        every = [*memories, *between]
-        stages = []
-        for primitive, arguments in self._described:
-            scratchpad = library.memory(library.scratchpad(primitive))
-            in_scratch.append((scratchpad, self._shared))
-            given = [*((argument, every[at]) for argument, at in arguments.items()), (_SCRATCHPAD, scratchpad)]
-            values = (_Argument * len(given))(*(_Argument(argument, memory.value) for argument, memory in given))
-            stages.append(_Stage(library.compiled(primitive), values))
-        self._memories, self._in_scratch, self._stages = memories, in_scratch, stages
-        return stages
-
-
-class _Narrow:
-    """A computation whose primitives were made for one thread, and which runs on one."""
-
-    def __init__(self, library: Library, computation: RunnableComputation) -> None:
-        self._library, self._computation = library, computation
-
-    @property
-    def scratch_bytes(self) -> int:
-        return self._computation.scratch_bytes
-
-    def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
-        with self._library.one_thread():
-            self._computation.run(addresses, scratch, scratch_bytes)
-
-
-def on_one_thread(make: Callable[[], RunnableComputation]) -> RunnableComputation:
-    """Has a computation of the library made that runs on one thread alone.
-
-    Raises:
-        NativeError: there is no library.
-    """
-    found = library()
-    if found is None:
-        raise NativeError(f"oneDNN is not there: {library_state().missing}")
-    with found.one_thread():
-        return _Narrow(found, make())
-
-
-class Computation(Stages):
-    """A primitive, and copies from and to the layouts of the caller where the primitive wants others.
-
-    Args:
-        primitive: its description.
-        given: arguments that are read -> their arrays; `run` takes them in this order.
-        results: arguments that are written -> their arrays; they follow.
-
-    Raises:
-        NativeError: the library has no quick way to change a layout.
-    """
-
-    def __init__(
-        self, library: Library, primitive: Handle, given: Mapping[int, Strided], results: Mapping[int, Strided]
-    ) -> None:
-        self.implementation = library.implementation(primitive)
-        arrays = [*given.items(), *results.items()]
-        outer = [library.described(array) for _, array in arrays]
-        inner: list[int] = []
-        before, after = [], []
-        places: dict[int, int] = {}
-        for at, ((argument, _), mine) in enumerate(zip(arrays, outer, strict=True)):
-            wanted = library.argument(primitive, argument)
-            places[argument] = at
-            if library.same(wanted, mine.value):
-                continue
-            places[argument] = place = len(arrays) + len(inner)
-            inner.append(wanted)
-            # what is read is copied before, what is written after
-            if at < len(given):
-                before.append((library.reorder(mine.value, wanted), {SOURCE: at, DESTINATION: place}))
-            else:
-                after.append((library.reorder(wanted, mine.value), {SOURCE: place, DESTINATION: at}))
-        #: how many of its arrays are copied into or from another layout
-        self.reorders = len(inner)
-        super().__init__(library, outer, inner, [*before, (primitive, places), *after])
-
-
-def _aligned(number: int) -> int:
-    return -(-number // _ALIGNMENT) * _ALIGNMENT
 
 
 # ---------------------------------------------------------------------- the process's

@@ -82,6 +82,8 @@ class _Pairs:
     def __init__(self, step: StepGraph) -> None:
         self._uses = Counter(t for op in step.operations for t in op.inputs)
         self._uses.update(step.fetches)
+        #: what is fed has a producer by name alone
+        self._members = set(step.operations)
         self.relu_of: dict[StepNode, StepNode] = {}
         self.gradients: dict[StepNode, tuple[StepNode, StepNode]] = {}
         for op in step.operations:
@@ -93,7 +95,7 @@ class _Pairs:
             if _kind(op) != "FusedBatchNormGrad":
                 continue
             relu_gradient = op.inputs[0].op
-            if relu_gradient.type != "ReluGrad" or relu_gradient in awaited:
+            if relu_gradient.type != "ReluGrad" or relu_gradient in awaited or relu_gradient not in self._members:
                 continue
             normalized = forward_of.get(relu_gradient.inputs[1])
             if normalized is None or not _is_gradient_of(op, normalized):
@@ -102,7 +104,9 @@ class _Pairs:
                 self.gradients[op] = relu_gradient, normalized
 
     def _normalizes(self, op: StepNode) -> bool:
-        return _kind(op) == "FusedBatchNorm" and op.attrs["is_training"] and op.outputs[1].dtype is dtypes.float32
+        if op not in self._members or _kind(op) != "FusedBatchNorm":
+            return False
+        return bool(op.attrs["is_training"]) and op.outputs[1].dtype is dtypes.float32
 
     def _are_one(self, earlier: StepNode, later: StepNode, taken_in: StepNode) -> bool:
         """Whether nothing but the later operation takes what the earlier one gives, nor comes between them.

@@ -31,7 +31,8 @@ def _least_rank(data_format: bytes) -> int:
     return 2 if data_format == b"NHWC" else 3
 
 
-def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> TensorShape:
+def bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> TensorShape:
+    """The shape of a value to which a number for each channel is added."""
     value, bias = value.with_rank_at_least(_least_rank(data_format)), shape_rules.with_rank(bias, 1, "the bias")
     if value.dims_tuple is None:
         return value
@@ -43,7 +44,8 @@ def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> Te
     return TensorShape(dims)
 
 
-def _add_bias(value: Array, bias: Array, data_format: bytes, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+def add_bias(value: Array, bias: Array, data_format: bytes, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    """A number for each channel added; NumPy may write over the operation's first input."""
     shape = [1] * value.ndim
     shape[_bias_axis(value.ndim, data_format)] = bias.shape[0]
     memory = ctx.memory(value.shape, value.dtype, 0) if xp is np else None
@@ -56,12 +58,12 @@ BiasAdd = define_op("BiasAdd", "value: T, bias: T -> output: T", "T: numbers, da
 
 @BiasAdd.shape
 def _(value: TensorShape, bias: TensorShape, *, data_format: bytes) -> TensorShape:
-    return _bias_shape(value, bias, data_format)
+    return bias_shape(value, bias, data_format)
 
 
 @BiasAdd.kernel
 def _(value: Array, bias: Array, *, data_format: bytes, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    return _add_bias(value, bias, data_format, xp, ctx)
+    return add_bias(value, bias, data_format, xp, ctx)
 
 
 @BiasAdd.gradient
@@ -74,12 +76,12 @@ BiasAddV1 = define_op("BiasAddV1", "value: T, bias: T -> output: T", "T: numbers
 
 @BiasAddV1.shape
 def _(value: TensorShape, bias: TensorShape) -> TensorShape:
-    return _bias_shape(value, bias, b"NHWC")
+    return bias_shape(value, bias, b"NHWC")
 
 
 @BiasAddV1.kernel
 def _(value: Array, bias: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    return _add_bias(value, bias, b"NHWC", xp, ctx)
+    return add_bias(value, bias, b"NHWC", xp, ctx)
 
 
 @BiasAddV1.gradient
@@ -170,6 +172,11 @@ Relu.gradient(lambda op, grad: raw.ReluGrad(grad, op.outputs[0]))
 
 @Relu.kernel
 def _(features: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    return positive_part(features, xp, ctx)
+
+
+def positive_part(features: Array, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    """What is positive, and what is no number, elsewhere zero; NumPy may write over the operation's first input."""
     if xp is not np:
         return xp.maximum(features, features.dtype.type(0))
     memory = ctx.memory(features.shape, features.dtype, 0)

@@ -48,7 +48,12 @@ _SIZES_TYPE = ", Tshape: index = int32"
 
 
 # ---------------------------------------------------------------------- shapes
-def _forward_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, depthwise: bool) -> TensorShape:
+def forward_shape(shapes: Sequence[TensorShape], attrs: Attrs, depthwise: bool) -> TensorShape:
+    """The shape of a convolution of data and a filter.
+
+    Raises:
+        ValueError: they do not go together, or the attributes are wrong.
+    """
     layout = windows.layout_of(attrs["data_format"])
     _check_attrs(attrs, layout)
     data = shape_rules.with_rank(shapes[0], layout.rank, "the input of a convolution")
@@ -267,7 +272,8 @@ def geometry_to_input(
     return Geometry(attrs, [int(d) for d in shape], filter_shape, depthwise)
 
 
-def _forward(xp: ArrayLibrary, data: Array, filter: Array, attrs: Attrs, depthwise: bool) -> Any:
+def convolved(xp: ArrayLibrary, data: Array, filter: Array, attrs: Attrs, depthwise: bool) -> Any:
+    """A convolution, by XLA or by NumPy."""
     geometry = Geometry(attrs, data.shape, filter.shape, depthwise)
     return geometry.convolve_on_host(data, filter) if xp is np else geometry.convolve(data, filter)
 
@@ -294,7 +300,7 @@ def _check_grad(grad: Array, geometry: Geometry, ctx: OperationContext) -> None:
     )
 
 
-def _flops_of(arrays: Callable[[Shapes, Shapes], tuple[Shape, Shape]], depthwise: bool = False) -> FlopsRule:
+def flops_of(arrays: Callable[[Shapes, Shapes], tuple[Shape, Shape]], depthwise: bool = False) -> FlopsRule:
     """For each element of the convolution's result as many products as the filter has elements per output channel.
 
     Args:
@@ -311,7 +317,8 @@ def _flops_of(arrays: Callable[[Shapes, Shapes], tuple[Shape, Shape]], depthwise
     return rule
 
 
-def _of_forward(inputs: Shapes, outputs: Shapes) -> tuple[Shape, Shape]:
+def of_forward(inputs: Shapes, outputs: Shapes) -> tuple[Shape, Shape]:
+    """Of a convolution itself."""
     return inputs[1], outputs[0]
 
 
@@ -359,13 +366,13 @@ def _convolution(
         ranks={"filter_sizes": 1},
         processors_only="integers",
     )
-    _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
+    _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: forward_shape(shapes, attrs, depthwise))
     _attach_shape(back.shape, back, functools.partial(_to_input_shape, early=names[0] == "Conv2D"))
     _attach_shape(back_to_filter.shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
     def _(input: Array, filter: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        return _forward(xp, input, filter, ctx.op.attrs, depthwise)
+        return convolved(xp, input, filter, ctx.op.attrs, depthwise)
 
     @back.kernel
     def _(input_sizes: Array, filter: Array, out_backprop: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
@@ -375,9 +382,9 @@ def _convolution(
     def _(input: Array, filter_sizes: Array, out_backprop: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         return _to_filter(xp, input, filter_sizes, out_backprop, ctx, depthwise)
 
-    forward.flops(_flops_of(_of_forward, depthwise))
-    back.flops(_flops_of(_of_gradient, depthwise))
-    back_to_filter.flops(_flops_of(_of_filter_gradient, depthwise))
+    forward.flops(flops_of(of_forward, depthwise))
+    back.flops(flops_of(_of_gradient, depthwise))
+    back_to_filter.flops(flops_of(_of_filter_gradient, depthwise))
     _attach_gradients(forward, back, back_to_filter)
     return forward, back, back_to_filter
 
@@ -441,12 +448,13 @@ def _window_attrs(op: Operation) -> Attrs:
     return {name: op.attrs[name] for name in names if name in op.attrs}
 
 
-_PLAIN_2D = f"strides: list(int), use_cudnn_on_gpu: bool = True, {_ATTRS_2D}"
+#: the attributes of a convolution of images
+PLAIN_2D = f"strides: list(int), use_cudnn_on_gpu: bool = True, {_ATTRS_2D}"
 
 Conv2D, Conv2DBackpropInput, Conv2DBackpropFilter = _convolution(
     ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
-    f"T: {{half, bfloat16, float, double, int32}}, {_PLAIN_2D}",
-    f"T: floating, {_PLAIN_2D}",
+    f"T: {{half, bfloat16, float, double, int32}}, {PLAIN_2D}",
+    f"T: floating, {PLAIN_2D}",
 )
 DepthwiseConv2dNative, DepthwiseConv2dNativeBackpropInput, DepthwiseConv2dNativeBackpropFilter = _convolution(
     ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
@@ -488,7 +496,7 @@ def _old_gradient(name: str, sized: str) -> OpFunction:
             return geometry.convolve_to_input(filter, out_backprop)
         return geometry.convolve_to_filter(input, out_backprop)
 
-    op.flops(_flops_of(_of_gradient))
+    op.flops(flops_of(_of_gradient))
     return op
 
 

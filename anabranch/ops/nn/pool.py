@@ -88,7 +88,7 @@ def _first_hit(xp: ArrayLibrary, x: Array, maxima: Array, window: Window) -> Any
     return hit
 
 
-def _to_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
+def to_first_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window: Window) -> Any:
     """The gradient of `largest_seen`."""
     zero = np.zeros((), grad.dtype)
     hit = _first_hit(xp, x, maxima, window)
@@ -262,12 +262,12 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
 
     @backward.kernel
     def _(orig_input: Array, orig_output: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        spread = _to_every_hit if sizes == _SIZES_3D else _to_first_hit
-        return spread(xp, orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+        spread = _to_every_hit if sizes == _SIZES_3D else to_first_hit
+        return spread(xp, orig_input, orig_output, grad, checked_window(orig_input, orig_output, ctx.op.attrs))
 
     @second.kernel
     def _(orig_input: Array, orig_output: Array, grad: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        return _from_first_hit(xp, orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+        return _from_first_hit(xp, orig_input, orig_output, grad, checked_window(orig_input, orig_output, ctx.op.attrs))
 
     @forward.gradient
     def _(op: Operation, grad: Tensor) -> Any:
@@ -286,7 +286,12 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
     return forward, backward, second
 
 
-def _checked(orig_input: Array, orig_output: Array, attrs: Attrs) -> Window:
+def checked_window(orig_input: Array, orig_output: Array, attrs: Attrs) -> Window:
+    """The window of pooling that makes the one of the other.
+
+    Raises:
+        ValueError: no such window does.
+    """
     window = pool_window(orig_input.shape, attrs)
     if window.outputs != orig_output.shape:
         raise ValueError(
@@ -380,8 +385,8 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
-    window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
-    return _to_first_hit(xp, orig_input, orig_output, grad, window)
+    window = checked_window(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
+    return to_first_hit(xp, orig_input, orig_output, grad, window)
 
 
 @MaxPoolGradV2.gradient
@@ -428,7 +433,7 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
-    window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
+    window = checked_window(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
     return _from_first_hit(xp, orig_input, orig_output, grad, window)
 
 

@@ -20,6 +20,7 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.kernels import OWN_KERNEL, KernelCase, KernelInput, alternates, candidates
 from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.kernels import MODULES, convolutions, native_convolutions
+from anabranch.kernels.convolutions import WITH_BIAS
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla import lowering
@@ -37,12 +38,12 @@ DEPTHWISE = 2
 def test_the_kernels_are_announced() -> None:
     """What is not announced would never be loaded."""
     announced = MODULES[convolutions.__name__]
-    assert set(announced) == {*FORWARD, *TO_INPUT, *TO_FILTER}
+    assert set(announced) == {*FORWARD, *TO_INPUT, *TO_FILTER, WITH_BIAS.op_type}
     registered = {(one.op_type, one.name) for name in announced for one in alternates(name)}
     wanted = {(name, "shifts") for name in announced if "Depthwise" in name}
     wanted |= {(name, "product") for name in announced if "Depthwise" not in name}
     wanted |= {(name, "columns") for name in TO_INPUT[:DEPTHWISE]}
-    wanted |= {(three[0], "winograd") for three in (FORWARD, TO_INPUT, TO_FILTER)}
+    wanted |= {(name, "winograd") for name in (FORWARD[0], TO_INPUT[0], TO_FILTER[0], WITH_BIAS.op_type)}
     wanted |= {(name, kernel) for name in announced for kernel in ("onednn", "onednn blocked")}
     assert MODULES[native_convolutions.__name__] == announced
     assert registered == wanted

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from anabranch.kernels import native_calls, native_convolutions, onednn
+from anabranch.kernels import native_calls, native_convolutions, onednn_stages
 from anabranch.kernels.native_calls import Prepared, failed_operation
 from anabranch.ops.nn.conv import Geometry
 
@@ -77,7 +77,7 @@ def test_on_one_thread_a_computation_gives_the_same(native: None) -> None:
     geometry = Geometry({**attrs, "explicit_paddings": []}, x.shape, list(w.shape), False)
     text = native_convolutions.Convolution.of(geometry, 0, False).text
     wide = native_calls.call("layer", text, (x, w), (2, 9, 9, 32), np.float32)
-    narrow = onednn.on_one_thread(lambda: native_convolutions._make(text.partition(" ")[2]).computation)
+    narrow = onednn_stages.on_one_thread(lambda: native_convolutions._make(text.partition(" ")[2]).computation)
     found = np.empty_like(wide)
     scratch = np.empty(narrow.scratch_bytes, np.uint8)
     narrow.run([array.ctypes.data for array in (x, w, found)], scratch.ctypes.data, scratch.size)

@@ -5,7 +5,6 @@ What needs the extra `native` is skipped without it.
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.kernels import native_calls, native_pooling
+from anabranch.kernels import native_calls
 from anabranch.ops import raw
 from anabranch.xla import direct_program
 from anabranch.xla.direct_chains import ChainedKernel
@@ -116,56 +115,3 @@ def test_sums_of_what_is_cast(shape: tuple[int, ...], special: float | None, mon
     (x,), fed = _fed(_values(shape, 1, BFLOAT16, special))
     (sums,) = (raw.BiasAddGrad(tf.cast(x, tf.float32)),)
     _check([sums], fed, "Cast+BiasAddGrad", monkeypatch)
-
-
-# ---------------------------------------------------------------------- places of maxima
-@pytest.mark.usefixtures("chained")
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16])
-@pytest.mark.parametrize("padding", ["SAME", "VALID"])
-@pytest.mark.parametrize("special", [None, np.nan])
-def test_gradients_of_maxima_whose_places_are_known(
-    dtype: Any, padding: str, special: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if dtype == BFLOAT16:
-        need_bfloat16()
-    data = _values((2, 40, 41, 32), 1, dtype, special)
-    (x,), fed = _fed(data)
-    y = tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], padding)
-    gradient = tf.gradients(y * y, x)[0]
-    found, asked = [], []
-    real = native_pooling.PlacesOfMaxima.found
-
-    def looked(self: Any, *args: Any) -> Any:
-        asked.append(real(self, *args))
-        return asked[-1]
-
-    for places in (looked, lambda *_: None):
-        with monkeypatch.context() as patch, tf.Session() as session:
-            patch.setattr(native_pooling.PlacesOfMaxima, "found", places)
-            found.append(session.run(gradient, fed))
-    assert [one is not None for one in asked] == [special is None]
-    np.testing.assert_array_equal(found[0], found[1])
-    asked.clear()
-    gc.collect()
-    assert not native_pooling.places_of_maxima._kept
-
-
-@pytest.mark.usefixtures("chained")
-def test_places_of_other_maxima_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maxima of other data, of another window, or of an array that was written over since."""
-    window: dict[str, Any] = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
-    (x, other, grad), fed = _fed(_values((2, 40, 40, 32), 1), _values((2, 40, 40, 32), 2), _values((2, 20, 20, 32), 3))
-    y = raw.MaxPool(x + 1.0, **window)
-    gradients = [
-        raw.MaxPoolGrad(other, y, grad, **window),
-        raw.MaxPoolGrad(x + 1.0, y, grad, **{**window, "ksize": [1, 1, 1, 1]}),
-        raw.MaxPoolGrad(tf.nn.relu(x + 1.0), y, grad, **window),
-        raw.MaxPoolGrad(x + 1.0, tf.nn.relu(y), grad, **window),
-    ]
-    for gradient in gradients:
-        results = []
-        for places in (native_pooling.PlacesOfMaxima.found, lambda *_: None):
-            with monkeypatch.context() as patch, tf.Session() as session:
-                patch.setattr(native_pooling.PlacesOfMaxima, "found", places)
-                results.append(session.run(gradient, fed))
-        np.testing.assert_array_equal(*results)

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
 from anabranch.core.kernels import candidates
-from anabranch.kernels import native_calls, native_convolutions, onednn
+from anabranch.kernels import native_calls, native_convolutions, onednn, onednn_stages
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
@@ -169,13 +169,13 @@ def test_no_signal_reaches_the_library(native: None, monkeypatch: pytest.MonkeyP
     """An exception that entered the callback would be lost, and the result with it."""
     fetch, fed, _ = small_convolution()
     threads: set[threading.Thread] = set()
-    run = onednn.Computation.run
+    run = onednn_stages.Computation.run
 
     def noted(self: Any, *arguments: Any) -> None:
         threads.add(threading.current_thread())
         run(self, *arguments)
 
-    monkeypatch.setattr(onednn.Computation, "run", noted)
+    monkeypatch.setattr(onednn_stages.Computation, "run", noted)
     with tf.Session() as session:
         for _ in range(3):
             session.run(fetch, fed)

@@ -14,7 +14,7 @@ import pytest
 import anabranch as tf
 from anabranch.core import kernels
 from anabranch.core.kernels import KernelCase, alternates, candidates, has_alternates
-from anabranch.kernels import MODULES, native_halves, native_maxima
+from anabranch.kernels import MODULES, native_halves
 from anabranch.ops import raw
 from anabranch.xla import lowering
 from tests.device.kernels.conftest import need_bfloat16
@@ -61,11 +61,10 @@ def _check(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_they_are_in_no_program() -> None:
-    for module in (native_halves, native_maxima):
-        for op_type in MODULES[module.__name__]:
-            mine = [kernel for kernel in alternates(op_type) if kernel.at_once]
-            assert [kernel.name for kernel in mine] == ["onednn"]
-            assert mine[0].takes_numpy
+    for op_type in MODULES[native_halves.__name__]:
+        mine = [kernel for kernel in alternates(op_type) if kernel.at_once]
+        assert [kernel.name for kernel in mine] == ["onednn"]
+        assert mine[0].takes_numpy
     with tf.Graph().as_default():
         x = tf.constant(_values(SHAPES[0], 0))
         op = raw.AddV2(x, x).op
@@ -119,15 +118,3 @@ def test_parts_of_an_array_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_biases(special: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     x, bias = _values((9, 30, 30, 67), 1, special), _values((67,), 2)
     _check(lambda: raw.BiasAdd(tf.placeholder_with_default(x, x.shape), tf.constant(bias)), monkeypatch)
-
-
-@pytest.mark.usefixtures("halves")
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16])
-@pytest.mark.parametrize("special", [None, np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_maxima(dtype: Any, special: float | None, padding: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = _values((2, 40, 41, 32), 1, special, dtype)
-    if special is not None:
-        x[0, :5, :5] = special  # windows that see nothing else
-    attrs: dict[str, Any] = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": padding}
-    _check(lambda: raw.MaxPool(tf.placeholder_with_default(x, x.shape), **attrs), monkeypatch)

@@ -16,6 +16,8 @@ _BY_FILE = {
         _Attend _Attendance _ExpectGradients _HandInGradient _HandInSparseGradient _LatestToken
     """,
     "tests/device/kernels/test_fused_relu.py": "_FusedBatchNormRelu _FusedBatchNormReluGrad",
+    "tests/device/kernels/test_fused_bias.py": "_Conv2DBiasRelu",
+    "tests/device/kernels/test_native_maxima.py": "_MaxPoolWithPlaces _MaxPoolGradAtPlaces",
     "tests/cluster/test_mirrors.py": "_AssignNewer _ScatterNewer",
     "tests/cluster/test_elastic.py": """
         _Lease _AskForLease _RangeLeases _AskForRange _ExportRanges _ImportRanges _Membership _RenewMembership

@@ -79,6 +79,18 @@ def test_what_else_is_taken_stays() -> None:
     assert "FusedBatchNormGradV3" in types(step)
 
 
+def test_what_is_fed_is_not_computed() -> None:
+    layer = Layer()
+    step = fuse_relu(fold(prune([layer.y, layer.outputs[1]], [], [*layer.feeds, layer.outputs[0]])))
+    verify(step, "fuse")
+    assert sorted(types(step)) == ["FusedBatchNormV3", "Relu"]
+    assert types(fuse_relu(fold(prune([layer.y], [], [layer.outputs[0]])))) == ["Relu"]
+    (relu_gradient,) = (op for op in tf.get_default_graph().get_operations() if op.type == "ReluGrad")
+    step = fuse_relu(fold(prune([layer.y, *layer.gradients], [], [*layer.feeds, relu_gradient.outputs[0]])))
+    verify(step, "fuse")
+    assert is_fused(step) == [True, False]
+
+
 def test_what_does_not_train_stays() -> None:
     layer = Layer(training=False)
     assert is_fused(layer.step(layer.y, *layer.gradients)) == [False, False]
