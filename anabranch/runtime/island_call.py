@@ -217,6 +217,8 @@ class IslandCall(ItemCall):
         try:
             if not self._locks:
                 results = self._dispatch(frame, [*args, *tail])
+            elif self._rows is not None and not self._is_safe_here() and self._rows.takes(args):
+                results = worker_threads.call(lambda: self._apart(frame, args, tail))
             else:
                 results = self._with_variables(frame, args, tail)
         except _NotInOneCallError:
@@ -294,8 +296,8 @@ class IslandCall(ItemCall):
         if self._has_loops and frame.waiting is not None:
             return self._dispatch_watched(frame, frame.waiting, args, apart)
         values = frame.values
-        # a thread of the program's would have to hand it to another one, which takes longer than a compiled program
-        if self._rows is not None and not apart and self._is_safe_here():
+        # a thread of the program's has handed it over: a program for each number of rows would take far longer
+        if self._rows is not None and self._is_safe_here():
             count = len(self._inputs)
             if self._rows.takes(args[:count]):
                 self._change_rows(self._rows, args[:count], args[count:])
