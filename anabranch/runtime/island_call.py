@@ -240,7 +240,7 @@ class IslandCall(ItemCall):
             return False
         if not self._rows_differ:
             self._row_sizes.add(tuple([np.shape(value) for value in args]))
-        return self._rows_differ and self._rows.takes(args)
+        return self._rows_differ and self._rows.takes(args, many_sizes=True)
 
     @property
     def _rows_differ(self) -> bool:
@@ -317,7 +317,7 @@ class IslandCall(ItemCall):
         # what a thread of the program's has handed over to have a program made is none of this
         if self._rows is not None and self._is_safe_here() and (not apart or self._rows_differ):
             count = len(self._inputs)
-            if self._rows.takes(args[:count]):
+            if self._rows.takes(args[:count], self._rows_differ):
                 self._change_rows(self._rows, args[:count], args[count:])
                 return []
         if self._simple_key:

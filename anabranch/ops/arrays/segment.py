@@ -232,7 +232,17 @@ def scatter(xp: ArrayLibrary, out: Array, indices: Array, rows: Array, method: s
     """`out` with each of `rows` combined into the row at its index."""
     if xp is jnp:
         return getattr(out.at[indices], method)(rows)
-    ufunc.at(out, indices, rows)
+    if rows.ndim == 1 or not rows.size:
+        ufunc.at(out, indices, rows)
+        return out
+    # one call for each run of equal indices, where `at` makes one for each row
+    if (indices[1:] < indices[:-1]).any():
+        order = np.argsort(indices, kind="stable")
+        indices, rows = indices[order], rows[order]
+    starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
+    reduced = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
+    at = indices[starts]
+    out[at] = ufunc(out[at], reduced)
     return out
 
 
