@@ -30,6 +30,7 @@ from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
 from anabranch.passes.step_graph import StepGraph
 from anabranch.passes.unneeded_bounds import drop_unneeded_bounds
+from anabranch.passes.unneeded_copies import drop_unneeded_copies
 from anabranch.passes.unneeded_values import drop_unneeded_values
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
@@ -173,6 +174,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None, half: HalfReque
         verify_placed(placed, devices, "place")
         step = stage("partition", lambda: partition(placed))
         verify_partitioned(step, "partition")
+    step = stage("copies", functools.partial(drop_unneeded_copies, step))
     start = time.perf_counter()
     grouping = group(step)
     verify_items(grouping, step, "islands")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 #: What an attribute holds: of which kind (see above) the operation type says, so that type checkers cannot know it.
 AttributeValue: TypeAlias = Any
+
+#: an attribute of a placeholder for a part of a sparse tensor: whether its size differs in each step
+SIZE_VARIES: Final = "_size_varies"
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,8 +158,12 @@ class OpFlags(TypedDict, total=False):
     reads: Iterable[str]
     writes: Iterable[str]
     shape_valued: bool
+    rank_valued: bool
     few_values: bool
     sized_by: dict[str, str]
+    outputs_sized_by: dict[str, dict[str, str]]
+    shape_outputs: dict[str, tuple[str, ...]]
+    deals_out: bool
     asynchronous: bool
     locks: bool
     blocking: bool
@@ -195,8 +199,15 @@ class OpDef:
         refuses_late: so is whatever the shape rule refuses (`late_shape`).
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
+        rank_valued: they depend on the inputs' ranks only.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
-        sized_by: names of the inputs that alone decide the outputs' shapes, and by what: "shape" or "values".
+        sized_by: names of the inputs that alone decide the outputs' shapes, and by what: "shape"; "values"; "rows", a
+            value that is the outputs' first dimension; "sizes", values that are all dimensions (-1: what is left);
+            "dealt", places in the outputs' first dimension, as many as an operation has dealt out (`deals_out`).
+        outputs_sized_by: the same for single outputs, by their names.
+        shape_outputs: names of outputs that hold the shape of a tensor, and of the inputs whose values, of few numbers
+            each, decide it alone. None: it comes from outside, as a fed shape does.
+        deals_out: each row of the first input goes to one of the outputs.
         asynchronous: the host kernel returns a `core.pending.Pending` and waits without a thread.
         locks: it takes a lock, or gives one back. Such operations run in step order.
         blocking: the host kernel may hold its thread for long (user functions, files), so other work must not wait
@@ -240,8 +251,12 @@ class OpDef:
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
+    rank_valued: bool = False
     few_values: bool = False
     sized_by: dict[str, str] = field(default_factory=dict)
+    outputs_sized_by: dict[str, dict[str, str]] = field(default_factory=dict)
+    shape_outputs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    deals_out: bool = False
     asynchronous: bool = False
     locks: bool = False
     blocking: bool = False
@@ -499,6 +514,9 @@ def parse_op_def(
         unknown = set(fields.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
+    for key in ("outputs_sized_by", "shape_outputs"):
+        if unknown := set(fields.get(key, ())) - {arg.name for arg in outputs}:
+            raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not outputs")
     return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **fields)
 
 

@@ -203,9 +203,10 @@ def _sum_of_ids(
     if isinstance(ids, tf.Tensor):
         matrix = ids if ids.shape.ndims == 2 else tf.reshape(ids, [tf.shape(ids)[0], -1])
         return combined_rows(weights, matrix, combiner, name="weighted_sum")
-    flat = tf.sparse_reshape(ids, [ids.dense_shape[0], -1])
-    if factors is not None:
-        factors = tf.sparse_reshape(factors, [ids.dense_shape[0], -1])
+    flat = ids
+    if ids.dense_shape.shape.as_list() != [2]:
+        flat = tf.sparse_reshape(ids, [ids.dense_shape[0], -1])
+        factors = None if factors is None else tf.sparse_reshape(factors, [ids.dense_shape[0], -1])
     result: tf.Tensor = tf.nn.safe_embedding_lookup_sparse(
         weights, flat, sparse_weights=factors, combiner=combiner, name="weighted_sum"
     )

@@ -77,9 +77,9 @@ def _run_portable(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     inputs: list[Any] = []
     for source in op.inputs:
         if op.op_def.shape_valued:
-            if not source.shape.is_fully_defined():
+            if (described := described_by_shape(op, source)) is None:
                 return None
-            inputs.append(np.broadcast_to(np.zeros((), np.bool_), source.shape.sizes()))
+            inputs.append(described)
             continue
         value = _evaluate(source, depth + 1)
         if value is None or value.size > _MAX_ELEMENTS:
@@ -88,6 +88,19 @@ def _run_portable(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     if not inputs and not op.op_def.shape_valued:
         return None
     return run_on_known_values(op, inputs)[tensor.value_index]
+
+
+def described_by_shape(op: AnyOperation, source: AnyTensor) -> np.ndarray[Any, Any] | None:
+    """What stands for an input of which an operation looks at the shape alone, without memory behind it.
+
+    None where the shape is not known as far as the operation looks at it.
+    """
+    shape = source.shape
+    if shape.is_fully_defined():
+        return np.broadcast_to(np.zeros((), np.bool_), shape.sizes())
+    if op.op_def.rank_valued and shape.ndims is not None:
+        return np.broadcast_to(np.zeros((), np.bool_), (1,) * shape.ndims)
+    return None
 
 
 def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[Any, Any] | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.roles import Role
-from anabranch.graph.constants import run_on_known_values
+from anabranch.graph.constants import described_by_shape, run_on_known_values
 from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.control_edges import RemovingOperations
@@ -156,7 +156,6 @@ def _handles(op: StepNode, inputs: list[StepTensor], task_for: Callable[[str], s
 def _known_inputs(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:
     if op.op_def.shape_valued and inputs:
         # a tensor may be fed with any value of its static shape, so a fully known shape holds for feeds as well
-        if not all(t.shape.is_fully_defined() for t in inputs):
-            return None
-        return [np.broadcast_to(np.zeros((), np.bool_), t.shape.sizes()) for t in inputs]
+        described = [described_by_shape(op, t) for t in inputs]
+        return None if any(value is None for value in described) else described
     return [t.known for t in inputs] if all(isinstance(t.known, np.ndarray) for t in inputs) else None

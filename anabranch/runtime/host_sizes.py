@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Final
 
@@ -46,6 +47,10 @@ class HostSizes:
         self._op = op
         self._kernel = BoundKernel(op, rule, jnp, _UncheckedContext(op))
         self._static = sorted(op.op_def.static_positions(op))
+        kinds = [op.op_def.sized_by.get(arg.name) for arg in op.op_def.inputs] if self._kernel.is_flat else []
+        #: static inputs that multiply what is there, and those that are the number of rows of what is given
+        self._factors = [at for at in self._static if not kinds or kinds[at] not in ("rows", "sizes")]
+        self._rows = [at for at in self._static if kinds and kinds[at] == "rows"]
 
     def check(self, inputs: list[Any]) -> None:
         """Looks at the sizes where the values of the inputs are so large that it may matter.
@@ -68,7 +73,11 @@ class HostSizes:
     def _bound(self, inputs: list[Any]) -> float:
         """More elements than an operation gives that repeats, pads or fills by the values of its inputs."""
         bound = float(max([value.size for value in inputs], default=1))
-        for at in self._static:
+        for at in self._rows:
+            # rows like those of an input; what is stored beside them is no larger than the inputs
+            row = max([math.prod(value.shape[1:]) for value in inputs])
+            bound = max(bound, float(row) * (abs(int(inputs[at])) + 1))
+        for at in self._factors:
             if inputs[at].dtype.kind == "i":
                 for size in inputs[at].ravel().tolist():
                     bound *= abs(size) + 1

@@ -49,7 +49,7 @@ from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
 from anabranch.runtime.worker_threads import runs_here, worker_threads
-from anabranch.xla.executable import Executable, failed_check
+from anabranch.xla.executable import EAGER_VARIANTS, Executable, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.lowering import NeedsHostError
@@ -127,6 +127,8 @@ class IslandCall(ItemCall):
         changes_rows &= self.executable.device is None
         #: what takes the place of all programs where few rows are changed
         self._rows = RowUpdates(island, executable.dynamic, argument_order) if changes_rows else None
+        #: the first sizes of what it takes on threads of the program's
+        self._row_sizes: set[tuple[tuple[int, ...], ...]] = set()
 
     def _bind_variables(
         self, argument_order: Sequence[ResourceHandle], read_only: set[ResourceHandle], containers: Containers
@@ -217,6 +219,8 @@ class IslandCall(ItemCall):
         try:
             if not self._locks:
                 results = self._dispatch(frame, [*args, *tail])
+            elif self._hands_rows_over(args):
+                results = worker_threads.call(lambda: self._apart(frame, args, tail))
             else:
                 results = self._with_variables(frame, args, tail)
         except _NotInOneCallError:
@@ -226,6 +230,22 @@ class IslandCall(ItemCall):
             values[slot] = results[position]
         for slot, dtype in self._quantised_outputs:
             values[slot] = as_records(np.asarray(values[slot]), dtype)
+
+    def _hands_rows_over(self, args: list[Any]) -> bool:
+        """Whether a thread of ours is to change rows, since a program for each number of rows would take far longer.
+
+        A thread of the program's runs programs while these are as few as those that are compiled at once.
+        """
+        if self._rows is None or self._is_safe_here():
+            return False
+        if not self._rows_differ:
+            self._row_sizes.add(tuple([np.shape(value) for value in args]))
+        return self._rows_differ and self._rows.takes(args, many_sizes=True)
+
+    @property
+    def _rows_differ(self) -> bool:
+        """Whether threads of the program's have had more numbers of rows than programs are made for."""
+        return len(self._row_sizes) > EAGER_VARIANTS
 
     def _apart(self, frame: StepFrame, args: list[Any], tail: tuple[Any, ...]) -> Any:
         """On a thread of ours: no exception comes from outside there, so that it may take several calls."""
@@ -294,10 +314,10 @@ class IslandCall(ItemCall):
         if self._has_loops and frame.waiting is not None:
             return self._dispatch_watched(frame, frame.waiting, args, apart)
         values = frame.values
-        # a thread of the program's would have to hand it to another one, which takes longer than a compiled program
-        if self._rows is not None and not apart and self._is_safe_here():
+        # what a thread of the program's has handed over to have a program made is none of this
+        if self._rows is not None and self._is_safe_here() and (not apart or self._rows_differ):
             count = len(self._inputs)
-            if self._rows.takes(args[:count]):
+            if self._rows.takes(args[:count], self._rows_differ):
                 self._change_rows(self._rows, args[:count], args[count:])
                 return []
         if self._simple_key:

@@ -7,11 +7,20 @@ An operation may take such tensors and give what has the same size in each step:
 which each step keeps other elements, with a dense one has the rows that the sparse one's *shape* says. Such an
 operation states which inputs its sizes come from (`OpDef.sized_by`). The result changes where those do: where the
 shape of an input changes, or where its values do not come from outside, as a fed shape does, or follow from what does
-not change. A fed shape changes as seldom as that of a fed array, for which islands are compiled as well.
+not change. A fed shape changes as seldom as that of a fed array, for which islands are compiled as well; so does the
+shape of a sparse tensor that comes out of a pipeline (`OpDef.shape_outputs`), though not its number of elements. Nor
+does that of a sparse tensor that is fed, so that its parts say it (`SIZE_VARIES`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from anabranch.core.attrs import SIZE_VARIES
+from anabranch.core.op_def import ArgDef
+from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
 
@@ -30,7 +39,7 @@ class ChangingSizes:
         self._step = step
         self._members = set(step.operations)
         self._host = set(host)
-        self._changing: set[StepTensor] = set()
+        self._changing = {t for t in step.feeds if t.op.attrs.get(SIZE_VARIES) and not t.shape.is_fully_defined()}
         self._steady: dict[StepTensor, bool] = {}
 
     def on_host(self) -> set[StepNode]:
@@ -40,8 +49,9 @@ class ChangingSizes:
             if concerned and (has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self._host.add(op)
             # a size that the graph fixes does not change, whatever it is computed from
-            if (concerned or (op in self._host and _decides_sizes(op))) and not self._is_sized_steadily(op):
-                self._changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
+            if concerned or (op in self._host and _decides_sizes(op)):
+                open_ones = {t for t in op.outputs if not t.shape.is_fully_defined()}
+                self._changing.update(open_ones - self._sized_steadily(op))
         self._count_on_host()
         return self._host
 
@@ -75,24 +85,54 @@ class ChangingSizes:
         transfer = self._step.transfers.get(op)
         return op.inputs if transfer is None else [transfer.tensor]
 
-    def _is_sized_steadily(self, op: StepNode) -> bool:
-        """Whether an operation states what its sizes come from, and that does not change."""
-        sized_by = op.op_def.sized_by
-        if not sized_by:
+    def _sized_steadily(self, op: StepNode) -> set[StepTensor]:
+        """The outputs of which an operation states what their sizes come from, and where that does not change."""
+        op_def = op.op_def
+        steady: set[StepTensor] = set()
+        if not (op_def.sized_by or op_def.outputs_sized_by or op_def.shape_outputs):
+            return steady
+        for name, outputs in _by_argument(op_def.outputs, op, op.outputs).items():
+            by = op_def.outputs_sized_by.get(name, op_def.sized_by)
+            for output in outputs:
+                if self._is_shape(output) or (by and self._is_sized_by(op, output, by)):
+                    steady.add(output)
+        return steady
+
+    def _is_sized_by(self, op: StepNode, output: StepTensor, by: Mapping[str, str]) -> bool:
+        inputs = _by_argument(op.op_def.inputs, op, op.inputs)
+        return all(self._decides_steadily(tensor, kind, output) for name, kind in by.items() for tensor in inputs[name])
+
+    def _decides_steadily(self, tensor: StepTensor, kind: str, output: StepTensor) -> bool:
+        """Whether what an input says of an output's size, in one of the ways of `OpDef.sized_by`, does not change."""
+        if kind == "shape":
+            return tensor not in self._changing
+        if kind in ("rows", "dealt") and not (output.shape.ndims and output.shape[1:].is_fully_defined()):
             return False
-        # what is sized by inputs has no lists among them
-        inputs = {arg.name: tensor for arg, tensor in zip(op.op_def.inputs, op.inputs, strict=True)}
-        return all(
-            self._has_steady_values(inputs[name]) if by == "values" else inputs[name] not in self._changing
-            for name, by in sized_by.items()
-        )
+        if kind == "dealt":
+            # no row comes twice or is missing where all that was dealt out is put together again, as it mostly is
+            op = tensor.op
+            return op in self._members and op.op_def.deals_out and op.inputs[0] not in self._changing
+        return self._has_steady_values(tensor) and not (kind == "sizes" and _leaves_open(tensor, self._members))
+
+    def _is_shape(self, tensor: StepTensor) -> bool:
+        """Whether it holds a shape that does not change, by what its operation states."""
+        op = tensor.op
+        sources = op.op_def.shape_outputs
+        if not sources or op not in self._members:
+            return False
+        for name, outputs in _by_argument(op.op_def.outputs, op, op.outputs).items():
+            if tensor in outputs and name in sources:
+                inputs = _by_argument(op.op_def.inputs, op, op.inputs)
+                return all(self._has_steady_values(taken) for source in sources[name] for taken in inputs[source])
+        return False
 
     def _has_steady_values(self, tensor: StepTensor) -> bool:
         """Whether values that are a shape are fed, or follow from few numbers that are, and from shapes."""
         if tensor.is_known:
             return True
         if tensor not in self._steady:
-            self._steady[tensor] = tensor not in self._changing and self._is_computed_steadily(tensor.op)
+            computed = self._is_shape(tensor) or self._is_computed_steadily(tensor.op)
+            self._steady[tensor] = tensor not in self._changing and computed
         return self._steady[tensor]
 
     def _is_computed_steadily(self, op: StepNode) -> bool:
@@ -105,7 +145,26 @@ class ChangingSizes:
             return all(self._has_steady_values(tensor) for tensor in taken)
         if op in self._host or not op_def.portable or op_def.stateful:
             return False
-        return all(t.is_known or (is_small_integer(t) and self._has_steady_values(t)) for t in taken)
+        return all(
+            t.is_known or ((is_small_integer(t) or may_be_shape(t)) and self._has_steady_values(t)) for t in taken
+        )
+
+
+def _by_argument(args: Sequence[ArgDef], op: StepNode, tensors: Sequence[StepTensor]) -> dict[str, list[StepTensor]]:
+    """The inputs or outputs of an operation by the names of its signature."""
+    grouped = group_by_argument(args, op.attrs, tensors)
+    return {arg.name: list(part) if arg.is_list else [part] for arg, part in zip(args, grouped, strict=True)}
+
+
+def _leaves_open(shape: StepTensor, members: set[StepNode]) -> bool:
+    """Whether a -1 stands in a shape, or in what it is computed from, for what is left; sizes of tensors are none."""
+    if shape.is_known:
+        return bool(np.any(np.asarray(shape.known) < 0))
+    op = shape.op
+    if op not in members or op.op_def.shape_valued or op.op_def.shape_outputs:
+        return False
+    static = op.op_def.static_positions(op)  # axes and bounds, which count from the end where they are negative
+    return any(_leaves_open(tensor, members) for i, tensor in enumerate(op.inputs) if i not in static)
 
 
 def has_host_form(op: StepNode) -> bool:
@@ -124,6 +183,11 @@ def _decides_sizes(op: StepNode) -> bool:
 def is_small_integer(tensor: StepTensor) -> bool:
     """Whether a tensor is a few integers, or truth values."""
     return (tensor.dtype.is_integer or tensor.dtype.is_bool) and is_small(tensor)
+
+
+def may_be_shape(tensor: StepTensor) -> bool:
+    """Whether it may be the shape of a tensor of unknown rank."""
+    return tensor.dtype.is_integer and tensor.shape.ndims == 1 and not tensor.shape.is_fully_defined()
 
 
 def is_small(tensor: StepTensor) -> bool:

@@ -58,6 +58,7 @@ from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small, is_small_integer
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
+from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
 from anabranch.xla.variable_order import variable_order
 
@@ -289,6 +290,7 @@ class _IslandAnalysis:
         # before the levels, which rise where host and compiled work meet, and before who waits: both are parts of an
         # island's key
         self._pass_on_host()
+        self.host |= shapes_on_host(self.step, self.host, self.static)
         self._find_waiting()
         self._find_awaited()
         self.levels = find_levels(

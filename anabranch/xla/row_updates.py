@@ -38,6 +38,8 @@ FEW_ELEMENTS: Final = 1 << 8
 #: of what a call of XLA's takes, where servers share cores
 SCATTERED_ELEMENTS: Final = 1 << 12
 _MOST_SCATTERS: Final = 2
+#: the same as `MAX_ELEMENTS` where sizes are known to differ: each would need a program, or a copy of the table
+MAX_OF_MANY_SIZES: Final = 1 << 20
 
 
 class RowUpdates:
@@ -57,9 +59,14 @@ class RowUpdates:
         #: elements that a call may write in variables as wholes
         self._whole = 0
 
-    def takes(self, inputs: Sequence[TensorValue]) -> bool:
-        """Whether inputs of these sizes are better left to NumPy."""
-        return self._whole <= MAX_ELEMENTS and sum([value.size for value in inputs]) <= MAX_ELEMENTS
+    def takes(self, inputs: Sequence[TensorValue], many_sizes: bool = False) -> bool:
+        """Whether inputs of these sizes are better left to NumPy.
+
+        Args:
+            many_sizes: whether there have been too many sizes for a program for each.
+        """
+        most = MAX_OF_MANY_SIZES if many_sizes else MAX_ELEMENTS
+        return self._whole <= most and sum([value.size for value in inputs]) <= most
 
     def __call__(self, inputs: Sequence[TensorValue], values: Sequence[jax.Array]) -> None:
         """Changes the values of the variables.

@@ -12,6 +12,7 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.core import sizes
 from anabranch.graph.graph import Graph
+from anabranch.runtime import host_sizes
 from anabranch.xla.executable import EAGER_VARIANTS
 from tests.device.refusals import refused
 
@@ -205,3 +206,23 @@ def test_more_tensors_than_an_operation_has() -> None:
     next(n for n in graph_def.node if n.op == "Split").attr["num_split"].i = 2**40
     with Graph().as_default(), pytest.raises(ValueError, match="num_split = 1099511627776 tensors"):
         tf.import_graph_def(graph_def)
+
+
+def test_rows_and_reshapes_are_not_traced_for_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sizes are known to be no more than these, so that no step waits for a trace."""
+    traced: list[str] = []
+    trace = host_sizes.HostSizes._traced
+    monkeypatch.setattr(
+        host_sizes.HostSizes, "_traced", lambda self, *a: (traced.append(self._op.type), trace(self, *a))[1]
+    )
+    x, count = tf.placeholder(tf.float32, [None, 512]), tf.placeholder(tf.int32, [])
+    kept = tf.boolean_mask(x, x[:, 0] >= 0)
+    ids = tf.zeros([tf.shape(kept)[0]], tf.int32)
+    sums = tf.math.unsorted_segment_sum(tf.reshape(kept, [-1, 512]), ids, count)
+    given = np.ones((300, 512), np.float32)
+    with tf.Session() as session:
+        assert session.run(sums, {x: given, count: 1024})[0].tolist() == [300] * 512
+        assert not traced
+        with pytest.raises((tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError)):
+            session.run(sums, {x: given[:0], count: 2**31 - 1})
+    assert traced == ["UnsortedSegmentSum"]

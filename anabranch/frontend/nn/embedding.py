@@ -239,8 +239,8 @@ def embedding_lookup_sparse(
         ids.values.shape.assert_is_compatible_with(weights.values.shape)
         ids.indices.shape.assert_is_compatible_with(weights.indices.shape)
     with name_scope(name, "embedding_lookup_sparse", _tensors(*parts, ids)) as scope:
-        segments = raw.Cast(_column(ids.indices, 0), DstT="int32")
-        rows = raw.Cast(raw.StridedSlice(ids.dense_shape, [0], [1], [1], shrink_axis_mask=1), DstT="int32")
+        segments = _column(ids.indices, 0)
+        rows = raw.StridedSlice(ids.dense_shape, [0], [1], [1], shrink_axis_mask=1)
         embeddings = embedding_lookup(parts, ids.values, partition_strategy, max_norm=max_norm)
         if weights is None:
             factors = raw.Fill(raw.Shape(ids.values), np.ones((), embeddings.dtype.as_numpy_dtype))
@@ -258,9 +258,10 @@ def _column(indices: Tensor, at: int) -> Any:
 def _like_rows(vector: Tensor, rows: Tensor) -> Any:
     """A vector as [n, 1, ..., 1], so that it broadcasts with rows of any shape."""
     if rows.shape.ndims is not None:
-        ones: Any = np.ones(rows.shape.ndims - 1, np.int32)
-    else:
-        ones = raw.Fill(raw.Reshape(raw.Sub(raw.Rank(rows), 1), [1]), 1)
+        for _ in range(rows.shape.ndims - 1):
+            vector = raw.ExpandDims(vector, -1)
+        return vector
+    ones = raw.Fill(raw.Reshape(raw.Sub(raw.Rank(rows), 1), [1]), 1)
     return raw.Reshape(vector, raw.ConcatV2([raw.Shape(vector), ones], 0))
 
 
@@ -335,6 +336,8 @@ def safe_embedding_lookup_sparse(
 def _as_matrix(ids: SparseTensor) -> SparseTensor:
     """All dimensions but the last merged into one."""
     shape = ids.dense_shape
+    if shape.shape.as_list() == [2]:
+        return ids
     rows = raw.Prod(raw.StridedSlice(shape, [0], [-1], [1], begin_mask=1), [0])
     last = raw.StridedSlice(shape, [-1], [0], [1], shrink_axis_mask=1)
     return sparse_reshape(ids, raw.Pack([rows, last]))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import SIZE_VARIES
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
@@ -52,6 +53,8 @@ def _parts(value: SparseTensor) -> list[Tensor]:
 def sparse_placeholder(dtype: DTypeLike, shape: ShapeLike | None = None, name: str | None = None) -> SparseTensor:
     """A sparse tensor that must be fed: with a `SparseTensorValue`, or with a triple (indices, values, dense_shape).
 
+    It is taken to have another number of elements in each step: no program is compiled for one.
+
     Args:
         dtype: of the values.
         shape: the dense shape: a list, with None for dimensions that may vary, or a tensor; default: any.
@@ -75,6 +78,8 @@ def sparse_placeholder(dtype: DTypeLike, shape: ShapeLike | None = None, name: s
             dense_shape = raw.Placeholder(dtype=dtypes.int64, shape=TensorShape([rank]), name=named("shape"))
     values = raw.Placeholder(dtype=dtype, shape=TensorShape([None]), name=named("values"))
     indices = raw.Placeholder(dtype=dtypes.int64, shape=TensorShape([None, rank]), name=named("indices"))
+    for tensor in (values, indices):
+        tensor.op._set_attr(SIZE_VARIES, True)
     return SparseTensor(indices, values, dense_shape)
 
 

@@ -248,7 +248,7 @@ def _(input: Array, *, out_type: DType, xp: ArrayLibrary) -> Any:
     return np.array(np.prod(np.shape(input), dtype=np.int64), dtype=out_type.as_numpy_dtype)
 
 
-Rank = define_op("Rank", "input: T -> output: int32", "T: any", shape_valued=True)
+Rank = define_op("Rank", "input: T -> output: int32", "T: any", shape_valued=True, rank_valued=True)
 Rank.shape(shape_rules.scalar)
 Rank.not_differentiable()
 
@@ -266,6 +266,7 @@ Reshape = define_op(
     static=("shape",),
     ranks={"shape": 1},
     rank_words={"shape": "sizes input must be 1-D"},
+    sized_by={"shape": "sizes"},
 )
 
 
@@ -314,6 +315,8 @@ def _closed(shape: tuple[int, ...], size: int, wanted: list[int]) -> list[int]:
 @Reshape.kernel
 def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     wanted = [int(d) for d in np.asarray(shape)]
+    if xp is np and min(wanted, default=0) >= 0 and isinstance(tensor, np.ndarray) and tensor.size == math.prod(wanted):
+        return tensor.reshape(wanted)
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
     shape = tuple(np.shape(tensor))

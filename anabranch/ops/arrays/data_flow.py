@@ -186,6 +186,7 @@ DynamicPartition = define_op(
     "DynamicPartition",
     "data: T, partitions: int32 -> outputs: num_partitions * T",
     "num_partitions: int >= 1, T: any",
+    deals_out=True,
 )
 
 
@@ -261,7 +262,13 @@ def _stitch(indices: list[Any], data: list[Any], xp: ArrayLibrary, ctx: Operatio
 
 
 def _stitching(name: str) -> Any:
-    op = define_op(name, "indices: N * int32, data: N * T -> merged: T", "N: int >= 1, T: any", static=("indices",))
+    op = define_op(
+        name,
+        "indices: N * int32, data: N * T -> merged: T",
+        "N: int >= 1, T: any",
+        static=("indices",),
+        sized_by={"indices": "dealt"},
+    )
     op.shape(_stitched_shape)
 
     @op.kernel

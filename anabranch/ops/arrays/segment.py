@@ -182,6 +182,7 @@ def _unsorted_segments(
         static=("num_segments",),
         ranks={"num_segments": 0},
         rank_words={"num_segments": "num_segments should be a scalar"},
+        sized_by={"num_segments": "rows"},
     )
 
     @op.shape
@@ -214,6 +215,8 @@ def _unsorted_segments(
 def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Array, count: int) -> None:
     """No id is `count` or more; the message shows the first that is, with its position."""
     flat = xp.asarray(flat)
+    if xp is np and (not flat.size or flat.max() < count):
+        return
     at = xp.argmax(flat >= count)
     position = ",".join(f"{{{i}}}" for i in range(1, segment_ids.ndim + 1))
     first = xp.take(flat, at)
@@ -229,21 +232,34 @@ def scatter(xp: ArrayLibrary, out: Array, indices: Array, rows: Array, method: s
     """`out` with each of `rows` combined into the row at its index."""
     if xp is jnp:
         return getattr(out.at[indices], method)(rows)
-    ufunc.at(out, indices, rows)
+    if rows.ndim == 1 or not rows.size:
+        ufunc.at(out, indices, rows)
+        return out
+    # one call for each run of equal indices, where `at` makes one for each row
+    if (indices[1:] < indices[:-1]).any():
+        order = np.argsort(indices, kind="stable")
+        indices, rows = indices[order], rows[order]
+    starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
+    reduced = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
+    at = indices[starts]
+    out[at] = ufunc(out[at], reduced)
     return out
 
 
 def _gather_rows(params: Tensor, ids: Tensor) -> Tensor:
     """params[ids], and zeros where an id is negative."""
-    zero = raw.ZerosLike(ids)
-    rows = raw.GatherV2(params, raw.Maximum(ids, zero), 0)
-    valid = _spread_over(raw.GreaterEqual(ids, zero), rows)
-    result: Tensor = raw.SelectV2(valid, rows, raw.ZerosLike(rows))
+    rows = raw.GatherV2(params, raw.Maximum(ids, 0), 0)
+    valid = _spread_over(raw.GreaterEqual(ids, 0), rows)
+    result: Tensor = raw.SelectV2(valid, rows, np.zeros((), rows.dtype.as_numpy_dtype))
     return result
 
 
 def _spread_over(mask: Tensor, rows: Tensor) -> Tensor:
     """A mask of the shape of the ids, with dimensions of size 1 for the rest of the rows' shape."""
+    if mask.shape.ndims is not None and rows.shape.ndims is not None:
+        for _ in range(rows.shape.ndims - mask.shape.ndims):
+            mask = raw.ExpandDims(mask, -1)
+        return mask
     missing = raw.ExpandDims(raw.Sub(raw.Rank(rows), raw.Rank(mask)), 0)
     result: Tensor = raw.Reshape(mask, raw.ConcatV2([raw.Shape(mask), raw.Fill(missing, 1)], 0))
     return result

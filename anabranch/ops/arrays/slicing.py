@@ -7,6 +7,8 @@ step checks. Which inputs have to be known is decided per operation (`OpDef.stat
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -343,6 +345,33 @@ def _as_slice(positions: range) -> slice:
     return slice(positions.start, stop, positions.step)
 
 
+@functools.lru_cache(maxsize=1 << 12)
+def _index_of(
+    rank: int, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], *masks: int
+) -> tuple[Any, ...] | None:
+    """What NumPy takes between brackets for a strided slice of a tensor of some rank; None: it is refused."""
+    named = dict(zip(_MASK_NAMES, masks, strict=True))
+    index: list[Any] = []
+    try:
+        pieces = _pieces(rank, len(strides), named)
+    except ValueError:
+        return None
+    for piece in pieces:
+        at = piece.entry
+        if piece.kind == "new":
+            index.append(None)
+        elif piece.kind == "all":
+            index.append(slice(None))
+        elif strides[at] == 0 or (piece.kind == "index" and strides[at] < 0):
+            return None
+        elif piece.kind == "index":
+            index.append(begin[at])
+        else:
+            start = None if named["begin_mask"] >> at & 1 else begin[at]
+            index.append(slice(start, None if named["end_mask"] >> at & 1 else end[at], strides[at]))
+    return (*index, ...)  # an array also where one element is left
+
+
 # ---------------------------------------------------------------------- StridedSlice
 StridedSlice = define_op(
     "StridedSlice",
@@ -391,6 +420,13 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 @StridedSlice.kernel
 def _(input: Array, begin: Array, end: Array, strides: Array, *, ctx: GraphContext, xp: ArrayLibrary) -> Any:
+    if isinstance(input, np.ndarray) and all(isinstance(bound, np.ndarray) for bound in (begin, end, strides)):
+        bounds = tuple(begin.tolist()), tuple(end.tolist()), tuple(strides.tolist())
+        index = _index_of(input.ndim, *bounds, *[ctx.op.attrs[name] for name in _MASK_NAMES])
+        # what it refuses, or NumPy, is refused below, where there are words for it
+        with contextlib.suppress(IndexError):
+            if index is not None:
+                return input[index]
     region = _region(ctx, np.shape(input), begin, end, strides)
     part = xp.asarray(input)[tuple(_as_slice(r) for r in region.ranges)]
     for axis, index in region.traced.items():

@@ -27,6 +27,7 @@ SparseCross = define_op(
     "N: int >= 0, hashed_output: bool, num_buckets: int >= 0, hash_key: int, "
     "sparse_types: list({int64, string}) >= 0, dense_types: list({int64, string}) >= 0, "
     "out_type: {int64, string}, internal_type: {int64, string}",
+    shape_outputs={"output_shape": ()},  # the number of rows, and the most crosses of one
 )
 SparseCross.not_differentiable()
 

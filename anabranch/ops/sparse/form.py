@@ -40,6 +40,10 @@ def check_sparse(ctx: OperationContext, indices: Array, shape: Array, what: str 
         raise InvalidArgumentError(
             None, ctx.op, f"{what} of shape {indices.shape} do not index a tensor of shape {shape.tolist()}"
         )
+    is_plain = indices.dtype == np.int64 == shape.dtype and not (shape < 0).any()
+    # as unsigned numbers negative ones are the largest
+    if is_plain and not (indices.view(np.uint64) >= shape.view(np.uint64)).any():
+        return
     inside = np.all((indices >= 0) & (indices < shape), axis=1)
     if not inside.all():
         at = int(np.argmin(inside))
@@ -105,6 +109,7 @@ SparseReshape = define_op(
     "SparseReshape",
     "input_indices: int64, input_shape: int64, new_shape: int64 -> output_indices: int64, output_shape: int64",
     ranks={"input_shape": 1},
+    shape_outputs={"output_shape": ("input_shape", "new_shape")},
 )
 SparseReshape.not_differentiable()
 
@@ -135,6 +140,8 @@ def _(input_indices: Array, input_shape: Array, new_shape: Array, *, ctx: Operat
         f"Input to reshape is a tensor with {size} dense values, but the requested shape {wanted.tolist()} has "
         f"{math.prod(wanted.tolist())}",
     )
+    if wanted.tolist() == input_shape.tolist():
+        return input_indices, wanted
     return _index_vectors(flat_positions(input_indices, input_shape), wanted), wanted
 
 
@@ -144,6 +151,7 @@ SparseConcat = define_op(
     "indices: N * int64, values: N * T, shapes: N * int64 -> "
     "output_indices: int64, output_values: T, output_shape: int64",
     "concat_dim: int, N: int >= 2, T: any",
+    shape_outputs={"output_shape": ("shapes",)},
 )
 SparseConcat.not_differentiable()
 
@@ -183,6 +191,7 @@ SparseSplit = define_op(
     "output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64",
     "num_split: int >= 1, T: any",
     late_ranks={"split_dim": 0},
+    shape_outputs={"output_shape": ("split_dim", "shape")},
 )
 SparseSplit.not_differentiable()
 
@@ -224,6 +233,7 @@ SparseSlice = define_op(
     "indices: int64, values: T, shape: int64, start: int64, size: int64 -> "
     "output_indices: int64, output_values: T, output_shape: int64",
     "T: any",
+    shape_outputs={"output_shape": ("shape", "start", "size")},
 )
 SparseSlice.late_shape(_some_elements)
 
@@ -285,6 +295,7 @@ SparseFillEmptyRows = define_op(
     "indices: int64, values: T, dense_shape: int64, default_value: T -> "
     "output_indices: int64, output_values: T, empty_row_indicator: bool, reverse_index_map: int64",
     "T: any",
+    outputs_sized_by={"empty_row_indicator": {"dense_shape": "values"}},
 )
 
 

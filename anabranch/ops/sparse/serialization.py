@@ -25,8 +25,14 @@ DeserializeSparse = define_op(
     "DeserializeSparse",
     f"serialized_sparse: Tserialized -> {_RESULT}",
     "dtype: any, Tserialized: {string, variant} = string",
+    shape_outputs={"sparse_shape": ()},
 )
-DeserializeManySparse = define_op("DeserializeManySparse", f"serialized_sparse: string -> {_RESULT}", "dtype: any")
+DeserializeManySparse = define_op(
+    "DeserializeManySparse",
+    f"serialized_sparse: string -> {_RESULT}",
+    "dtype: any",
+    shape_outputs={"sparse_shape": ()},
+)
 for _op in (SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse):
     _op.not_differentiable()
 

@@ -30,6 +30,8 @@ ParseExample = define_op(
     f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
     f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
     ranks={"serialized": 1, "names": 1, "sparse_keys": 0, "dense_keys": 0},
+    outputs_sized_by={"dense_values": {"serialized": "shape"}},
+    shape_outputs={"sparse_shapes": ()},
 )
 ParseExample.not_differentiable()
 
