@@ -14,7 +14,8 @@ import numpy as np
 
 from anabranch.core.attrs import AttributeValue, FuncAttr, single_precision
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef, OpFlags, parse_op_def
+from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef, OpFlags
+from anabranch.core.op_signatures import parse_op_def
 from anabranch.core.registry import register_op
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike, to_array

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from anabranch.core.op_def import parse_op_def
+from anabranch.core.op_signatures import parse_op_def
 from anabranch.graph.building import OpFunction
 
 _CALL: Final = (

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.core.dtypes import resource, string
-from anabranch.core.op_def import ArgDef, AttrDef, parse_op_def
+from anabranch.core.op_def import ArgDef, AttrDef
+from anabranch.core.op_signatures import parse_op_def
 from anabranch.core.registry import find_op_def
 from anabranch.graph import ref_handles, ref_variables
 from anabranch.graph.building import OpFunction
