@@ -177,6 +177,9 @@ class StraightRun(StepWaiting):
             if pending is not None or self._record is not None:
                 self._finish(call, pending, started)
             return False
+        if self._record is None:
+            # who waits long is told since when; what is there at once need not know
+            started = trace_clock.now()
         # before its callback is set, which may make the event at once
         self._pending[call] = call.op, pending, started
         pending.when_settled(lambda settled: self._events.put((call, settled)))
