@@ -35,6 +35,8 @@ class WorkerThreads:
         self._name = name
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._ended_work = threading.Condition(self._lock)
+        self._is_awaited = False
         #: the idle threads' mailboxes, the one that became idle last at the end
         self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
         self._threads: set[threading.Thread] = set()
@@ -97,6 +99,15 @@ class WorkerThreads:
         with self._lock:
             return len(self._threads) - len(self._idle)
 
+    def rest(self, seconds: float) -> bool:
+        """Waits until none of these threads runs anything, at most so long; whether none does.
+
+        For the end of a process: one that comes back from C++ code when the interpreter is gone aborts it.
+        """
+        with self._ended_work:
+            self._is_awaited = True
+            return self._ended_work.wait_for(lambda: len(self._threads) == len(self._idle), seconds)
+
     def are_all_but(self, thread: threading.Thread) -> bool:
         """Whether no other thread in this process than `thread` could do something: others of ours are idle."""
         with self._lock:
@@ -120,6 +131,8 @@ class WorkerThreads:
             del work
             with self._lock:
                 self._idle.append(mailbox)
+                if self._is_awaited:
+                    self._ended_work.notify_all()
 
 
 #: the threads of this process

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from anabranch.distributed.cluster_files import read_cluster
 from anabranch.distributed.cluster_spec import ClusterSpec
@@ -20,6 +20,10 @@ from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.task_engine import READY_VARIABLE
 from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE, read_tf_config
 from anabranch.errors import InvalidArgumentError, OpError
+from anabranch.runtime.worker_threads import worker_threads
+
+#: how long the end waits for what steps still run; a function of the user's may never end
+_REST_SECONDS: Final = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,6 +51,15 @@ def main(arguments: Sequence[str]) -> int:
         server = Server(spec, job_name=job, task_index=index, cluster_file=options.cluster)
     except ValueError as error:
         parser.error(str(error))
+    try:
+        _serve(server)
+    finally:
+        # what steps run whose end nobody waits for any more
+        worker_threads.rest(_REST_SECONDS)
+    return 0
+
+
+def _serve(server: Server) -> None:
     with server:
         print(f"{server.server_def.job_name}/{server.server_def.task_index} listens at {server.target}", flush=True)
         _announce(server.target)
@@ -56,7 +69,6 @@ def main(arguments: Sequence[str]) -> int:
             # another signal ends this as well
             server.leave()
             raise
-    return 0
 
 
 def _from_options(options: argparse.Namespace) -> tuple[ClusterSpec, str | None, int | None]:

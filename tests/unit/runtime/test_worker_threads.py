@@ -57,3 +57,14 @@ def test_results_and_errors_come_back() -> None:
     assert threads.call(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
         threads.call(lambda: 1 // 0)
+
+
+def test_the_end_of_a_process_can_wait_for_what_they_run() -> None:
+    threads, begun, over = WorkerThreads("busy"), threading.Event(), threading.Event()
+    assert threads.rest(0.0)
+    threads.submit(lambda: (begun.set(), over.wait(30))[0])
+    assert begun.wait(30)
+    assert not threads.rest(0.01)
+    threading.Timer(0.05, over.set).start()
+    assert threads.rest(30.0)
+    assert threads.busy == 0
