@@ -24,6 +24,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
+from anabranch.core.kernels import KernelCase
 from anabranch.errors import InternalError
 from anabranch.kernels import onednn, onednn_stages
 from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
@@ -293,6 +294,12 @@ def array_at(address: int, described: Strided) -> HostArray:
 def call_cost(products: int) -> float:
     """What share of the time that XLA takes for so many multiplications a call takes before it computes."""
     return _CALL_SECONDS * _PRODUCTS_PER_SECOND / products
+
+
+def is_rough(case: KernelCase) -> bool:
+    """Whether estimates say little here. On processors with AMX they fit what was measured of whole networks."""
+    library = onednn.library()
+    return library is None or not library.has_tiles
 
 
 def failed_operation(text: str) -> str:

@@ -314,7 +314,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         applies=takes,
         offered=lambda case: _usable(described(case)[0]),
         cost=lambda case: _cost(*described(case)),
-        rough=True,
+        rough=native_calls.is_rough,
         calls_back=True,
         takes_numpy=True,
     )(kernel)

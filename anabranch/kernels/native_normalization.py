@@ -181,7 +181,7 @@ class _Kernels:
                 types=types,
                 applies=functools.partial(self._takes, backward),
                 cost=functools.partial(_estimate, backward),
-                rough=True,
+                rough=native_calls.is_rough,
                 calls_back=True,
                 takes_numpy=True,
             )(kernel)

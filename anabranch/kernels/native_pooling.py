@@ -337,7 +337,7 @@ def _register(operation: Pooled) -> None:
         types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
         cost=estimate,
-        rough=True,
+        rough=native_calls.is_rough,
         calls_back=True,
         takes_numpy=True,
     )(kernel)

@@ -224,7 +224,7 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
         types={name: [dtypes.bfloat16] for name in _TYPES.get(op_type, ("T",))},
         applies=takes,
         cost=estimate,
-        rough=True,
+        rough=native_calls.is_rough,
         calls_back=True,
         takes_numpy=True,
     )(kernel)

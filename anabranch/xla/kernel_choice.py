@@ -7,6 +7,7 @@ and why, is told in docs/decisions/0033-kernel-registry.md.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -14,7 +15,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.platform.version import VERSION
 from anabranch.xla.compile_cache import cache_directory
 from anabranch.xla.kernel_costs import CostMemory
+from anabranch.xla.kernel_timing import Run, is_mostly_quicker, seconds_in_turns
 
 #: environment variable that says how kernels are chosen: one of `MODES`
 KERNELS_VARIABLE: Final = "ANABRANCH_KERNELS"
@@ -97,8 +99,8 @@ class KernelChoice:
     measured: Mapping[str, float]
 
 
-#: measures a candidate (s); raises whatever the kernel raises
-Measure = Callable[[KernelCandidate], float]
+#: makes of a candidate what runs it, and measures that; raises whatever the kernel raises
+Measure = Callable[[KernelCandidate], Run]
 
 
 class KernelChooser:
@@ -171,17 +173,18 @@ class KernelChooser:
         refusal = "" if mode == "measure" else self._refusal(case)
         if measure is None or refusal:
             return _by_estimate(case, offered, known, f"by estimate: {refusal or 'it cannot be measured alone'}")
-        measured = self._measure(missing, measure, limited=mode == "auto")
-        if _doubtful(offered, {**known, **measured}):
-            # somebody else may have had the cores meanwhile; what one of two measurements says is worth more then
-            again = self._measure([one for one in missing if one.name in measured], measure, limited=mode == "auto")
-            measured |= {name: min(seconds, measured[name]) for name, seconds in again.items()}
+        turns = self._measure(missing, measure, limited=mode == "auto")
+        measured = {name: min(seconds, default=math.inf) for name, seconds in turns.items()}
         finite = {name: seconds for name, seconds in measured.items() if math.isfinite(seconds)}
-        if memory is not None and finite and not _doubtful(offered, {**known, **finite}):
-            memory.store(key, finite)
         if len(measured) < len(missing):
             return _by_estimate(case, offered, {**known, **finite}, f"by estimate: {_SPENT}")
-        return _by_measurement(case, offered, {**known, **measured}, "measured")
+        every = {**known, **finite}
+        choice = _by_measurement(case, offered, every, "measured", turns)
+        # what is kept decides by the least times alone, for good: it has to say the same
+        says = _by_measurement(case, offered, every, "measured")
+        if memory is not None and finite and says.chosen is choice.chosen and not _doubtful(offered, every):
+            memory.store(key, finite)
+        return choice
 
     def _refusal(self, case: KernelCase) -> str:
         """Why a case is not measured unless somebody asks for it; empty: it is."""
@@ -192,20 +195,34 @@ class KernelChooser:
             return "it is too large to be measured"
         return "" if self._left > 0 else _SPENT
 
-    def _measure(self, rivals: Sequence[KernelCandidate], measure: Measure, limited: bool) -> dict[str, float]:
-        """What the rivals take (s); infinite where one fails. Ends early when the budget is spent."""
-        measured: dict[str, float] = {}
+    def _measure(self, rivals: Sequence[KernelCandidate], measure: Measure, limited: bool) -> dict[str, list[float]]:
+        """What the rivals take in each turn (s); nothing where one fails. Ends early when the budget is spent."""
+        runs: dict[str, Run] = {}
+        turns: dict[str, list[float]] = {}
         for rival in rivals:
             if limited and self._left <= 0:
-                break
-            start = self._clock()
-            try:
-                measured[rival.name] = measure(rival)
-            except Exception:  # what fails alone is not chosen; where all fail, the step says why
-                measured[rival.name] = math.inf
+                return turns
+            turns[rival.name] = []
+            with contextlib.suppress(Exception), self._charged(limited):  # what fails alone is not chosen
+                runs[rival.name] = measure(rival)
+        with self._charged(limited):
+            found = seconds_in_turns(runs)
+        if _doubtful(rivals, {name: min(seconds) for name, seconds in found.items()}):
+            # somebody else may have had the cores meanwhile; what one of two measurements says is worth more then
+            with self._charged(limited):
+                again = seconds_in_turns({name: runs[name] for name in found})
+            found = {name: found[name] + seconds for name, seconds in again.items()}
+        return turns | found
+
+    @contextlib.contextmanager
+    def _charged(self, limited: bool) -> Iterator[None]:
+        """Takes the time of what is done in it from what measurements may take."""
+        start = self._clock()
+        try:
+            yield
+        finally:
             if limited:
                 self._left -= self._clock() - start
-        return measured
 
 
 def _rivals(offered: Sequence[KernelCandidate]) -> list[KernelCandidate]:
@@ -240,16 +257,23 @@ def _by_estimate(
 
 
 def _by_measurement(
-    case: KernelCase, offered: Sequence[KernelCandidate], measured: Mapping[str, float], how: str
+    case: KernelCase,
+    offered: Sequence[KernelCandidate],
+    measured: Mapping[str, float],
+    how: str,
+    turns: Mapping[str, Sequence[float]] | None = None,
 ) -> KernelChoice:
-    """The quickest, unless the estimates' favourite is nearly as quick."""
+    """The quickest, unless the favourite by estimate is nearly as quick, or was the quicker one in some turns."""
     shown = {one.name: measured[one.name] for one in offered if math.isfinite(measured.get(one.name, math.inf))}
     if not shown:
         return _by_estimate(case, offered, {}, "by estimate: every candidate failed when it was measured alone")
     best = min((one for one in offered if one.name in shown), key=lambda one: shown[one.name])
     favourite = next(one for one in offered if one.name in shown)
     # measurements vary: a small lead would make the choice differ from process to process
-    if shown[best.name] < _BETTER_SHARE * shown[favourite.name] or best is favourite:
+    clearly = shown[best.name] < _BETTER_SHARE * shown[favourite.name]
+    if clearly and turns is not None and best.name in turns and favourite.name in turns:
+        clearly = is_mostly_quicker(turns[best.name], turns[favourite.name])
+    if clearly or best is favourite:
         return KernelChoice(case.op_type, best, f"{how}: the quickest", tuple(offered), shown)
     return KernelChoice(case.op_type, favourite, f"{how}: no other is clearly quicker", tuple(offered), shown)
 

@@ -1,28 +1,36 @@
-"""Measuring what one kernel costs: it is compiled alone, for inputs of given shapes, and run a few times."""
+"""Measuring what kernels cost: each is compiled alone, for inputs of given shapes; then they run in turns."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 import numpy as np
 
-#: runs of a kernel, of which the quickest counts, and the time after which no further one begins (s)
-_RUNS: Final = 15
+#: runs of each kernel, of which the quickest counts
+_TURNS: Final = 15
+#: the time for each kernel after which no further turn begins (s), but for the first few, which have longer
 _ENOUGH_SECONDS: Final = 0.05
+_FEW_TURNS, _LONG_SECONDS = 3, 0.25
+#: the share of the turns in which what is clearly quicker has to be
+_MOST_TURNS: Final = 0.75
+
+#: runs a kernel once, and says what that took (s)
+Run = Callable[[], float]
 
 
-def measured_seconds(
+def timed_run(
     program: Callable[..., Any],
     inputs: Sequence[tuple[tuple[int, ...], np.typing.DTypeLike]],
     device: jax.Device | None,
     clock: Callable[[], float] = time.perf_counter,
-) -> float:
-    """What a run of `program` takes (s), the least of a few.
+) -> Run:
+    """Compiles `program`, runs it once, and gives what runs it again and says what that took.
 
-    May be called while something is traced.
+    May be called while something is traced, and so may what it gives.
 
     Args:
         program: a function of arrays that JAX can trace.
@@ -36,15 +44,42 @@ def measured_seconds(
         values = [jax.device_put(_filled(shape, dtype), device) for shape, dtype in inputs]
         compiled = jax.jit(program).lower(*values).compile()
         jax.block_until_ready(compiled(*values))  # type: ignore[no-untyped-call]
-        best, spent = float("inf"), 0.0
-        for _ in range(_RUNS):
+
+    def run() -> float:
+        with jax.ensure_compile_time_eval(), jax.default_device(device):
             start = clock()
             jax.block_until_ready(compiled(*values))  # type: ignore[no-untyped-call]
-            taken = clock() - start
-            best, spent = min(best, taken), spent + taken
-            if spent > _ENOUGH_SECONDS:
-                break
-    return max(best, 1e-9)
+            return max(clock() - start, 1e-9)
+
+    return run
+
+
+def seconds_in_turns(runs: Mapping[str, Run]) -> dict[str, list[float]]:
+    """What kernels take in each of a few turns (s), of which each runs every one of them once.
+
+    Whatever else the machine does meanwhile slows all of them alike, or is seen in single turns only. A kernel that
+    fails is left out.
+    """
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    spent = 0.0
+    for turn in range(1, _TURNS + 1):
+        for name in list(found):
+            try:
+                taken = runs[name]()
+            except Exception:  # what fails alone is not chosen; where all fail, the step says why
+                del found[name]
+                continue
+            found[name].append(taken)
+            spent += taken
+        if spent > len(found) * (_ENOUGH_SECONDS if turn >= _FEW_TURNS else _LONG_SECONDS):
+            break
+    return found
+
+
+def is_mostly_quicker(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether a kernel was the quicker one in nearly all of the turns that both ran in."""
+    turns = min(len(one), len(other))
+    return sum(a < b for a, b in zip(one, other, strict=False)) >= math.ceil(_MOST_TURNS * turns)
 
 
 def _filled(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray[Any, Any]:

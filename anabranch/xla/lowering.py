@@ -36,7 +36,7 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shapes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
-from anabranch.xla.kernel_timing import measured_seconds
+from anabranch.xla.kernel_timing import Run, timed_run
 from anabranch.xla.random_keys import host_key, random_key
 from anabranch.xla.read_order import are_there, source_of
 from anabranch.xla.state import draws_random, state_of_body
@@ -437,7 +437,7 @@ def _chosen_kernel(
     if case is None:
         return None
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
-    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, case.inputs, target) if alone else None)
+    choice = chooser.choose(case, target.device, partial(_run_alone, op, case.inputs, target) if alone else None)
     if choice is not None:
         _note_choice(op.name, choice, state.choices)
     return choice
@@ -473,10 +473,8 @@ def case_of(
     return KernelCase(op.type, op.attrs, described, target.device_types)
 
 
-def _seconds_alone(
-    op: StepNode, inputs: Sequence[KernelInput], target: KernelTarget, candidate: KernelCandidate
-) -> float:
-    """What a kernel takes when nothing else is in its program; where inputs are repeated, an iteration of a loop."""
+def _run_alone(op: StepNode, inputs: Sequence[KernelInput], target: KernelTarget, candidate: KernelCandidate) -> Run:
+    """Runs a kernel when nothing else is in its program; where inputs are repeated, says what an iteration took."""
     rule = op.op_def.compiled_rule if candidate.kernel is None else candidate.kernel.rule
     assert rule is not None
     known = {at: described.value for at, described in enumerate(inputs) if described.value is not None}
@@ -507,7 +505,8 @@ def _seconds_alone(
         (described.shape if described.repeated or not repeated else (rounds, *described.shape), described.dtype)
         for described in given.values()
     ]
-    return measured_seconds(program, dynamic, target.device) / rounds
+    run = timed_run(program, dynamic, target.device)
+    return lambda: run() / rounds
 
 
 def _check_static(op: StepNode, inputs: list[Any]) -> None:

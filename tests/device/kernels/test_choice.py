@@ -27,7 +27,7 @@ from anabranch.xla import lowering
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChooser, kernel_mode, target_of
 from anabranch.xla.kernel_costs import CostMemory
-from anabranch.xla.kernel_timing import measured_seconds
+from anabranch.xla.kernel_timing import Run, timed_run
 from anabranch.xla.variants import compile_log
 
 #: a convolution of which estimates do not know whether a product is better
@@ -54,12 +54,12 @@ class Stopwatch:
         self.seconds = seconds
         self.programs: list[Any] = []
 
-    def __call__(self, program: Any, inputs: Any, device: Any) -> float:
-        """Runs the program once, as the measurement would."""
+    def __call__(self, program: Any, inputs: Any, device: Any) -> Run:
+        """Runs the program, as the measurement would."""
         kind = self.seconds[len(self.programs)]
         self.programs.append(program)
-        measured_seconds(program, inputs, device, itertools.count().__next__)
-        return kind
+        run = timed_run(program, inputs, device, itertools.count().__next__)
+        return lambda: kind * run()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
     def make(mode: str, *seconds: float) -> Stopwatch:
         stopwatch = Stopwatch(*seconds)
-        monkeypatch.setattr(lowering, "measured_seconds", stopwatch)
+        monkeypatch.setattr(lowering, "timed_run", stopwatch)
         monkeypatch.setattr(lowering, "chooser", KernelChooser(lambda: CostMemory(tmp_path), lambda: mode))
         return stopwatch
 
@@ -131,11 +131,17 @@ def test_kernels_in_loops_and_branches_are_chosen(fresh: Any) -> None:
 
 
 # ---------------------------------------------------------------------- timing
-def test_the_quickest_of_a_few_runs_counts() -> None:
-    times = iter([0.0, 0.02, 1.0, 1.01, 2.0, 2.03, 3.0, 3.5])
-    seconds = in_wide_types(measured_seconds, jnp.sin, [((3,), np.dtype(np.float32))], None, times.__next__)
-    assert seconds == pytest.approx(0.01)
-    assert next(times) == 3.0  # after 0.06 s, no other run
+def test_a_program_is_compiled_once_and_each_run_is_timed() -> None:
+    times = iter([0.0, 0.02, 1.0, 1.01])
+    traced: list[Any] = []
+
+    def program(x: Any) -> Any:
+        traced.append(x)
+        return jnp.sin(x)
+
+    run = in_wide_types(timed_run, program, [((3,), np.dtype(np.float32))], None, times.__next__)
+    assert [in_wide_types(run) for _ in range(2)] == pytest.approx([0.02, 0.01])
+    assert len(traced) == 1
 
 
 def test_a_measurement_inside_a_trace_leaves_nothing_in_it() -> None:
@@ -145,7 +151,7 @@ def test_a_measurement_inside_a_trace_leaves_nothing_in_it() -> None:
         kinds = [np.dtype(kind) for kind in (np.float64, np.int8, np.bool_, np.complex64, jnp.bfloat16, np.uint16)]
         inputs = [((2, 3), kind) for kind in kinds]
         clock = itertools.count().__next__
-        ran.append(measured_seconds(lambda *arrays: [a + a for a in arrays], inputs, None, clock))
+        ran.append(timed_run(lambda *arrays: [a + a for a in arrays], inputs, None, clock)())
         return x + 1
 
     program = in_wide_types(jax.make_jaxpr(traced), np.float32(1))

@@ -58,7 +58,7 @@ def choices_of(fetches: Any, feeds: Any, wanted: Any) -> Mapping[str, KernelChoi
 @pytest.mark.parametrize("transposed", [False, True])
 def test_small_matrices_lie_along_the_result(transposed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is known, and nothing is measured."""
-    monkeypatch.setattr(lowering, "measured_seconds", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(lowering, "timed_run", lambda *_: pytest.fail("measured"))
     found = choices_of(*looped(3, 20, 30, transposed))
     assert {choice.chosen.name for choice in found.values()} == {loop_products.NAME}
     # the forward product, or that of its gradient, which is transposed the other way round
@@ -72,14 +72,15 @@ def test_large_matrices_are_measured(transposed: bool, quicker: str, monkeypatch
     shapes: list[Any] = []
     order: list[str] = []
 
-    def measured(program: Any, inputs: Any, device: Any) -> float:
+    def measured(program: Any, inputs: Any, device: Any) -> Any:
         shapes.append([shape for shape, _ in inputs])
         order.append(loop_products.NAME if len(order) % 2 == first else OWN_KERNEL)
-        return 1.0 if order[-1] == quicker else 3.0
+        seconds = 1.0 if order[-1] == quicker else 3.0
+        return lambda: seconds
 
     # the kernel with the least estimate is measured first
     first = 0 if transposed else 1
-    monkeypatch.setattr(lowering, "measured_seconds", measured)
+    monkeypatch.setattr(lowering, "timed_run", measured)
     monkeypatch.setattr(loop_products, "_LARGE", 600)
     monkeypatch.setenv("ANABRANCH_KERNELS", "measure")
     fetches, feeds, wanted = looped(5, 20, 30, transposed)

@@ -206,14 +206,15 @@ def test_other_matrices_are_read_as_they_lie(
 
 def test_packing_is_measured_with_the_loop(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
     need_bfloat16()
-    seconds = iter([3.0, 1.0])
+    kernels = iter([3.0, 1.0])
     shapes = []
 
-    def measured(program: Any, inputs: Any, device: Any) -> float:
+    def measured(program: Any, inputs: Any, device: Any) -> Any:
         shapes.append([shape for shape, _ in inputs])
-        return next(seconds, 5.0)
+        seconds = next(kernels, 5.0)
+        return lambda: seconds
 
-    monkeypatch.setattr(lowering, "measured_seconds", measured)
+    monkeypatch.setattr(lowering, "timed_run", measured)
     monkeypatch.setattr(lowering, "chooser", KernelChooser(lambda: None, lambda: "auto"))
     fetch, feeds, _ = looped(32, 512, 1024, False, narrowed=True)
     # what is expected to be quicker comes first, and proves to be slower
