@@ -5,7 +5,8 @@ thread spins until the system takes the core from it, and a call takes ten times
 computation that was seen to suffer from that runs on one thread, which waits for nobody, while the cores are crowded.
 
 Now and then a call waits on quiet cores, too: for another operation of its own step. One thread would take twice the
-time then. So what calls have lost runs into a leaky bucket, and the cores count as crowded when that is full:
+time then. So what calls lose against one thread runs into a leaky bucket, and what they gain is taken out of it; the
+cores count as crowded when it is full:
 
 | event | quiet | crowded |
 |---|---|---|
@@ -13,15 +14,20 @@ time then. So what calls have lost runs into a leaky bucket, and the cores count
 | a call waited, the bucket is full | crowded; its pause doubles if it was crowded a moment ago | - |
 | the pause is over | - | quiet, the bucket is empty |
 
+While this process itself has work for all cores, as when a program is compiled beside the steps that it is for, nothing
+has to be found out: computations whose threads are known to spin run on one thread at once (`Crowding.taken`).
+
 Contract: a result never depends on which of the two forms ran, but in its last places.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 #: a call that takes so many times the least time known, and so much more (s), waited for a core
@@ -32,6 +38,10 @@ _BUCKET_SECONDS: Final = 0.1
 #: how long the cores count as crowded, at first and at most (s)
 _PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 4.0
+#: what the newest call on one thread counts in what such calls take
+_NEWEST_SHARE: Final = 0.25
+#: those that this process may use
+CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class RunnableComputation(Protocol):
@@ -57,19 +67,36 @@ class Crowding:
         self._lock = threading.Lock()
         self._lost, self._told = 0.0, -math.inf
         self._until, self._pause = -math.inf, 0.0
+        self._takers = 0
 
     @property
     def is_known(self) -> bool:
-        return self._clock() < self._until
+        return self.is_taken or self._clock() < self._until
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether other work of this process has the cores."""
+        return self._takers > 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """What is done in it, by any number of threads, takes the cores from calls that run meanwhile."""
+        with self._lock:
+            self._takers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._takers -= 1
 
     def lost(self, seconds: float) -> None:
-        """A call took so much longer than it takes on quiet cores."""
+        """A call took so much longer than it would have on one thread; negative: it took less."""
         with self._lock:
             now = self._clock()
-            if now < self._until:  # it began before
+            if now < self._until or self._takers:  # it began before, or it is known why
                 return
             kept = max(self._lost - (now - self._told) * _LEAK, 0.0)
-            self._lost, self._told = kept + seconds, now
+            self._lost, self._told = max(kept + seconds, 0.0), now
             if self._lost >= _BUCKET_SECONDS:
                 again = now - self._until < _PAUSE_SECONDS
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if again else _PAUSE_SECONDS
@@ -83,6 +110,8 @@ class SparingComputation:
         wide: on all cores.
         narrow: makes the form that runs on one; called when it is first needed.
         crowding: what all such computations of a process find out about their cores.
+        spins: whether its threads are known to spin while they wait for each other.
+        threads: on how many threads it runs otherwise.
     """
 
     def __init__(
@@ -90,11 +119,16 @@ class SparingComputation:
         wide: RunnableComputation,
         narrow: Callable[[], RunnableComputation],
         crowding: Crowding,
+        spins: bool = False,
+        threads: int = CORES,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._wide, self._make_narrow, self._crowding, self._clock = wide, narrow, crowding, clock
+        self._spins, self._threads = spins, threads
         self._narrow: RunnableComputation | None = None
         self._least = math.inf
+        #: what it takes on one thread on crowded cores; None: it is not known
+        self._alone: float | None = None
         #: whether it was ever seen to wait
         self._suffers = False
 
@@ -104,15 +138,23 @@ class SparingComputation:
 
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
         """Computes; raises what the computation raises."""
-        if self._suffers and self._crowding.is_known:
+        start = self._clock()
+        if (self._suffers and self._crowding.is_known) or (self._spins and self._crowding.is_taken):
             if self._narrow is None:
                 self._narrow = self._make_narrow()
+                self._narrow.run(addresses, scratch, scratch_bytes)
+                return  # it was prepared, too, which says nothing
             self._narrow.run(addresses, scratch, scratch_bytes)
+            took = self._clock() - start
+            self._alone = took if self._alone is None else self._alone + _NEWEST_SHARE * (took - self._alone)
             return
-        start = self._clock()
         self._wide.run(addresses, scratch, scratch_bytes)
         took = self._clock() - start
-        if took > _FACTOR * self._least + _SLACK_SECONDS:
-            self._suffers = True
-            self._crowding.lost(took - self._least)
+        self._suffers = self._suffers or took > _FACTOR * self._least + _SLACK_SECONDS
+        if self._suffers:
+            self._crowding.lost(took - (self._threads * self._least if self._alone is None else self._alone))
         self._least = min(self._least, took)
+
+
+#: the process's
+cores: Final = Crowding()

@@ -27,7 +27,7 @@ from anabranch.core.host_memory import aligned_empty
 from anabranch.core.kernels import KernelCase
 from anabranch.errors import InternalError
 from anabranch.kernels import onednn, onednn_stages
-from anabranch.kernels.crowding import Crowding, RunnableComputation, SparingComputation
+from anabranch.kernels.crowding import RunnableComputation, SparingComputation, cores
 from anabranch.kernels.onednn import NativeError, Strided
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
@@ -159,11 +159,13 @@ class Prepared(NamedTuple):
     Attributes:
         sizes: how many elements each of its arrays has: what it reads, in order, and its results.
         results: how many of them are results.
+        spins: whether its threads spin while they wait for each other.
     """
 
     computation: RunnableComputation
     sizes: tuple[int, ...]
     results: int = 1
+    spins: bool = False
 
 
 #: makes the computation of a text
@@ -179,7 +181,6 @@ class _KeptCall(NamedTuple):
 
 _makers: Final[dict[str, Maker]] = {}
 _calls: Final[dict[bytes, _KeptCall]] = {}
-_crowding: Final = Crowding()
 _lock: Final = threading.Lock()
 
 
@@ -218,7 +219,7 @@ def _find(text: bytes) -> _KeptCall:
         make = functools.partial(_makers[kind], rest)
         prepared = make()
         narrow = functools.partial(onednn_stages.on_one_thread, lambda: make().computation)
-        call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, _crowding))
+        call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, cores, prepared.spins))
         with _lock:
             while len(_calls) >= _MAX_COMPUTATIONS:
                 del _calls[next(iter(_calls))]

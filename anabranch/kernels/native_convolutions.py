@@ -168,8 +168,11 @@ def _make(text: str) -> native_calls.Prepared:
     library = onednn.library()
     if library is None:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
-    computation, arrays = _computation(library, _from_json(text))
-    return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
+    one = _from_json(text)
+    computation, arrays = _computation(library, one)
+    # where several threads add to one filter, they wait for each other
+    sizes = tuple(math.prod(array.lengths) for array in arrays)
+    return native_calls.Prepared(computation, sizes, spins=one.direction == _TO_FILTER)
 
 
 def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation, list[Strided]]:

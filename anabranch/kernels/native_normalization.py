@@ -112,7 +112,7 @@ def _make(text: str) -> native_calls.Prepared:
     if relu and not values["backward"]:
         computation = _SeeingNaN(computation, data, epsilon)
     sizes = [math.prod(array.lengths) for array in (*given.values(), *results.values())]
-    return native_calls.Prepared(computation, tuple(sizes), len(results))
+    return native_calls.Prepared(computation, tuple(sizes), len(results), spins=True)
 
 
 class _SeeingNaN:

@@ -29,6 +29,7 @@ from anabranch.errors import OpError
 from anabranch.graph.constants import is_open
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.kernels.crowding import cores
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
@@ -320,7 +321,8 @@ class Executable:
 
         def work() -> None:
             start = time.perf_counter()
-            in_wide_types(self._compile, new, arguments)
+            with cores.taken():
+                in_wide_types(self._compile, new, arguments)
             new.seconds = time.perf_counter() - start
             with self._lock:
                 if self._variants.get(stored) is old:
