@@ -146,7 +146,7 @@ def _directions(forward: str, to_input: str, to_filter: str, depthwise: bool = F
 
 # ---------------------------------------------------------------------- what they cost
 #: a product where the filter has one element, and where it covers the data: of forward, to the input, to the filter
-_PRODUCT_COSTS: Final = ((0.95, 0.15), (0.87, 0.05), (0.15, 0.4))
+_PRODUCT_COSTS: Final = ((0.95, 0.15), (0.95, 0.05), (0.15, 0.4))
 #: what a direct sum at the processor's full rate takes of the time of XLA's own convolution
 WIDE_SHARES: Final = (0.65, 0.7, 0.3)
 _TO_INPUT: Final = 1

@@ -189,3 +189,17 @@ def test_windows_side_by_side_are_left_to_xla_unless_measured(native: None) -> N
         assert [one.name for one in candidates(case_of(op, values))] == [OWN_KERNEL, "onednn"]
         ((op, values),) = operations("MaxPoolGrad", (8, 56, 56, 64), PLAIN, "float32")
         assert [one.name for one in candidates(case_of(op, values))] == ["onednn", OWN_KERNEL]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("at", [0, 1])
+def test_averages_of_windows_that_overlap_are_the_library_s(native: None, dtype: str, at: int) -> None:
+    """XLA makes a padded copy for each tap in a program; measured alone its gradient is as quick. (`at`: gradient.)"""
+    if dtype == "bfloat16":
+        need_bfloat16()
+    overlapping: dict[str, Any] = {**PLAIN, "strides": [1, 1, 1, 1], "padding": "SAME"}
+    side_by_side = {**PLAIN, "ksize": [1, 2, 2, 1]}
+    for attrs, first in ((overlapping, "onednn"), (side_by_side, OWN_KERNEL)):
+        with tf.Graph().as_default():
+            op, values = operations("AvgPool", (8, 36, 36, 256), attrs, dtype)[at]
+            assert candidates(case_of(op, values))[0].name == first
