@@ -5,8 +5,7 @@ thread spins until the system takes the core from it, and a call takes ten times
 computation that was seen to suffer from that runs on one thread, which waits for nobody, while the cores are crowded.
 
 Now and then a call waits on quiet cores, too: for another operation of its own step. One thread would take twice the
-time then. So what calls lose against one thread runs into a leaky bucket, and what they gain is taken out of it; the
-cores count as crowded when it is full:
+time then. So what calls have lost runs into a leaky bucket, and the cores count as crowded when that is full:
 
 | event | quiet | crowded |
 |---|---|---|
@@ -24,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +36,6 @@ _BUCKET_SECONDS: Final = 0.1
 #: how long the cores count as crowded, at first and at most (s)
 _PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 4.0
-#: what the newest call on one thread counts in what such calls take
-_NEWEST_SHARE: Final = 0.25
-#: those that this process may use
-CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class RunnableComputation(Protocol):
@@ -90,13 +84,13 @@ class Crowding:
                 self._takers -= 1
 
     def lost(self, seconds: float) -> None:
-        """A call took so much longer than it would have on one thread; negative: it took less."""
+        """A call took so much longer than it takes on quiet cores."""
         with self._lock:
             now = self._clock()
             if now < self._until or self._takers:  # it began before, or it is known why
                 return
             kept = max(self._lost - (now - self._told) * _LEAK, 0.0)
-            self._lost, self._told = max(kept + seconds, 0.0), now
+            self._lost, self._told = kept + seconds, now
             if self._lost >= _BUCKET_SECONDS:
                 again = now - self._until < _PAUSE_SECONDS
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if again else _PAUSE_SECONDS
@@ -111,7 +105,6 @@ class SparingComputation:
         narrow: makes the form that runs on one; called when it is first needed.
         crowding: what all such computations of a process find out about their cores.
         spins: whether its threads are known to spin while they wait for each other.
-        threads: on how many threads it runs otherwise.
     """
 
     def __init__(
@@ -120,15 +113,12 @@ class SparingComputation:
         narrow: Callable[[], RunnableComputation],
         crowding: Crowding,
         spins: bool = False,
-        threads: int = CORES,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._wide, self._make_narrow, self._crowding, self._clock = wide, narrow, crowding, clock
-        self._spins, self._threads = spins, threads
+        self._spins = spins
         self._narrow: RunnableComputation | None = None
         self._least = math.inf
-        #: what it takes on one thread on crowded cores; None: it is not known
-        self._alone: float | None = None
         #: whether it was ever seen to wait
         self._suffers = False
 
@@ -138,21 +128,17 @@ class SparingComputation:
 
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
         """Computes; raises what the computation raises."""
-        start = self._clock()
         if (self._suffers and self._crowding.is_known) or (self._spins and self._crowding.is_taken):
             if self._narrow is None:
                 self._narrow = self._make_narrow()
-                self._narrow.run(addresses, scratch, scratch_bytes)
-                return  # it was prepared, too, which says nothing
             self._narrow.run(addresses, scratch, scratch_bytes)
-            took = self._clock() - start
-            self._alone = took if self._alone is None else self._alone + _NEWEST_SHARE * (took - self._alone)
             return
+        start = self._clock()
         self._wide.run(addresses, scratch, scratch_bytes)
         took = self._clock() - start
-        self._suffers = self._suffers or took > _FACTOR * self._least + _SLACK_SECONDS
-        if self._suffers:
-            self._crowding.lost(took - (self._threads * self._least if self._alone is None else self._alone))
+        if took > _FACTOR * self._least + _SLACK_SECONDS:
+            self._suffers = True
+            self._crowding.lost(took - self._least)
         self._least = min(self._least, took)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -35,6 +36,8 @@ TARGET: Final = "anabranch_native_2"
 _ATTRIBUTE: Final = "computation"
 #: computations kept by a process
 _MAX_COMPUTATIONS: Final = 1024
+#: cores of a machine on which computations that spin run on one thread beside the compiler (measured on two)
+_FEW_CORES: Final = 4
 #: what a call costs, and what XLA is taken to compute (s, multiplications and additions/s)
 _CALL_SECONDS: Final = 25e-6
 _PRODUCTS_PER_SECOND: Final = 5e10
@@ -219,12 +222,20 @@ def _find(text: bytes) -> _KeptCall:
         make = functools.partial(_makers[kind], rest)
         prepared = make()
         narrow = functools.partial(onednn_stages.on_one_thread, lambda: make().computation)
-        call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, cores, prepared.spins))
+        spins = prepared.spins and _has_few_cores()
+        call = _KeptCall(prepared, SparingComputation(prepared.computation, narrow, cores, spins))
         with _lock:
             while len(_calls) >= _MAX_COMPUTATIONS:
                 del _calls[next(iter(_calls))]
             _calls[text] = call
     return call
+
+
+@functools.cache
+def _has_few_cores() -> bool:
+    """Whether one thread is a large share of what the cores do, and the compiler's threads take all of them."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return count <= _FEW_CORES
 
 
 def forget() -> None:

@@ -224,7 +224,7 @@ def _usable(convolution: Convolution) -> bool:
 _SHARES: Final = WIDE_SHARES
 #: of the gradient to a filter of one tap without strides: for many positions of the window, and for few, where XLA's
 #: product is the quicker
-_TO_ONE_TAP_SHARES: Final = (0.12, 0.2)
+_TO_ONE_TAP_SHARES: Final = (0.08, 0.2)
 _MANY_POSITIONS: Final = 1024
 #: the same in bfloat16 (AVX512-BF16, and AMX): XLA multiplies in float32, and converts
 _BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)

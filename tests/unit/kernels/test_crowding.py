@@ -35,7 +35,7 @@ class Machine:
         self.crowding = crowding or Crowding(self.time)
         self.wide, self.narrow = Form(self.time, 64), Form(self.time, 32)
         self.made = 0
-        self.computation = SparingComputation(self.wide, self.make, self.crowding, spins, 2, self.time)
+        self.computation = SparingComputation(self.wide, self.make, self.crowding, spins, self.time)
 
     def make(self) -> Form:
         self.made += 1
@@ -132,28 +132,3 @@ def test_beside_other_work_of_the_process_what_spins_runs_on_one_core_at_once() 
     assert not machine.crowding.is_known
     assert machine.run(0.001) == (2, 2)
     assert calm.run(0.001)[0] == 3
-
-
-def test_where_several_threads_gain_more_than_waiting_costs_they_go_on() -> None:
-    """A call in ten waits, and loses 50 ms; on one thread each of the ten would take 10 ms longer."""
-    machine = Machine()
-    for count in range(1, 300):
-        assert machine.run(0.060 if count % 10 == 5 else 0.010) == (count, 0)
-    for _ in range(8):
-        machine.run(0.060)
-    assert machine.crowding.is_known
-
-
-def test_what_one_thread_takes_on_crowded_cores_decides_whether_it_is_better() -> None:
-    machine = Machine()
-    machine.run(0.010)
-    while not machine.crowding.is_known:
-        machine.run(0.060)
-    machine.narrow.takes = 0.070
-    for _ in range(3):
-        machine.run(0.060)
-    assert machine.narrow.runs == 3
-    machine.time.now += 5.0
-    for _ in range(50):  # each loses 40 ms against two quiet cores, and gains 10 against one
-        machine.run(0.060)
-    assert machine.narrow.runs == 3
