@@ -54,7 +54,8 @@ class Worker(tf.train.SessionRunHook):
         self.shape = options["workers"], options["columns"]
         self.index, self.aggregate = index, options.get("aggregate")
         self.save_every, self.reissue = options.get("save_every"), options.get("reissue", 1.0)
-        self.parts = options.get("parts", options.get("ps", 1))
+        #: how many variables; None: one on each server
+        self.parts: int | None = options.get("parts")
         self.is_to_hold = self.is_to_save = False
         self.held_part: int | None = None
         self.ended = self.sessions = 0
@@ -72,7 +73,7 @@ class Worker(tf.train.SessionRunHook):
     def pairs(self, shards: int) -> list[tuple[Any, Any]]:
         """Gradients and variables."""
         made = []
-        for part in range(self.parts):
+        for part in range(self.parts or shards):
             with self.place(part % shards):
                 start = np.zeros(self.shape, np.float32)
                 counts = tf.get_variable(f"counts{part}", initializer=start, use_resource=True)
