@@ -28,7 +28,8 @@ def passes_few_numbers(step: StepGraph, operations: Iterable[StepNode]) -> bool:
     Each is one function of NumPy's.
     """
     own = list(operations)
-    if not step.transfers or len(own) > MAX_OPERATIONS:
+    # one alone has nothing to wait for, and a call of its program takes no longer than the host
+    if not step.transfers or not 1 < len(own) <= MAX_OPERATIONS:
         return False
     return all(op.op_def.one_function and ":CPU:" in op.placed_on for op in own) and _is_between(step, own)
 

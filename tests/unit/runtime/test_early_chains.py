@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +32,16 @@ def scaled(taken: Any) -> Any:
     return taken * 0.5
 
 
-def workers_part(change: Callable[[Any], Any] = scaled, width: int = WIDTH, is_fetched: bool = False) -> Partition:
-    """The worker's part of a step that takes three rows of each of two servers and sends what is made of them."""
+def workers_part(
+    change: Callable[[Any], Any] = scaled,
+    width: int = WIDTH,
+    is_fetched: bool = False,
+    servers: Sequence[str] = SERVERS,
+) -> Partition:
+    """The worker's part of a step that takes three rows of each of some servers and sends what is made of them."""
     with tf.Graph().as_default():
         updates, fed, changes = [], [], []
-        for server in SERVERS:
+        for server in servers:
             with tf.device(server):
                 table = tf.get_variable(f"t{server[-1]}", [100, width], use_resource=True)
             with tf.device(WORKER):
@@ -132,7 +137,8 @@ def test_what_follows_from_rows_that_are_there_leaves_first(takes: tuple[int, ..
     [
         (workers_part, True),
         (lambda: workers_part(lambda taken: 2.0 * taken - taken), True),
-        # more than one function, many numbers, somebody here who wants them
+        # one alone, more than one function, many numbers, somebody here who wants them
+        (lambda: workers_part(servers=SERVERS[:1]), False),
         (lambda: workers_part(tf.exp), False),
         (lambda: workers_part(width=MAX_ELEMENTS), False),
         (lambda: workers_part(is_fetched=True), False),
