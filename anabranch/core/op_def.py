@@ -131,6 +131,7 @@ class OpFlags(TypedDict, total=False):
     stateful: bool
     commutative: bool
     adds: bool
+    one_function: bool
     sums: bool
     static: Iterable[str]
     ranks: dict[str, int]
@@ -199,6 +200,8 @@ class OpDef:
             arrays. Ask `takes_objects`.
         role: what the operation is in the structure of a graph.
         adds: it is the sum or the difference of two inputs.
+        one_function: it is one function of two arguments, of NumPy's and XLA's alike, elementwise, and both give the
+            same to the last bit.
         sums: it sums its first input up over the axes that its second one lists.
         passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
             kernel runs on the host as well.
@@ -223,6 +226,7 @@ class OpDef:
     stateful: bool = False
     commutative: bool = False
     adds: bool = False
+    one_function: bool = False
     sums: bool = False
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.host_memory import ALIGNED_FROM
 from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
@@ -62,8 +63,12 @@ def binary(
     arguments: str = "x: T, y: T -> z: T",
     adds: bool = False,
 ) -> OpFunction:
-    """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`, or the name of a ufunc."""
-    op = define_op(name, arguments, f"T: {types}", commutative=commutative, adds=adds)
+    """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`, or the name of a ufunc.
+
+    By name only what every library computes to the last bit: sums, differences, products.
+    """
+    is_ufunc = isinstance(function, str)
+    op = define_op(name, arguments, f"T: {types}", commutative=commutative, adds=adds, one_function=is_ufunc)
     op.shape(shape_rules.broadcast)
     op.kernel(ufunc(function) if isinstance(function, str) else _with_xp(function))
     return attach_gradient(op, gradient)
@@ -76,7 +81,8 @@ def ufunc(name: str) -> ArrayFunction:
     """
 
     def kernel(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        if xp is np:
+        # of small operands no result is large; to find its shape takes several times as long as to compute it
+        if xp is np and x.size * y.size * x.itemsize >= ALIGNED_FROM:
             memory = ctx.memory(np.broadcast_shapes(np.shape(x), np.shape(y)), x.dtype, 0, 1)
             if memory is not None:
                 return getattr(np, name)(x, y, out=memory)

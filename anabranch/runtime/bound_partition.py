@@ -16,6 +16,7 @@ from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import plan_of_island
 from anabranch.runtime import trace_clock
 from anabranch.runtime.dispatcher import StepRun
+from anabranch.runtime.early_chains import early_chains
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.fetched_values import fetched_values
 from anabranch.runtime.host_call import HostKernelCall
@@ -92,7 +93,8 @@ class BoundPartition:
         #: for each call of a partition that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
         holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
-        self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split)
+        chains = early_chains(partition, self._calls) if self._has_transfers else {}
+        self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split, chains)
         #: where another task reads what this one would read for it
         self._published: PublishedCalls | None = None
         self._turns: dict[Hashable, OneTurn | None] = {}

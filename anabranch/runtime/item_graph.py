@@ -14,8 +14,9 @@ from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Kno
 from anabranch.runtime.loop_work import LoopWork
 from anabranch.runtime.run_order import mode_of, uses_several_devices
 from anabranch.runtime.straight_loops import straighten
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.partitions import Partition
 
 _KINDS: Final[dict[Role, Kind]] = {
     Role.SWITCH: Kind.SWITCH,

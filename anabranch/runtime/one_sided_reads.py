@@ -29,8 +29,9 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.pinned_read import is_only_sent
 from anabranch.runtime.run_order import before, is_slow
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.partitions import Partition
 from anabranch.xla.state import known_handle
 
 #: a partition says of no more variables that rows of theirs can be taken: there is a bit for each in a message

@@ -20,8 +20,9 @@ from anabranch.runtime.island_call import IslandCall, acquire, drain, is_locked,
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.published_values import Board, PublishedValue, is_on_host, small_content
 from anabranch.runtime.step_frame import StepFrame
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall, Island
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.partitions import Partition
 from anabranch.xla.state import known_handle
 
 _READ: Final = "ReadVariableOp"

@@ -9,8 +9,9 @@ from anabranch.core.roles import Role
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.dispatcher import Mode
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.partitions import Partition
 
 
 def needs_executor(partition: Partition) -> bool:

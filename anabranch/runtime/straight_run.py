@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.pending import Pending
+from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.runtime import trace_clock
+from anabranch.runtime.early_chains import Chains, Way
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.pace import takes_short_turns_here
@@ -25,9 +27,10 @@ class StraightCalls:
         slow: by position, those that may wait, or hold their thread for long.
         emptied: for each call, the slots that nothing after it reads.
         holding: positions of the calls that may hold the thread that takes a turn, now or ever.
+        chains: what is run early, see `runtime.early_chains`.
     """
 
-    __slots__ = ("_split", "calls", "emptied", "holding", "slow")
+    __slots__ = ("_split", "calls", "chains", "emptied", "holding", "slow")
 
     def __init__(
         self,
@@ -36,19 +39,26 @@ class StraightCalls:
         emptied: list[tuple[int, ...]],
         holding: Sequence[int],
         split: Callable[[ItemCall, NeedsHostError], ItemCall],
+        chains: Chains,
     ) -> None:
         self.calls, self.slow, self.emptied, self.holding = calls, slow, emptied, holding
-        self._split = split
+        self._split, self.chains = split, chains
 
     def without(self, left_out: Collection[int]) -> StraightCalls:
         """The same, without the calls at these positions."""
         kept = [position for position in range(len(self.calls)) if position not in left_out]
+        now_at = {position: now for now, position in enumerate(kept)}
         return StraightCalls(
             [self.calls[position] for position in kept],
             {now: self.slow[position] for now, position in enumerate(kept) if position in self.slow},
             [self.emptied[position] for position in kept],
             [now for now, position in enumerate(kept) if position in self.holding],
             self._split,
+            {
+                way: [now_at[position] for position in chain]
+                for way, chain in self.chains.items()
+                if all(position in now_at for position in chain)
+            },
         )
 
     def is_quick(self) -> bool:
@@ -95,6 +105,8 @@ class StraightRun(StepWaiting):
         self._opened: Exchange | None = None
         self._frame = StepFrame(values, None, self.watch)
         self._position = 0
+        #: positions of what has run before its turn
+        self._early: set[int] = set()
         self.is_to_change_threads = False
 
     def begin(self) -> None:
@@ -121,7 +133,12 @@ class StraightRun(StepWaiting):
             if self._position in holding and not self._straight.calls[self._position].is_quick_with(self._frame):
                 self.is_to_change_threads = True
                 return None
+            if self._position in self._early:
+                self._position += 1
+                continue
             self._run_call()
+            if self._opened is not None and self._opened.taken and self._straight.chains:
+                self._run_early(self._opened.taken)
         if self._pending:
             self.only_waits = True
             return None
@@ -159,6 +176,16 @@ class StraightRun(StepWaiting):
         for slot in straight.emptied[position]:
             frame.values[slot] = None
         self._position = position + 1
+
+    def _run_early(self, taken: Mapping[Way, TensorValue]) -> None:
+        """Runs what follows from tensors that are there already. A recorded run has none: it is told of each task."""
+        straight, frame = self._straight, self._frame
+        for way in list(taken):
+            for position in straight.chains.get(way, ()):
+                straight.calls[position](frame)
+                for slot in straight.emptied[position]:
+                    frame.values[slot] = None
+                self._early.add(position)
 
     def _run(self, call: ItemCall) -> None:
         if self._record is None:

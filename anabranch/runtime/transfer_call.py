@@ -18,8 +18,8 @@ from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous_table import DEAD
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall
-from anabranch.xla.partitions import crosses_tasks
 
 
 class TransferContext(KernelContext):
@@ -88,6 +88,7 @@ class TransferCall(HostKernelCall):
 
     Attributes:
         route: where the tensor goes from and to.
+        way: its source, its destination, its name.
         receives: whether it is a `_Recv`.
     """
 
@@ -104,7 +105,7 @@ class TransferCall(HostKernelCall):
         self._waited = [op.name for op in waited[1]]
         self.route = Route.of(self.op, environment.devices)
         self.receives = bool(outputs)
-        self._way = self.route.source, self.route.destination, self.route.tensor
+        self.way = self.route.source, self.route.destination, self.route.tensor
 
     @property
     def sources(self) -> list[str]:
@@ -126,7 +127,7 @@ class TransferCall(HostKernelCall):
         assert exchange is not None
         # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
-            value = exchange.taken.pop(self._way, None) if exchange.taken else None
+            value = exchange.taken.pop(self.way, None) if exchange.taken else None
             if value is not None:
                 if self.route.copied_to is None and value.dtype is self._dtypes[0]:
                     frame.values[self._outputs[0]] = value
@@ -142,7 +143,7 @@ class TransferCall(HostKernelCall):
         value = known if slot is None else frame.values[slot]
         if self.route.leaves:
             # by far the most, and each call of a Python function is a part of what a small step takes
-            exchange.send_away(*self._way, value)
+            exchange.send_away(*self.way, value)
         else:
             self._kernel.on_arguments(value, ctx=TransferContext(self.op, exchange, self.route))
         return None
@@ -167,4 +168,4 @@ class TransferCall(HostKernelCall):
     def send_dead(self, frame: StepFrame) -> None:
         """Tells another task that the tensor is dead."""
         assert frame.exchange is not None
-        frame.exchange.send_away(*self._way, DEAD)
+        frame.exchange.send_away(*self.way, DEAD)

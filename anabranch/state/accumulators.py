@@ -106,6 +106,12 @@ class Accumulator(SharedObject):
         with self._alone():
             return self._count
 
+    @property
+    def time(self) -> int:
+        """The number of the step that gradients belong to; a sum that is taken moves it on."""
+        with self._alone():
+            return self._time
+
     # ------------------------------------------------------------------ the machine
     def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
         return (self._takes,)

@@ -173,6 +173,12 @@ class Queue(SharedObject):
             return len(self._store)
 
     @property
+    def waits(self) -> int:
+        """How many dequeues wait for elements."""
+        with self._alone():
+            return len(self._dequeues)
+
+    @property
     def is_closed(self) -> bool:
         with self._alone():
             return self._closed_by is not None

@@ -19,8 +19,9 @@ from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.rendezvous_table import StepId
 from anabranch.runtime.served_sessions import Asked, ServedTask
 from anabranch.testing.simulated_network import SimulatedPlace
+from anabranch.xla.between_tasks import crosses_tasks
 from anabranch.xla.islands import HostCall
-from anabranch.xla.partitions import Partition, crosses_tasks
+from anabranch.xla.partitions import Partition
 
 INJECTED = "injected into"
 

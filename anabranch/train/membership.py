@@ -60,9 +60,12 @@ class MembershipHook(SessionRunHook):
         self.members: list[str] = []
 
     def begin(self) -> None:
-        graph, step = get_default_graph(), get_or_create_global_step()
-        with graph.device(step.device or None), graph.name_scope("membership"), graph.control_dependencies(None):
-            handle = raw._Membership(shared_name="membership")
+        self._build(get_or_create_global_step().device, "membership")
+
+    def _build(self, device: str, name: str) -> None:
+        graph = get_default_graph()
+        with graph.device(device or None), graph.name_scope("membership"), graph.control_dependencies(None):
+            handle = raw._Membership(shared_name=name)
             self._for_seconds = raw.Placeholder(dtype=np.float64, shape=[])
             self._renewal = raw._RenewMembership(handle, self._me, self._for_seconds).members
 

@@ -220,14 +220,16 @@ class ModelShards:
             session: runs the operations.
             scaffold: says how the model is initialized.
             on_action: is told what is done, before it is done.
-            in_doubt: whether a chief is dead that may have died while it ended a round. What it did of that cannot be
-                known, so that all shards go back to a commit.
+            in_doubt: whether a chief is dead that may have died while it ended a round. If it did, what it did of
+                that cannot be known, so that all shards go back to a commit.
 
         Returns:
             What was done.
         """
         states = self._states(session)
-        if in_doubt and self.rounds is not None and len(states) > 1:
+        # what was lost has no round that could be asked for; in rounds all go back then anyway
+        is_whole = not any(state.is_lost(self._mark) for state in states)
+        if in_doubt and is_whole and self.rounds is not None and self.rounds.may_be_cut_off(session):
             states = [dataclasses.replace(state, mark=None) for state in states]
         commit = latest_checkpoint(self.directory)
         action = next_action(states, self._mark, commit, self.rounds is not None)

@@ -43,6 +43,7 @@ class RoundsRunner(QueueRunner):
     _ends_with_session = True
     _emptied: list[tuple[Tensor, Tensor, Operation]] | None = None
     _began: tuple[Operation, Operation] | None = None
+    _times: tuple[Tensor, list[Tensor]] | None = None
     _wanted: Callable[[], None] | None = None
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
@@ -56,18 +57,21 @@ class RoundsRunner(QueueRunner):
         return super().create_threads(*args, **kwargs)
 
     def starts_anew(
-        self, begin: Operation, set_times: Operation, accumulators: Sequence[tuple[AnyAccumulator, str]]
+        self, begin: Operation, set_times: Operation, time: Tensor, accumulators: Sequence[tuple[AnyAccumulator, str]]
     ) -> None:
-        """Adds what `begin_anew` runs.
+        """Adds what `begin_anew` and `may_be_cut_off` run.
 
         Args:
             begin: makes what was handed in so far too late, in any accumulator whose time is set after it.
             set_times: sets the time of all accumulators.
+            time: to what.
             accumulators: with their devices.
         """
         self._began, self._emptied = (begin, set_times), []
+        self._times = time, []
         for accumulator, device in accumulators:
             with get_default_graph().device(device):
+                self._times[1].append(raw._AccumulatorTime(accumulator.accumulator_ref))
                 count = raw.Placeholder(dtype=np.int32, shape=[])
                 taken = accumulator.take_grad(count)
                 values = taken if isinstance(taken, Tensor) else taken[1]
@@ -86,6 +90,18 @@ class RoundsRunner(QueueRunner):
             if count:
                 session.run(take, {wanted: count})
         session.run(set_times)
+
+    def may_be_cut_off(self, session: Session) -> bool:
+        """Whether a round was begun that is not counted, though nobody works on one: its update may be there by half.
+
+        A round takes a mean from each accumulator, which moves that one's time on; then it updates the variables, some
+        as soon as their own means are there; and last it counts itself. So when no time is ahead of what is counted,
+        nothing was updated since, on one task or several.
+        """
+        if self._times is None:
+            return True
+        counted, times = session.run(self._times)
+        return any(int(time) != int(counted) for time in times)
 
     #: Whether the queue outlives the session: a queue cannot be opened again, and the next session has the same.
     leaves_queue_open = False
@@ -254,7 +270,7 @@ class Begun:
                 key_dtype=np.int64, value_dtype=np.int64, shared_name="replica_round_begun"
             )
 
-    def tell(self, token: Tensor) -> Operation:
+    def tell(self, token: TensorLike) -> Operation:
         """Notes that the round of a token was told of."""
         with get_default_graph().device(self._device):
             told: Operation = raw.LookupTableInsertV2(self._table, _THE_ROUND, raw.Reshape(token, [1]))

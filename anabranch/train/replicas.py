@@ -328,7 +328,7 @@ class _Rounds(ReplicaOptimizer):
         # tokens that a chief before this one has not handed out are handed out once more
         self._chief_init = group(*(part.set_time(time) for part in kept), self._begun.tell(time))
         self._chief_runner.starts_anew(
-            self._next_epoch(), self._chief_init, [(part.accumulator, part.device) for part in kept]
+            self._next_epoch(), self._chief_init, time, [(part.accumulator, part.device) for part in kept]
         )
         #: gives those who wait the current token once more; the chief's hook runs it where a step does not end
         self.reissue_op = group(*again)

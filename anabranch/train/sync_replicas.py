@@ -10,13 +10,17 @@ handed in its gradients waits for a token, notes its number as its *local step*,
 
 A gradient whose local step is behind the accumulator's time is stale, and dropped. So with n > m replicas the first m
 of them count and the rest are backups: a straggler's gradients are dropped when they come, and its token lets it join
-the step that runs then. Tokens are not bound to replicas: where n < m, a replica takes several in one step.
+the step that runs then. Tokens are not bound to replicas: where n < m, a replica takes several in one step. So
+replicas may come and go: those who are there take what others would have taken, and what one of them took with it is
+handed out again (`lost_tokens`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from anabranch.core.compat import as_str_any
 from anabranch.core.values import PassedOn, TensorLike
@@ -33,12 +37,16 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
+from anabranch.train.lost_tokens import LostTokens, ReplicaMembership
 from anabranch.train.moving_averages import ExponentialMovingAverage
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.queue_runner import QueueRunner
-from anabranch.train.replica_rounds import RoundsRunner, rounds_runners
+from anabranch.train.replica_rounds import Begun, RoundsRunner, rounds_runners
 from anabranch.train.session_manager import model_ready
 from anabranch.train.session_run_hook import SessionRunHook
+
+#: of a round, where none was begun since the task came that counts them
+_NOT_BEGUN: Final = np.int64(-1)
 
 
 class SyncReplicasOptimizer(Optimizer):
@@ -174,8 +182,11 @@ class SyncReplicasOptimizer(Optimizer):
             self.chief_init_op: Operation = group(self.local_step_init_op, *times)
             with graph.device(global_step.device):
                 no_tokens = queue.dequeue_many(queue.size()).op
+                time = global_step.read_value()
             known = [(item._accumulator, item._device) for item in accumulators if item is not None]
-            self._chief_queue_runner.starts_anew(no_tokens, group(*times), known)
+            self._chief_queue_runner.starts_anew(no_tokens, group(*times), time, known)
+            self._lost_tokens = LostTokens(queue, global_step)
+            self._begun = Begun(global_step.device)
         return train_op
 
     def _accumulate(self, grad: Tensor | IndexedSlices | None, var: Variable) -> _Accumulated | None:
@@ -298,17 +309,22 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
 
     def begin(self) -> None:
         optimizer = self._sync_optimizer
-        if optimizer._token_queue is None:
+        if optimizer._token_queue is None or optimizer._global_step is None:
             raise ValueError("SyncReplicasOptimizer.apply_gradient should be called before using the hook.")
         self._ready_op = optimizer.ready_for_local_init_op
-        if self._is_chief:
-            self._init_op = optimizer.chief_init_op
-            self._init_tokens_op: Operation | None = optimizer.get_init_tokens_op(self._num_tokens)
-            self._queue_runner: RoundsRunner | None = optimizer._chief_queue_runner
-        else:
+        self._membership = ReplicaMembership(optimizer._global_step.device)
+        self._membership.begin()
+        self._queue_runner: RoundsRunner | None = None
+        if not self._is_chief:
             self._init_op = optimizer.local_step_init_op
-            self._init_tokens_op = None
-            self._queue_runner = None
+            return
+        self._init_op = optimizer.chief_init_op
+        self._queue_runner = optimizer._chief_queue_runner
+        self._init_tokens_op = optimizer.get_init_tokens_op(self._num_tokens)
+        # whoever waits then must get one, whatever was wished for at the beginning
+        self._tokens_again_op = optimizer.get_init_tokens_op()
+        self._was_begun = optimizer._begun.token(_NOT_BEGUN)
+        self._begin_op = optimizer._begun.tell(np.zeros([], np.int64))
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         ready, message = model_ready(
@@ -319,20 +335,32 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
                 "Init operations did not make model ready for SyncReplicasOptimizer local_init. "
                 f"Init op: {self._init_op.name}, error: {message}"
             )
+        self._membership.after_create_session(session, coord)
         runner = self._queue_runner
-        if runner is not None and runner.lease is not None and not runner.lease.is_held:
+        if runner is None:
+            session.run(self._init_op)
+            return
+        if runner.lease is not None and not runner.lease.is_held:
             # The lease of the chief's last process is not over yet. When it is, the session is made anew.
             session.run(self._sync_optimizer.local_step_init_op)
             return
-        if runner is not None and self._had_session and not runner.leaves_queue_open:
-            # a task was lost: the model is that of a checkpoint, and tokens and gradients of later steps are left
+        begins_anew = self._had_session or int(session.run(self._was_begun)) != _NOT_BEGUN
+        if begins_anew:
+            # A task was lost, or this chief or one before it: the model may be that of a checkpoint, and tokens and
+            # gradients of steps are left that are over, or come twice if the first tokens are handed out again.
             runner.begin_anew(session)
         self._had_session = True
         session.run(self._init_op)
-        if self._init_tokens_op is not None:
-            session.run(self._init_tokens_op)
-        if runner is not None:
-            runner.create_threads(session, coord=coord, daemon=True, start=True)
+        session.run(self._begin_op)
+        session.run(self._tokens_again_op if begins_anew else self._init_tokens_op)
+        runner.create_threads(session, coord=coord, daemon=True, start=True)
+        self._sync_optimizer._lost_tokens.watch(session, coord, self._membership)
+
+    def end(self, session: Session) -> None:
+        self._membership.end(session)
+
+    def abandoned(self) -> None:
+        self._membership.abandoned()
 
 
 def _local_step(global_step: Variable) -> Variable:

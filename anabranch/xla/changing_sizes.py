@@ -168,7 +168,12 @@ def _leaves_open(shape: StepTensor, members: set[StepNode]) -> bool:
 
 
 def has_host_form(op: StepNode) -> bool:
-    """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
+    """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it.
+
+    A host kernel that changes rows copies the table, since it has no lock: it is for strings, which nothing else takes.
+    """
+    if op.op_def.changes_rows:
+        return False
     return op.op_def.host_rule is not None or op.op_def.is_functional
 
 

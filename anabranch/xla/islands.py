@@ -55,6 +55,7 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.step_graph import StepGraph
+from anabranch.xla.between_tasks import passes_few_numbers
 from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small, is_small_integer
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
@@ -168,7 +169,7 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     items = analysis.items()
     dynamic = analysis.dependencies.dynamic
     islands = [item for item in items if isinstance(item, Island)]
-    quick = {op.name for island in islands if _is_quick_on_host(island, dynamic) for op in island.operations}
+    quick = {op.name for island in islands if _is_quick_on_host(island, dynamic, step) for op in island.operations}
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
         # from the beginning: levels, and who waits for whom, depend on where every operation runs
         analysis = _IslandAnalysis(step, on_host | quick)
@@ -176,14 +177,14 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
-def _is_quick_on_host(island: Island, dynamic: bool) -> bool:
+def _is_quick_on_host(island: Island, dynamic: bool, step: StepGraph) -> bool:
     """Whether the host does in less time what an island does than the call of an executable takes.
 
-    That is so where the island only waits, and where it is called in each iteration and computes a few numbers, such as
-    a loop's counter.
+    That is so where the island only waits, where it is called in each iteration and computes a few numbers, such as a
+    loop's counter, and where it does so with what is on its way from one task to another.
     """
     waits = all(op.op_def.passes_on and not op.outputs for op in island.operations)
-    return waits or (dynamic and _computes_few_numbers(island))
+    return waits or (dynamic and _computes_few_numbers(island)) or passes_few_numbers(step, island.operations)
 
 
 def _computes_few_numbers(island: Island) -> bool:

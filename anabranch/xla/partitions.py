@@ -86,12 +86,6 @@ class Partition:
         return "\n".join(_printed(self))
 
 
-def crosses_tasks(op: StepNode) -> bool:
-    """Whether a Send or Recv is an end of a transfer between two tasks."""
-    source, destination = (task_of(op.attrs[end].decode()) for end in ("send_device", "recv_device"))
-    return source != destination
-
-
 def cut(step: StepGraph, grouping: Grouping, default_device: str) -> list[Partition]:
     """The partitions of a step, one for each task that has something to run or to give back, by name.
 

@@ -32,7 +32,11 @@ class Process:
             text=True,
             env={**os.environ, **quick_compilation.environment(), **(environment or {})},
         )
-        assert self.line() == "ready"
+        try:
+            assert self.line() == "ready"
+        except BaseException:
+            self.kill()
+            raise
 
     def line(self) -> str:
         """The next line that it writes."""

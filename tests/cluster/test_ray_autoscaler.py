@@ -85,10 +85,13 @@ def ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
     monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
     monkeypatch.setenv("RAY_enable_worker_prestart", "0")
+    # the priority of all others, so that beside other tests it is not the last to run
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     # a head believes after five of them that a machine is lost
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    with HeldPorts(1) as held:
-        (port,) = held.ports
+    # until it has ended: a port that was only looked up may be somebody else's when the head comes to listen there
+    held = HeldPorts(1)
+    (port,) = held.ports
     told = tmp_path / "autoscaler.json"
     told.write_text(json.dumps(configuration(port)), "utf-8")
     head = {"num_cpus": 0, "include_dashboard": False, "gcs_server_port": port, "autoscaling_config": str(told)}
@@ -101,6 +104,7 @@ def ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
         # nobody else ends them, nor the processes that read their logs
         for process in (*made_up_machines(port), *(process for process, _ in started_with(session))):
             os.kill(process, signal.SIGKILL)
+        held.close()
 
 
 def test_machines_are_started_for_tasks_and_each_task_sees_its_own_graphics_processors(

@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from ray.cluster_utils import Cluster
 
 import anabranch as tf
 from anabranch.distributed.addresses import ADDRESS_MAP_VARIABLE
-from anabranch.distributed.cluster_files import MOVED_TASKS
+from anabranch.distributed.cluster_files import MOVED_TASKS, ClusterFolder
 from anabranch.distributed.keys import FILE_VARIABLE
 from anabranch.distributed.ray_cluster import RayEngine, RayPlan, TaskResources
 from anabranch.distributed.restarts import RestartLimits, TaskState
@@ -45,8 +45,13 @@ QUICK = RestartLimits(first_pause=0.05, longest_pause=0.5)
 
 #: an address that is this machine's, and not the one that Ray's other nodes have
 OTHER_MACHINE = "127.0.0.2"
-#: Ray's processes without those that nobody here asks for: idle workers, which tasks with keys cannot use
-ENVIRONMENT = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+#: Ray's processes without those that nobody here asks for: idle workers, which tasks with keys cannot use; and with the
+#: priority of all others, so that beside other tests they are not the last to run
+ENVIRONMENT = {
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_worker_niceness": "0",
+}
 
 
 @contextlib.contextmanager
@@ -410,6 +415,108 @@ def test_tasks_are_restarted_and_end_as_the_user_wants_it(shared: Shared) -> Non
     tasks.engine.restart_task("worker/0")
     tasks.wait("worker/0", lambda s: s.is_ready and s.restarts == restarts + 2)
     tasks.runs_again()
+
+
+@pytest.fixture
+def cluster_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where commands find clusters of tests, and nobody else's; short: a socket's path has an end."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        yield
+
+
+def test_workers_of_a_training_are_taken_away_and_given_back_by_commands(
+    shared: Shared, cluster_folder: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shared.end_tasks()
+
+    def cluster(*words: str) -> int:
+        return command_line.main(["cluster", *words, "--name", "scaled"])
+
+    def tasks() -> dict[str, Any]:
+        return {each["name"]: each for each in ClusterFolder("scaled").state()["tasks"]}
+
+    def is_in(state: str, restarts: int) -> bool:
+        task = tasks()["worker/1"]
+        return bool((task["state"], task["restarts"]) == (state, restarts))
+
+    address = ["--address", shared.cluster.address, "--cpus", "0.5"]
+    assert cluster("start", "ray", "1", "ps", "2", "workers", "--detach", *address) == 0
+    supervisor = ClusterFolder("scaled").state()["supervisor"]
+    try:
+        with contextlib.ExitStack() as stack:
+            trainers = [stack.enter_context(Trainer(tasks()[f"worker/{index}"]["address"], index)) for index in (0, 1)]
+            for trainer in trainers:
+                trainer.goes_on()
+            assert cluster("scale", "worker=1") == 0
+            until(lambda: is_in("stopped", 0), "the end of worker/1", DEADLINE)
+            assert cluster("status") == 1
+            assert "stopped: worker/1" in capfd.readouterr().out
+            # the others do not wait for it
+            trainers[0].goes_on()
+            assert cluster("scale", "worker=3") == 1
+            assert cluster("scale", "worker=2") == 0
+            until(lambda: is_in("running", 1), "worker/1", DEADLINE)
+            assert cluster("restart", "worker/1") == 0
+            until(lambda: is_in("running", 2), "worker/1 once more", DEADLINE)
+            for trainer in trainers:
+                trainer.goes_on()
+            assert cluster("status") == 0
+            capfd.readouterr()
+            assert cluster("logs", "worker/1") == 0
+            assert capfd.readouterr().out.count("worker/1 listens at") == 3
+    finally:
+        stopped = cluster("stop")
+        os.waitpid(supervisor, 0)
+    assert stopped == 0
+
+
+class Trainer:
+    """Trains on a thread by one of two workers, with a variable of ps/0; its session outlives its worker."""
+
+    def __init__(self, address: str, index: int) -> None:
+        self.steps = 0
+        self._address, self._index = address, index
+        self._over, self._failed = threading.Event(), list[BaseException]()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive()
+        assert not self._failed, self._failed
+
+    def goes_on(self) -> None:
+        """Waits until it has taken some more steps."""
+        before = self.steps
+        until(lambda: self.steps > before + 3 or bool(self._failed), "steps", DEADLINE)
+        assert not self._failed, self._failed
+
+    def _run(self) -> None:
+        try:
+            with tf.Graph().as_default():
+                self._train()
+        except BaseException as error:  # whatever it is, the test has to know
+            self._failed.append(error)
+
+    def _train(self) -> None:
+        own = f"/job:worker/task:{self._index}"
+        with tf.device(tf.train.replica_device_setter(1, worker_device=own)):
+            step = tf.train.get_or_create_global_step()
+            learned = tf.get_variable("learned", initializer=0.0, use_resource=True)
+            train = tf.train.GradientDescentOptimizer(1.0).minimize(-learned, step)
+        config = tf.ConfigProto(device_filters=["/job:ps", own], operation_timeout_in_ms=int(DEADLINE * 1000))
+        with tf.train.MonitoredTrainingSession(
+            "grpc://" + self._address, self._index == 0, config=config, log_step_count_steps=None
+        ) as session:
+            while not self._over.is_set():
+                session.run(train)
+                self.steps += 1
 
 
 def test_steps_go_on_while_the_head_of_ray_is_down_and_restarted(shared: Shared) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
-from anabranch.train import chief_lease, replica_rounds
+from anabranch.train import chief_lease, membership, replica_rounds
 from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.replica_rounds import RoundsRunner
 
@@ -93,8 +93,11 @@ class Replica:
             while not self.stop.is_set():
                 session.run(train)  # ends the session where the replica was told to end
             if is_chief:
-                values = session.run([a, b, tokens])
-                self.values, self.tokens = [float(values[0][0]), float(values[1][0])], int(values[2])
+                # the other may have tokens for a round, which updates one variable after the other
+                deadline = time.monotonic() + DEADLINE
+                while not self.values or (len(set(self.values)) > 1 and time.monotonic() < deadline):
+                    values = session.run([a, b, tokens])
+                    self.values, self.tokens = [float(values[0][0]), float(values[1][0])], int(values[2])
 
     def saved(self) -> int:
         """The global step in the latest checkpoint, whose name may be of the one before: rounds go on meanwhile."""
@@ -194,6 +197,32 @@ def test_the_chief_does_not_wait_for_a_worker_that_is_gone(cluster: LocalCluster
     chief.goes_on(5)
     chief.stop.set()
     chief.join()
+
+
+def test_what_a_worker_that_is_gone_for_good_has_taken_is_handed_out_again(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token: in TensorFlow nobody gets another one, and the others wait for ever."""
+    monkeypatch.setattr(membership, "MEMBER_SECONDS", 1.5)
+    chief, other = (Replica(cluster, index, tmp_path, aggregate=2) for index in range(2))
+    until(lambda: chief.step >= 6 and bool(other.restored), chief, other)
+    # one that ends, one that is killed, and one more of each: the others go on, and whoever comes takes part
+    for ends in (True, False, True, False):
+        if ends:
+            other.stop.set()
+            other.join()
+        else:
+            other.dies()
+        alone = chief.step
+        until(lambda: chief.step >= alone + 6, chief)  # noqa: B023
+        other = Replica(cluster, 1, tmp_path, aggregate=2)
+        until(lambda: bool(other.restored), chief, other)  # noqa: B023
+        for replica in (chief, other):
+            replica.goes_on(6)
+    for replica in (chief, other):
+        replica.stop.set()
+    chief.join()
+    assert chief.values[0] == chief.values[1] <= -30
 
 
 @pytest.mark.parametrize("automatic", [False, True], ids=["saver", "automatic"])

@@ -98,6 +98,39 @@ def test_the_others_go_on_when_the_chief_is_killed(tmp_path: Path, aggregate: in
         assert sum(last.counts[0]) - last.step == pytest.approx(uncounted, abs=1e-3)
 
 
+@pytest.mark.parametrize("ps", [1, 2])
+def test_a_round_of_which_a_killed_chief_has_applied_a_part_is_in_no_variable(tmp_path: Path, ps: int) -> None:
+    with of_processes(tmp_path, ps=ps, workers=2, aggregate=1, parts=2) as trained:
+        trained.run(2, 0, 1)
+        commit = saved(trained, 0)
+        trained.run(2, 0, 1)
+        before = look(trained)
+        assert before.step > commit
+        # between two rounds nothing is done by half, and nothing goes back
+        trained.kill("worker/0")
+        chief_of(trained, 1)
+        between = look(trained)
+        assert between.step > before.step
+        assert [sum(counts) for counts in between.counts] == [between.step, between.step]
+        trained.start("worker/0")
+        trained.run(2, 0, 1)
+        commit = saved(trained, 1)
+        trained.run(2, 0, 1)
+        # alone, so that it knows the latest round, and what it hands in then is not late
+        trained.run(1, 0)
+        rounds = look(trained).step
+        assert rounds > commit
+        # one variable's gradient is there and applied, the other's is not
+        trained.hold(0, part=1)
+        until(lambda: [sum(counts) for counts in look(trained).counts] == [rounds + 1, rounds], "a half", DEADLINE)
+        trained.kill("worker/1")
+        trained.worker(0).tell("go on")
+        trained.ended(0)
+        chief_of(trained, 0)
+        after = look(trained)
+        assert [sum(counts) for counts in after.counts] == [after.step, after.step]
+
+
 def test_two_tasks_killed_at_once_again_and_again(tmp_path: Path) -> None:
     with of_processes(tmp_path, ps=2, workers=3, aggregate=1) as trained:
         chief = 0

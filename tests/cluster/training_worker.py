@@ -4,7 +4,8 @@ It says "ready" when its session is open, and then does what it reads, line by l
 
     run N       N steps; says "ran" and how many steps of this process have ended
     train FILE  steps until there is such a file; says the same
-    hold        its next step says "compute" when it has the parameters, and waits for a line before it goes on
+    hold [PART] its next step says "compute" when it has the parameters, and waits for a line before it goes on; of the
+                part with that number, where it is given, which alone waits
     save        the chief's next step begins a checkpoint
     chief       says "chief" or "no chief"
     sessions    says "sessions" and how often its session was made
@@ -14,7 +15,8 @@ What it learns is known exactly: a step of worker i adds 1 to all of row i of th
 parameter server has one. (With rounds of m workers it adds 1/m, and all rows together are the number of rounds.)
 
 Options: workers, columns: the shape of `counts`; ps: how many servers; aggregate: m of rounds, the other workers being
-backups (without: asynchronous); directory: of automatic checkpoints; save_every: seconds between two of these (without:
+backups (without: asynchronous); parts: how many variables there are in all, dealt out to the servers (without: one on
+each); directory: of automatic checkpoints; save_every: seconds between two of these (without:
 they are saved when it is told so); lease: seconds that the chief's is good for; reissue:
 seconds after which a round that stands still gets tokens once more; away: seconds after which a worker that is not
 heard of is not waited for, if that is more; beat: seconds after which other
@@ -27,6 +29,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +54,15 @@ class Worker(tf.train.SessionRunHook):
         self.shape = options["workers"], options["columns"]
         self.index, self.aggregate = index, options.get("aggregate")
         self.save_every, self.reissue = options.get("save_every"), options.get("reissue", 1.0)
+        #: how many variables; None: one on each server
+        self.parts: int | None = options.get("parts")
         self.is_to_hold = self.is_to_save = False
+        self.held_part: int | None = None
         self.ended = self.sessions = 0
 
-    def gradient(self, counts: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def gradient(self, part: int, counts: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The worker is in compute while this runs."""
-        if self.is_to_hold:
+        if self.is_to_hold and self.held_part in (None, part):
             self.is_to_hold = False
             say("compute")
             sys.stdin.readline()
@@ -67,11 +73,11 @@ class Worker(tf.train.SessionRunHook):
     def pairs(self, shards: int) -> list[tuple[Any, Any]]:
         """Gradients and variables."""
         made = []
-        for shard in range(shards):
-            with self.place(shard):
+        for part in range(self.parts or shards):
+            with self.place(part % shards):
                 start = np.zeros(self.shape, np.float32)
-                counts = tf.get_variable(f"counts{shard}", initializer=start, use_resource=True)
-            gradient = tf.py_func(self.gradient, [counts], tf.float32)
+                counts = tf.get_variable(f"counts{part}", initializer=start, use_resource=True)
+            gradient = tf.py_func(partial(self.gradient, part), [counts], tf.float32)
             gradient.set_shape(self.shape)
             made.append((gradient, counts))
         return made
@@ -128,8 +134,8 @@ class Worker(tf.train.SessionRunHook):
                     session.run(update)
                     self.ended += 1
                 say(f"ran {self.ended}")
-            case ["hold"]:
-                self.is_to_hold = True
+            case ["hold", *part]:
+                self.held_part, self.is_to_hold = int(part[0]) if part else None, True
             case ["save"]:
                 self.is_to_save = True
             case ["chief"]:

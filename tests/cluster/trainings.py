@@ -23,7 +23,7 @@ class Learned(NamedTuple):
 
     Attributes:
         step: the global step.
-        counts: of each server, what was added for each worker.
+        counts: of each variable, what was added for each worker.
         workers: what has been measured of each.
     """
 
@@ -53,7 +53,11 @@ class Training:
     def start(self, *names: str) -> None:
         """Starts tasks side by side; returns when parameter servers serve, and workers have a session."""
         with ThreadPoolExecutor(len(names)) as pool:
-            self.running |= dict(zip(names, pool.map(self._process, names), strict=True))
+            started = {name: pool.submit(self._process, name) for name in names}
+        # where one fails, the others are still this training's, which ends them
+        self.running |= {name: future.result() for name, future in started.items() if future.exception() is None}
+        for future in started.values():
+            future.result()
 
     def _process(self, name: str) -> Process:
         job, _, index = name.partition("/")
@@ -82,9 +86,12 @@ class Training:
         self.worker(index).tell(question)
         return self.worker(index).line()
 
-    def hold(self, index: int) -> None:
-        """Has a worker begin a step; returns when it is in compute, where it stays until it is told something."""
-        self.worker(index).tell("hold", "run 1")
+    def hold(self, index: int, part: int | None = None) -> None:
+        """Has a worker begin a step; returns when it is in compute, where it stays until it is told something.
+
+        Where a part is given, it computes the gradients of all other variables, and hands them in.
+        """
+        self.worker(index).tell("hold" if part is None else f"hold {part}", "run 1")
         assert self.worker(index).line() == "compute"
 
     def kill(self, *names: str) -> None:
@@ -129,9 +136,9 @@ class Reader:
                 step = tf.get_variable("global_step", [], tf.int64, use_resource=True)
                 table = tf.get_variable(TABLE_NAME, [MAX_WORKERS, 7], tf.float64, use_resource=True)
             counts = []
-            for shard in range(options["ps"]):
-                with tf.device(f"/job:ps/task:{shard}"):
-                    counts.append(tf.get_variable(f"counts{shard}", shape, use_resource=True))
+            for part in range(options.get("parts", options["ps"])):
+                with tf.device(f"/job:ps/task:{part % options['ps']}"):
+                    counts.append(tf.get_variable(f"counts{part}", shape, use_resource=True))
             self._fetches = [step, table, counts]
             # it does not wait for workers
             config = tf.ConfigProto(operation_timeout_in_ms=int(1000 * DEADLINE), device_filters=["/job:ps"])

@@ -13,7 +13,6 @@ import argparse
 import base64
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import anabranch as tf
+from anabranch.distributed.held_ports import HeldPorts
 
 STEPS = 200
 LAYERS = ("conv1", "conv2", "dense", "logits", "loss", "accuracy", "train")
@@ -103,13 +103,6 @@ def train(logdir: Path) -> None:
 
 
 # ---------------------------------------------------------------------- servers
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def server(command: list[str], url: str) -> Iterator[None]:
     """A process that serves `url` until the block ends."""
@@ -209,10 +202,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the pictures go")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
+    # ports that nobody else gets before the servers listen there
+    with tempfile.TemporaryDirectory() as scratch, HeldPorts(2) as held:
         logdir = Path(scratch, "logs", "run")
         train(logdir)
-        board, driver = free_port(), free_port()
+        board, driver = held.ports
         board_command = [
             sys.executable,
             "-m",

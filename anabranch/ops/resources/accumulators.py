@@ -117,6 +117,17 @@ def _(handle: ResourceHandle, expected: Array, version: Array, *, ctx: StepHostC
     object_behind(ctx, handle, "accumulator").expect(int(expected), int(version))
 
 
+AccumulatorTime = define_op("_AccumulatorTime", "handle: string -> time: int64", stateful=True)
+AccumulatorTime.shape(shape_rules.scalar)
+AccumulatorTime.not_differentiable()
+
+
+@AccumulatorTime.host_kernel
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> np.int64:
+    """The number of the step that an accumulator takes gradients of; a mean that is taken moves it on."""
+    return np.int64(object_behind(ctx, handle, "accumulator").time)
+
+
 LatestToken = define_op("_LatestToken", "tokens: int64 -> number: int64, is_last: bool", stateful=True)
 LatestToken.not_differentiable()
 

@@ -259,6 +259,17 @@ def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _queue(ctx, handle).size()
 
 
+DequeuesWaiting = define_op("_DequeuesWaiting", "handle: resource -> count: int32", stateful=True)
+DequeuesWaiting.shape(shape_rules.scalar)
+DequeuesWaiting.not_differentiable()
+
+
+@DequeuesWaiting.host_kernel
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
+    """How many dequeues wait for elements of a queue."""
+    return _queue(ctx, handle).waits
+
+
 _SelectHandle = define_op(
     "_SelectHandle", "index: int32, handles: N * resource -> handle: resource", "N: int >= 1", stateful=True
 )

@@ -169,6 +169,31 @@ def test_scatters_of_few_and_many_rows(how: str, count: int, is_repeated: bool, 
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64, tf.bool])
+def test_rows_take_the_place_of_others_without_a_copy_of_the_table(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are is known only when they have been compared; only strings have a kernel of the host for it."""
+    monkeypatch.setattr(HostContext, "write", lambda *_: pytest.fail("the table is copied"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = tf.get_variable("table", initializer=np.zeros([100, 2], dtype.as_numpy_dtype), use_resource=True)
+        ids, rows = tf.placeholder(tf.int64, [None]), tf.placeholder(dtype, [None, 2])
+        at = tf.unique(ids).y
+        update = tf.raw_ops.ResourceScatterUpdate(
+            resource=table.handle, indices=at, updates=tf.gather(rows, tf.range(tf.size(at)))
+        )
+        session.run(table.initializer)
+        expected = np.zeros([100, 2], dtype.as_numpy_dtype)
+        # more numbers of rows than programs are made for
+        for count in range(1, 7):
+            numbers = np.repeat(np.arange(count) * 3, 2)
+            new = (np.arange(count * 2).reshape(count, 2) % 5 + count).astype(dtype.as_numpy_dtype)
+            session.run(update, {ids: numbers, rows: new})
+            expected[numbers[::2]] = new
+            np.testing.assert_array_equal(session.run(table), expected)
+        with pytest.raises(InvalidArgumentError, match=r"indices\[0\] = 100 is not in \[0, 100\)"):
+            session.run(update, {ids: [100], rows: new})
+        np.testing.assert_array_equal(session.run(table), expected)
+
+
 def test_elements_by_full_index(calls: list[int]) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         table = tf.get_variable("table", initializer=np.zeros((3, 2), np.float32), use_resource=True)

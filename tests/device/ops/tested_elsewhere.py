@@ -12,6 +12,8 @@ _BY_FILE = {
     "tests/device/ops/test_copies_ahead.py": "_CopyToDeviceDataset",
     "tests/device/ops/test_batching.py": "Batch BatchFunction Unbatch UnbatchGrad",
     "tests/device/serving/test_saved_model.py": "DisableCopyOnRead",
+    "tests/cluster/test_lasting.py": "_AccumulatorTime",
+    "tests/cluster/test_sync_replicas.py": "_DequeuesWaiting",
     "tests/cluster/test_replicas.py": """
         _Attend _Attendance _ExpectGradients _HandInGradient _HandInSparseGradient _LatestToken
     """,
