@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.random_keys import hash_name
 
-#: how many numbers lie between the streams of two runs, out of 2**128: the golden section of them, which is what NumPy's
-#: `PCG64.jumped` takes too
+Words = NDArray[np.uint32 | np.uint64]
+
+#: how many numbers lie between the streams of two runs, out of 2**128: the golden section of them, which is what
+#: NumPy's `PCG64.jumped` takes too
 _JUMP: Final = 0x9E3779B97F4A7C15F39CC0605CEDC835
 _STREAMS: Final = (1 << 128) - 1
 #: of so many operations it is remembered where their first streams begin
@@ -23,10 +25,10 @@ _REMEMBERED: Final = 4096
 class _Mixed(ISeedSequence):
     """A seed that is well mixed already: to mix it anew for each run would take longer than most kernels draw for."""
 
-    def __init__(self, words: NDArray[np.uint64]) -> None:
+    def __init__(self, words: Words) -> None:
         self._words = words
 
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[np.uint64]:
+    def generate_state(self, n_words: int, dtype: DTypeLike = np.uint32) -> Words:
         """The words; PCG64 asks for four of 64 bits."""
         return self._words
 
@@ -37,7 +39,8 @@ def generator(op: StepNode, count: int, run_seed: int) -> np.random.Generator:
     Args:
         run_seed: what operations without a seed of their own take for one.
     """
-    bits = np.random.PCG64(_mixed(*_seed(op, run_seed)))
+    # any `ISeedSequence` will do, which NumPy's annotations do not say
+    bits = np.random.PCG64(_mixed(*_seed(op, run_seed)))  # type: ignore[arg-type]
     if count:
         bits.advance(count * _JUMP & _STREAMS)
     return np.random.Generator(bits)

@@ -1,10 +1,10 @@
 """Worker: training steps of models that are mostly large tables, the same mathematics in every system.
 
-``word2vec``: skip-grams with noise-contrastive estimation, as in TensorFlow's tutorial: 50,000 words of 128 numbers, 128
-pairs a step, 64 classes drawn log-uniformly for all of them, gradient descent. (TensorFlow and anabranch draw distinct
-classes; PyTorch and JAX here draw with replacement, which is less work.) ``DeepFM``: a factorization machine and a
-small network over 39 fields, with one weight and 8 numbers for each of 10,000, 1,000,000 and 10,000,000 features, batch
-1,024, Adagrad (Guo et al., 2017). Every step is fed NumPy arrays of its own and fetches the loss.
+``word2vec``: skip-grams with noise-contrastive estimation, as in TensorFlow's tutorial: 50,000 words of 128 numbers,
+128 pairs a step, 64 classes drawn log-uniformly for all of them, gradient descent. (TensorFlow and anabranch draw
+distinct classes; PyTorch and JAX here draw with replacement, which is less work.) ``DeepFM``: a factorization machine
+and a small network over 39 fields, with one weight and 8 numbers for each of 10,000, 1,000,000 and 10,000,000 features,
+batch 1,024, Adagrad (Guo et al., 2017). Every step is fed NumPy arrays of its own and fetches the loss.
 """
 
 from __future__ import annotations
