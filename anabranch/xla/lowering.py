@@ -53,7 +53,11 @@ _MAX_KNOWN_ELEMENTS = 4096
 _MEASURED_ITERATIONS = 32
 
 
-class NeedsHostError(Exception):
+class NeedsPartsError(Exception):
+    """An island is not to run as one any more: the planner makes parts of it, which run in its place."""
+
+
+class NeedsHostError(NeedsPartsError):
     """An operation met values that only the host can run it on: the planner takes it out of its island."""
 
     def __init__(self, op: StepNode, why: str) -> None:
