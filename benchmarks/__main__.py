@@ -112,6 +112,20 @@ def building(console: Console, rounds: int) -> None:
     print_table("Inception-v3's graph", measure("building", systems, rounds, console), systems, "s", 1, console)
 
 
+def hogwild(console: Console, rounds: int) -> None:
+    """Steps in a second of one and of two threads that train one model."""
+    systems = ("anabranch", "tensorflow")
+    print_table("threads of one model", measure("hogwild", systems, rounds, console), systems, "steps/s", 1, console)
+
+
+def peak(console: Console, rounds: int) -> None:
+    """Memory of a training step at its highest, and with layers that are computed again for their gradients."""
+    systems = ("anabranch", "tensorflow", "torch")
+    for what in ("chain", "chain, recomputed", "ResNet-50"):
+        results = measure("peak", systems, rounds, console, what)
+        print_table("memory of a training step", results, systems, "MB, s", 1, console)
+
+
 def devices(console: Console, rounds: int) -> None:
     """Transfers between two devices of one process, and independent work on them."""
     systems = ("anabranch", "tensorflow")
@@ -276,6 +290,8 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "queues": queues,
     "imports": imports,
     "memory": memory,
+    "peak": peak,
+    "hogwild": hogwild,
     "devices": devices,
     "input": input_pipelines,
     "kernels": kernels,
