@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.core.devices import LOCAL_TASK, Device
+from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
@@ -36,10 +37,20 @@ from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
 from anabranch.placement.verify_devices import verify_partitioned, verify_placed
-from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of, runs_on_host
+from anabranch.xla.islands import (
+    Grouping,
+    Island,
+    PlanItem,
+    functional_host_work,
+    group,
+    group_in_phases,
+    order_of,
+    runs_on_host,
+)
 from anabranch.xla.partitions import Partition, cut, verify_partitions
 from anabranch.xla.receives import ReceiveReport, delay_receives
 from anabranch.xla.state import touches_variables, writes_variables
+from anabranch.xla.update_phases import update_phases
 from anabranch.xla.verify_items import verify_items
 
 
@@ -232,6 +243,27 @@ def plan_of_island(island: Island, on_host: frozenset[str], default_device: str)
     step = step_of_members(island.operations, island.outputs, island.inputs)
     while chosen := _to_lower(step, on_host):
         step = fold(lower_control_flow(step, chosen, order_of(step), _lower_inside))
-    grouping = group(step, on_host)
+    return _grouped_anew(step, group(step, on_host), default_device)
+
+
+def plan_in_phases(
+    island: Island, pays: Callable[[Collection[ResourceHandle]], bool], default_device: str
+) -> Plan | None:
+    """The plan of an island's operations as look-ups, gradients and updates (`xla.update_phases`).
+
+    Args:
+        pays: whether it is worth it where variables are copied while somebody computes gradients with them.
+
+    Returns:
+        None where the island has no such parts, or it is not worth it.
+    """
+    step = step_of_members(island.operations, island.outputs, island.inputs)
+    phases = update_phases(step)
+    if phases is None or not pays(phases.pinned):
+        return None
+    return _grouped_anew(step, group_in_phases(step, phases.of), default_device)
+
+
+def _grouped_anew(step: StepGraph, grouping: Grouping, default_device: str) -> Plan:
     verify_items(grouping, step, "islands")
     return _announced(Plan(grouping, step, cut(step, grouping, default_device)))

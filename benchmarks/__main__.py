@@ -53,6 +53,26 @@ def transformer(console: Console, rounds: int) -> None:
     print_table("transformer", measure("transformer", systems, rounds, console), systems, "ms", 1e3, console)
 
 
+def bert(console: Console, rounds: int) -> None:
+    """A training step of one block of BERT's base size, batch 8 of 128 words, float32 and bfloat16."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    for dtype in ("float32", "bfloat16"):
+        results = measure("bert_block", systems, rounds, console, dtype)
+        print_table(f"a block of BERT in {dtype}", results, systems, "ms", 1e3, console)
+
+
+def sparse(console: Console, rounds: int) -> None:
+    """Training steps of word2vec with sampled classes, and of DeepFM with tables of 10,000 to 10,000,000 rows."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    print_table("models of tables", measure("sparse", systems, rounds, console), systems, "ms", 1e3, console)
+
+
+def gemm(console: Console, rounds: int) -> None:
+    """Products of square matrices, float32 and bfloat16, on both cores."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    print_table("products of matrices", measure("gemm", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 def loops(console: Console, rounds: int) -> None:
     """What an iteration of a compiled loop costs, and a step that holds a loop."""
     systems = ("anabranch", "jax", "tensorflow")
@@ -90,6 +110,20 @@ def building(console: Console, rounds: int) -> None:
     """Building and differentiating Inception-v3."""
     systems = ("anabranch", "tensorflow")
     print_table("Inception-v3's graph", measure("building", systems, rounds, console), systems, "s", 1, console)
+
+
+def hogwild(console: Console, rounds: int) -> None:
+    """Steps in a second of one and of two threads that train one model."""
+    systems = ("anabranch", "tensorflow")
+    print_table("threads of one model", measure("hogwild", systems, rounds, console), systems, "steps/s", 1, console)
+
+
+def peak(console: Console, rounds: int) -> None:
+    """Memory of a training step at its highest, and with layers that are computed again for their gradients."""
+    systems = ("anabranch", "tensorflow", "torch")
+    for what in ("chain", "chain, recomputed", "ResNet-50"):
+        results = measure("peak", systems, rounds, console, what)
+        print_table("memory of a training step", results, systems, "MB, s", 1, console)
 
 
 def devices(console: Console, rounds: int) -> None:
@@ -243,6 +277,9 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "training": training,
     "lstm": lstm,
     "transformer": transformer,
+    "bert": bert,
+    "sparse": sparse,
+    "gemm": gemm,
     "loops": loops,
     "compile": compile_time,
     "first": first,
@@ -253,6 +290,8 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "queues": queues,
     "imports": imports,
     "memory": memory,
+    "peak": peak,
+    "hogwild": hogwild,
     "devices": devices,
     "input": input_pipelines,
     "kernels": kernels,

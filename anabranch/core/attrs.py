@@ -18,6 +18,10 @@ AttributeValue: TypeAlias = Any
 #: an attribute of a placeholder for a part of a sparse tensor: whether its size differs in each step
 SIZE_VARIES: Final = "_size_varies"
 
+#: annotates what hands on a value of which something is computed once more, when the operations before it have run:
+#: meanwhile nothing of that is kept (`tf.recompute_grad`)
+COMPUTED_AGAIN: Final = "_computed_again"
+
 
 @dataclass(frozen=True, eq=False)
 class FuncAttr:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anabranch.core.attrs import AttrPlaceholder
+from anabranch.core.attrs import COMPUTED_AGAIN, AttrPlaceholder
 from anabranch.core.dtypes import DType, signature_name
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.refused_names import refusal_of
@@ -48,7 +48,11 @@ HINT_ATTRS: Final = frozenset(
 )
 
 #: annotations that mean something here -> their kinds
-_ANNOTATIONS: Final[Mapping[str, str]] = {"_class": "list(string)", "_gradient_op_type": "string"}
+_ANNOTATIONS: Final[Mapping[str, str]] = {
+    "_class": "list(string)",
+    "_gradient_op_type": "string",
+    COMPUTED_AGAIN: "bool",
+}
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
 _NODE_INPUT = re.compile(r"(\$?[A-Za-z0-9.][A-Za-z0-9_.\-/>]*)(?::(\d+))?")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError
 from anabranch.graph.step_nodes import StepTensor
-from anabranch.pipeline import plan_of_island
+from anabranch.pipeline import Plan, plan_in_phases, plan_of_island
 from anabranch.runtime import trace_clock
+from anabranch.runtime.contention import ContendedError
 from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.early_chains import early_chains
 from anabranch.runtime.executor_graph import Kind
@@ -41,7 +43,7 @@ from anabranch.runtime.straight_run import StraightCalls, StraightRun
 from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.lowering import NeedsHostError, NeedsPartsError
 from anabranch.xla.partitions import Partition
 
 #: environment variable that bounds the bound partitions that a process keeps, of all sessions together
@@ -421,7 +423,7 @@ class BoundPartition:
                     call(frame)
                 else:
                     call.run_recorded(frame, record)
-            except NeedsHostError as refusal:
+            except NeedsPartsError as refusal:
                 # for good, since later steps would be refused as well; threads that do this at once make the same parts
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(frame) if record is None else parts.run_recorded(frame, record)
@@ -469,14 +471,27 @@ class BoundPartition:
         """Where the tensors of a step pass from device to device."""
         return self._environment.containers.rendezvous.step(StepId(self._environment.session, number))
 
-    def _split(self, call: ItemCall, refusal: NeedsHostError) -> ItemCall:
-        """What runs in place of an island of which one operation turned out to be host work."""
+    def _split(self, call: ItemCall, refusal: NeedsPartsError) -> ItemCall:
+        """What runs in place of an island that is not to run as one any more."""
         assert isinstance(call, IslandCall)
-        plan = plan_of_island(call.island, frozenset({refusal.op.name}), self.partition.default_device)
+        plan: Plan | None
+        if isinstance(refusal, NeedsHostError):
+            plan = plan_of_island(call.island, frozenset({refusal.op.name}), self.partition.default_device)
+        else:
+            assert isinstance(refusal, ContendedError)
+            pays = functools.partial(self._pays, refusal)
+            plan = plan_in_phases(call.island, pays, self.partition.default_device)
+            if plan is None:
+                return call
         (partition,) = plan.partitions
         # nothing in it goes from device to device: the step around it is the one that other tasks reach
         alone = dataclasses.replace(self._environment, is_shared=False)
         return _SplitIsland(call, BoundPartition(partition, alone), self._slots)
+
+    def _pays(self, refusal: ContendedError, copied: Collection[ResourceHandle]) -> bool:
+        """Whether it is worth it to run in parts, and to copy these variables now and then."""
+        values = (self._environment.containers.variable(handle).value for handle in copied)
+        return refusal.pays(sum(value.nbytes for value in values if value is not None))
 
 
 class _StartedGraph:

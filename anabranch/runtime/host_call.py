@@ -29,11 +29,11 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
+from anabranch.runtime.host_streams import generator
 from anabranch.runtime.item_call import Arithmetic, ItemCall
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
-from anabranch.xla.random_keys import hash_name
 
 #: types of numbers that kernels of scalars give
 _SCALARS: Final = frozenset({np.bool_, np.int32, np.int64, np.float32, np.float64})
@@ -149,7 +149,7 @@ class HostKernelCall(ItemCall):
                 return quietly(self._plain, *inputs)
             if self._check_shapes is not None:
                 self._check_shapes(inputs)
-            more = {} if self._counters is None else {"rng": _generator(op, *self._counters.advance().tolist())}
+            more = {} if self._counters is None else {"rng": generator(op, *self._counters.advance().tolist())}
             if not self._calculates:
                 return self._kernel(inputs, **more)
             # XLA divides by zero in silence; that an operation runs on the host must not make a difference
@@ -227,15 +227,3 @@ def _on_host(value: TensorValue) -> TensorValue:
     if type(value) in _SCALARS:
         return np.asarray(value)
     return value if isinstance(value, _ON_HOST) else np.asarray(value)
-
-
-def _generator(op: StepNode, count: int, run_seed: int) -> np.random.Generator:
-    """What an operation draws from when it has run `count` times."""
-    return np.random.default_rng((*_seed(op, run_seed), count))
-
-
-def _seed(op: StepNode, run_seed: int) -> tuple[int, int]:
-    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
-    if seed == 0 and seed2 == 0:
-        return run_seed, hash_name(op.name)
-    return seed & 0xFFFFFFFFFFFFFFFF, seed2 & 0xFFFFFFFFFFFFFFFF

@@ -25,6 +25,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import call
+from time import perf_counter
 from typing import Any, Final
 
 import jax
@@ -40,6 +41,7 @@ from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.kernels.native_calls import failed_operation
 from anabranch.runtime.containers import Containers, VariableState
+from anabranch.runtime.contention import Contention
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
@@ -127,6 +129,8 @@ class IslandCall(ItemCall):
         changes_rows &= self.executable.device is None
         #: what takes the place of all programs where few rows are changed
         self._rows = RowUpdates(island, executable.dynamic, argument_order) if changes_rows else None
+        #: how long it waits for others that write the same; None where there are no threads of a program's
+        self._contention = Contention() if self._written and not environment.is_remote else None
         #: the first sizes of what it takes on threads of the program's
         self._row_sizes: set[tuple[tuple[int, ...], ...]] = set()
 
@@ -146,7 +150,8 @@ class IslandCall(ItemCall):
         self._reads = [not writes for writes in self._writes]
         self._written_locks = list(compress(self._locks, self._writes))
         self._read_locks = list(compress(self._locks, self._reads))
-        self._pins = [s.pins for s in compress(touched, self._reads)]
+        # where nobody may change what it reads meanwhile, its locks are kept, and nothing is pinned
+        self._pins = [] if self.island.keeps_locks else [s.pins for s in compress(touched, self._reads)]
         donated = set(map(id, self._arguments[self._donated_from :]))
         stores = [partial(setattr, s, "value") for s in self._written]
         #: what takes each new value while a check may still fail: its variable, or None where the old one stays. A
@@ -198,6 +203,7 @@ class IslandCall(ItemCall):
         Raises:
             FailedPreconditionError: a variable that it reads has no value.
             OpError: a check failed (no variable is changed then), the device failed, or a loop of the step was stopped.
+            NeedsPartsError: parts of it are to run in its place, from now on.
         """
         in_wide_types(self._run, frame)
 
@@ -214,6 +220,8 @@ class IslandCall(ItemCall):
             args[position] = as_integers(args[position])
         if self._has_constants:
             args += self.executable.constant_arguments()
+        if self._contention is not None:
+            self._contention.ran()
         # once for both attempts below, so that the second one draws the same random numbers
         tail = () if self._counters is None else (self._counters.advance(),)
         try:
@@ -253,11 +261,15 @@ class IslandCall(ItemCall):
 
     def _with_variables(self, frame: StepFrame, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
         held: list[bool] = []
+        # one lock tells enough: those who train a model write the same variables
+        began = perf_counter() if self._contention is not None and is_locked(self._written_locks[0]) else 0.0
         if not self._pins:
             # it is made before there is anything to undo, and reads `held` when it is drawn from
             undo: Iterator[Any] = map(release, compress(self._locks, held))
             try:
                 held.extend(map(acquire, self._locks))
+                if began:
+                    self._note_wait(began)
                 args = [*inputs, *self._take_values(), *tail]
                 withdrawn = self._withdraw() if self._containers.board is not None else ()
                 results = self._dispatch(frame, args, apart)
@@ -273,6 +285,8 @@ class IslandCall(ItemCall):
         undo = chain(map(unpin, self._pins, pinned), release_read, release_written)
         try:
             held.extend(map(acquire, self._locks))
+            if began:
+                self._note_wait(began)
             args = [*inputs, *self._take_values(), *tail]
             pinned.extend(map(pin, self._pins, repeat(None)))
             drain(release_read)
@@ -283,6 +297,10 @@ class IslandCall(ItemCall):
         finally:
             drain(undo)
         return results
+
+    def _note_wait(self, began: float) -> None:
+        if self._contention is not None:
+            self._contention.waited(perf_counter() - began)
 
     def _withdraw(self) -> list[tuple[VariableState, PublishedValue]]:
         """The variables that are about to change where other processes saw their values, which these do no more; and

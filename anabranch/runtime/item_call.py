@@ -64,7 +64,7 @@ class ItemCall(ABC):
 
         Raises:
             OpError: it failed.
-            NeedsHostError: an operation of an island turned out to be host work.
+            NeedsPartsError: an island is not to run as one any more.
         """
 
     @property

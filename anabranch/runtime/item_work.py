@@ -10,10 +10,10 @@ from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import Arithmetic, ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.transfer_call import TransferCall
-from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.lowering import NeedsPartsError
 
-#: gives what runs in place of an island of which one operation turned out to be host work
-Split = Callable[[ItemCall, NeedsHostError], ItemCall]
+#: gives what runs in place of an island that is not to run as one any more
+Split = Callable[[ItemCall, NeedsPartsError], ItemCall]
 
 
 class ItemWork:
@@ -33,7 +33,7 @@ class ItemWork:
                 self._call(frame)
             else:
                 self._call.run_recorded(frame, record)
-        except NeedsHostError as refusal:
+        except NeedsPartsError as refusal:
             # for good: later runs would meet the same refusal
             self._call = self._split(self._call, refusal)
             self._run(frame, record)

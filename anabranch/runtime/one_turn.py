@@ -31,7 +31,7 @@ from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.straight_run import StraightCalls
 from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import ActiveSteps
-from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.lowering import NeedsPartsError
 from anabranch.xla.partitions import TransferEnd
 
 
@@ -113,7 +113,7 @@ class OneTurn:
         for position, call in enumerate(straight.calls):
             try:
                 call(frame)
-            except NeedsHostError as refusal:
+            except NeedsPartsError as refusal:
                 straight.replace(position, refusal)(frame)
             # a value goes as soon as nothing later reads it, so that its memory can be used again
             for slot in straight.emptied[position]:

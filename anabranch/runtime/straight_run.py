@@ -16,14 +16,14 @@ from anabranch.runtime.pace import takes_short_turns_here
 from anabranch.runtime.rendezvous import Exchange
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after
-from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.lowering import NeedsPartsError
 
 
 class StraightCalls:
     """The calls of a partition that runs straight through.
 
     Attributes:
-        calls: in order; one that turns out to be host work in part is replaced.
+        calls: in order; an island that is not to run as one any more is replaced by its parts.
         slow: by position, those that may wait, or hold their thread for long.
         emptied: for each call, the slots that nothing after it reads.
         holding: positions of the calls that may hold the thread that takes a turn, now or ever.
@@ -38,7 +38,7 @@ class StraightCalls:
         slow: Mapping[int, HostKernelCall],
         emptied: list[tuple[int, ...]],
         holding: Sequence[int],
-        split: Callable[[ItemCall, NeedsHostError], ItemCall],
+        split: Callable[[ItemCall, NeedsPartsError], ItemCall],
         chains: Chains,
     ) -> None:
         self.calls, self.slow, self.emptied, self.holding = calls, slow, emptied, holding
@@ -70,8 +70,8 @@ class StraightCalls:
         for call in self.calls:
             call.release()
 
-    def replace(self, position: int, refusal: NeedsHostError) -> ItemCall:
-        """What runs from now on in place of a call of which one operation turned out to be host work."""
+    def replace(self, position: int, refusal: NeedsPartsError) -> ItemCall:
+        """What runs from now on in place of an island that is not to run as one any more."""
         parts = self.calls[position] = self._split(self.calls[position], refusal)
         return parts
 
@@ -170,7 +170,7 @@ class StraightRun(StepWaiting):
                 straight.calls[position](frame)
             else:
                 straight.calls[position].run_recorded(frame, self._record)
-        except NeedsHostError as refusal:
+        except NeedsPartsError as refusal:
             self._run(straight.replace(position, refusal))
         # as `_pass_on`, without the call of a Python function
         for slot in straight.emptied[position]:

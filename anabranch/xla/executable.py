@@ -24,6 +24,7 @@ from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
+from anabranch.core.sizes import available_memory
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.constants import is_open
@@ -83,6 +84,8 @@ LONG_COMPILATION = 1.0
 #: so many operations that are alike may have been made by a loop of the program's
 _MANY_ALIKE = 50
 
+#: bytes of written variables from which on it is asked whether memory suffices to copy them
+_UNCHECKED_BYTES = 1 << 28
 #: how many shapes and values the reason of a compilation names
 _MAX_NAMED = 6
 
@@ -253,6 +256,8 @@ class Executable:
         variant.direct_calls -= 1
         start = time.perf_counter()
         try:
+            if not variant.ran_directly and not self._has_room_for_copies(args):
+                raise BetterCompiledError
             results, elements = variant.directly(*args)
         except BetterCompiledError:
             # what is too much once will be too much again
@@ -266,6 +271,15 @@ class Executable:
             left = variant.direct_calls
             compile_log.tell_direct(DirectEvent(self.island.name, operations, variant.reason, seconds, left))
         return results
+
+    def _has_room_for_copies(self, args: Sequence[Any]) -> bool:
+        """Whether memory suffices for new values of what is written beside the old ones and their gradients.
+
+        Kernels that run directly change nothing in place, as the compiled program does.
+        """
+        first = len(self.dynamic) + len(self.constants) + len(self.read_only)
+        written: int = sum(value.nbytes for value in args[first : first + len(self.donated)])
+        return written < _UNCHECKED_BYTES or 3 * written <= available_memory()
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()

@@ -39,7 +39,7 @@ string conversion is host work of level 1.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,7 @@ from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
 from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
+from anabranch.xla.update_phases import LOOKUPS
 from anabranch.xla.variable_order import variable_order
 
 #: constants larger than this are arguments of the executable instead of literals in its code
@@ -91,6 +92,7 @@ class Island:
         random: operations that draw random numbers, in order.
         known: values that never change, as far as the island uses them.
         constants: large known values, passed as arguments.
+        keeps_locks: whether nobody may change what it only reads until it has run (`xla.update_phases`).
     """
 
     operations: list[StepNode]
@@ -104,6 +106,7 @@ class Island:
     random: list[StepNode] = field(default_factory=list)
     known: dict[StepTensor, Any] = field(default_factory=dict)
     constants: list[StepTensor] = field(default_factory=list)
+    keeps_locks: bool = False
 
     @property
     def name(self) -> str:
@@ -177,6 +180,16 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
+def group_in_phases(step: StepGraph, phases: Mapping[StepNode, int]) -> Grouping:
+    """Groups the operations of what was one island into one for each phase, in the order of these."""
+    analysis = _IslandAnalysis(step, frozenset(), phases)
+    items = analysis.items()
+    for island in items:
+        assert isinstance(island, Island)
+        island.keeps_locks = island.level == LOOKUPS
+    return Grouping(items, analysis.waits, analysis.order, analysis.frames)
+
+
 def _is_quick_on_host(island: Island, dynamic: bool, step: StepGraph) -> bool:
     """Whether the host does in less time what an island does than the call of an executable takes.
 
@@ -213,6 +226,10 @@ def functional_host_work(step: StepGraph, on_host: frozenset[str] = frozenset())
     analysis = _IslandAnalysis(step, on_host)
     analysis._find_static()
     return {op for op in analysis.host if op.op_def.is_functional}
+
+
+def _is_host_work(op: StepNode, on_host: frozenset[str]) -> bool:
+    return op.name in on_host or runs_on_host(op) or _passes_handle(op) or _takes_unknown_handle(op)
 
 
 def runs_on_host(op: StepNode) -> bool:
@@ -266,18 +283,20 @@ def is_compilable(body: StepFunction) -> bool:
 
 # ---------------------------------------------------------------------- levels
 class _IslandAnalysis:
-    """The levels, cuts and boundaries of one step."""
+    """The levels, cuts and boundaries of one step.
 
-    def __init__(self, step: StepGraph, on_host: frozenset[str]) -> None:
+    Args:
+        phases: take the place of levels in what was one island, where nothing is host work.
+    """
+
+    def __init__(self, step: StepGraph, on_host: frozenset[str], phases: Mapping[StepNode, int] | None = None) -> None:
         self.step = step
         self.members = set(step.operations)
-        self.host = {
-            op
-            for op in step.operations
-            if op.name in on_host or runs_on_host(op) or _passes_handle(op) or _takes_unknown_handle(op)
-        }
+        self.phases = phases
+        self.host = {op for op in step.operations if phases is None and _is_host_work(op, on_host)}
         self.dependencies = Dependencies(step)
-        self.host |= ChangingSizes(step, self.host).on_host()
+        if phases is None:
+            self.host |= ChangingSizes(step, self.host).on_host()
         self.static: set[StepTensor] = set()
         self.cuts: set[StepTensor] = set()
 
@@ -290,15 +309,16 @@ class _IslandAnalysis:
         self.condition = find_conditions(self.dependencies, self.frames)
         # before the levels, which rise where host and compiled work meet, and before who waits: both are parts of an
         # island's key
-        self._pass_on_host()
-        self.host |= shapes_on_host(self.step, self.host, self.static)
+        if self.phases is None:
+            self._pass_on_host()
+            self.host |= shapes_on_host(self.step, self.host, self.static)
         self._find_waiting()
         self._find_awaited()
         self.levels = find_levels(
             self.step.operations, {op: self._edges(op) for op in self.step.operations}, self.frames
         )
-        self.level = self.levels.of
-        if not self.dependencies.dynamic:
+        self.level = self.levels.of if self.phases is None else dict(self.phases)
+        if not self.dependencies.dynamic and self.phases is None:
             self._read_late()
         return self._build()
 
@@ -311,7 +331,7 @@ class _IslandAnalysis:
     def _find_static(self) -> None:
         # from users to sources: a value that has to be known makes those known that it is computed from
         for op in reversed(self.step.operations):
-            if op not in self.host and has_host_form(op) and self._would_compile_each_step(op):
+            if self.phases is None and has_host_form(op) and self._would_compile_each_step(op):
                 self.host.add(op)
             if op in self.host:
                 continue

@@ -102,7 +102,14 @@ def free_heap_bytes() -> int:
     return int(state().keepcost)
 
 
-def return_freed_memory() -> None:
-    """Gives the system back what is free in the heap beyond `KEPT_BYTES`; a session that ends calls it."""
-    if free_heap_bytes() > KEPT_BYTES:
-        ctypes.CDLL(None).malloc_trim(KEPT_BYTES)
+def return_freed_memory(kept: int = KEPT_BYTES) -> None:
+    """Gives the system back what is free in the heap; a session that ends calls it.
+
+    Args:
+        kept: so many bytes at the heap's end stay, and nothing is given back where no more are free there; 0: all that
+            is free goes, in whatever place.
+    """
+    if kept and free_heap_bytes() <= kept:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(kept)

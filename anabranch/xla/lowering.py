@@ -16,6 +16,7 @@ from jax import lax
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import ElementType, HostArray, RandomSource
+from anabranch.core.attrs import COMPUTED_AGAIN
 from anabranch.core.host_memory import ALIGNED_FROM, aligned_empty
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
 from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates, immediate
@@ -38,7 +39,7 @@ from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shape
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import Run, timed_run
 from anabranch.xla.random_keys import host_key, random_key
-from anabranch.xla.read_order import are_there, source_of
+from anabranch.xla.read_order import are_there, behind_barrier, once_there, source_of
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -53,7 +54,11 @@ _MAX_KNOWN_ELEMENTS = 4096
 _MEASURED_ITERATIONS = 32
 
 
-class NeedsHostError(Exception):
+class NeedsPartsError(Exception):
+    """An island is not to run as one any more: the planner makes parts of it, which run in its place."""
+
+
+class NeedsHostError(NeedsPartsError):
     """An operation met values that only the host can run it on: the planner takes it out of its island."""
 
     def __init__(self, op: StepNode, why: str) -> None:
@@ -251,7 +256,8 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         OpError: a kernel cannot take the values or shapes it meets; the error names its operation.
     """
     operations = list(operations)
-    apart = _summed_apart(operations) if state.target is not None and "GPU" in state.target.device_types else ()
+    for_gpu = state.target is not None and "GPU" in state.target.device_types
+    apart = _summed_apart(operations) if for_gpu else ()
     for op in operations:
         if op in state.kernels:
             env[op.outputs[0]] = state.kernels[op](env.__getitem__)
@@ -259,6 +265,9 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         inputs = [env[t] for t in op.inputs]
         if op in apart and not _is_constant(inputs[0]):
             inputs[0] = lax.optimization_barrier(inputs[0])  # type: ignore[no-untyped-call]
+        if COMPUTED_AGAIN in op.attrs and state.direct is None:
+            before = [env[t] for earlier in op.control_inputs for t in earlier.outputs if t in env]
+            inputs = [(behind_barrier if for_gpu else once_there)(value, before) for value in inputs]
         state.awaited = [env[t] for t in state.read_first.get(op, ())]
         results = reported(op, inputs, run_kernel, op, inputs, state)
         for tensor, value in zip(op.outputs, results, strict=True):

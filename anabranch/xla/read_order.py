@@ -90,3 +90,17 @@ def are_there(results: Iterable[Any]) -> Any:
             one = lax.reshape(bits & (np.iinfo(bits.dtype).max >> 1), ()) >> (8 * result.dtype.itemsize - 1) == 0
             truth = one if truth is None else truth & one
     return truth
+
+
+def once_there(value: Any, before: Sequence[Any]) -> Any:
+    """A traced value that cannot be had before others are there, and is not known to be the same as without them.
+
+    So XLA computes anew what is computed of it, and not with what was computed of the value itself.
+    """
+    truth = are_there(before)
+    return value if truth is None else jnp.where(truth, value, jnp.zeros((), value.dtype))
+
+
+def behind_barrier(value: Any, before: Sequence[Any]) -> Any:
+    """The same where XLA heeds barriers until all is scheduled, as it does for GPUs; nothing is copied there."""
+    return lax.optimization_barrier((value, *before))[0]  # type: ignore[no-untyped-call]

@@ -24,6 +24,7 @@ from anabranch.errors import OpError, ResourceExhaustedError
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.equations import Program
+from anabranch.xla.jax_settings import return_freed_memory
 
 #: programs that need less are not worth asking the system about its memory
 _UNCHECKED = 1 << 28
@@ -74,7 +75,12 @@ def check_compiled(compiled: Compiled, program: Program, operations: Sequence[St
         return
     # arguments are in memory already, and a result that takes the buffer of a donated one (an alias) needs none
     needed = stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
-    if needed < _UNCHECKED or needed <= available_memory():
+    if needed < _UNCHECKED:
+        return
+    if 2 * needed > available_memory():
+        # the heap may hold much in pieces that are too small for this program; the kernels of first calls leave such
+        return_freed_memory(kept=0)
+    if needed <= available_memory():
         return
     largest = max(values_of(program), key=lambda value: check_passable(value.shape, value.dtype))
     error = out_of_memory(largest.shape, str(largest.dtype), needed)

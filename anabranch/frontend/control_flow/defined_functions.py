@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from anabranch.autodiff.custom import custom_gradient
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import nest
+from anabranch.core.attrs import COMPUTED_AGAIN
 from anabranch.core.dtypes import DTypeLike, as_dtype
 from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorLike
@@ -169,6 +170,8 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
                 # what is computed again waits for the gradient: else it would be computed, and kept, before
                 with graph.control_dependencies(list(grads)):
                     again = [raw.Identity(x) for x in xs]
+                for x in again:
+                    x.op._set_attr(COMPUTED_AGAIN, True)
                 with variable_scope(scope, reuse=True), graph.control_dependencies(list(grads)):
                     ys = nest.flatten(f(*again, **kwargs))
                 found = gradients(ys, [*again, *variables], list(grads))

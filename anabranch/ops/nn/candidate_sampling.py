@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -98,36 +99,37 @@ def _sampled(
         not unique or count <= classes,
         f"cannot draw {count} different classes out of {classes}; pass unique=False or a smaller num_sampled",
     )
-    outside = (true_classes < 0) | (true_classes >= classes)
-    if outside.any():
+    if true_classes.size and not 0 <= true_classes.min() <= true_classes.max() < classes:
+        outside = (true_classes < 0) | (true_classes >= classes)
         raise InvalidArgumentError(
             None, ctx.op, f"true_classes has {int(true_classes[outside][0])}, which is not in [0, {classes})"
         )
     sampled, tries = _distinct(draw, count, ctx) if unique else (draw(count), count)
-
-    def expected(chosen: Array) -> Array:
-        p = probability(chosen)
-        with np.errstate(divide="ignore"):
-            expectation = -np.expm1(tries * np.log1p(-p)) if unique else p * count
-        return expectation.astype(np.float32)
-
-    return sampled.astype(np.int64), expected(true_classes), expected(sampled)
+    sampled = sampled.astype(np.int64, copy=False)
+    # together, since each function of NumPy takes longer to call than it computes
+    p = probability(np.concatenate([true_classes.reshape(-1), sampled]))
+    # (a class that is certain gives log(0) here; no warning comes of it where kernels of the host run)
+    expected = (-np.expm1(tries * np.log1p(-p)) if unique else p * count).astype(np.float32)
+    true = true_classes.size
+    return sampled, expected[:true].reshape(true_classes.shape), expected[true:]
 
 
 def _distinct(draw: Draw, count: int, ctx: OperationContext) -> tuple[Array, int]:
     """Draws until `count` different classes were seen; in order of appearance, with the number of draws."""
-    drawn = np.zeros(0, np.int64)
+    seen: dict[int, None] = {}
+    draws = 0
     while True:
         ctx.check(
-            len(drawn) <= _MAX_DRAWS,
+            draws <= _MAX_DRAWS,
             f"{_MAX_DRAWS} draws did not give {count} different classes: the rest are too improbable; "
             "pass unique=False or a smaller num_sampled",
         )
-        drawn = np.concatenate([drawn, draw(max(64, 2 * count, len(drawn)))])
-        distinct, first = np.unique(drawn, return_index=True)
-        if len(distinct) >= count:
-            first = np.sort(first)[:count]
-            return drawn[first], int(first[-1]) + 1
+        drawn = draw(max(64, 2 * count, draws)).tolist()
+        seen.update(dict.fromkeys(drawn))
+        if len(seen) >= count:
+            distinct = list(islice(seen, count))
+            return np.array(distinct, np.int64), draws + drawn.index(distinct[-1]) + 1
+        draws += len(drawn)
 
 
 UniformCandidateSampler = _sampler("UniformCandidateSampler", f"{_COUNTS}, range_max: int >= 1, {_SEEDS}")

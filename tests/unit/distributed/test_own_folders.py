@@ -58,11 +58,11 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(monkeypatch: p
     module, name = (os, "open") if when == "opened" else (own_folders.fcntl, "flock")
     real, swept = getattr(module, name), threading.Event()
 
-    def late(*arguments: object) -> object:
+    def late(*arguments: object, **keywords: object) -> object:
         if not swept.is_set():
             swept.set()
             sweep(KIND)
-        return real(*arguments)
+        return real(*arguments, **keywords)
 
     monkeypatch.setattr(module, name, late)
     folder = OwnFolder(KIND)
