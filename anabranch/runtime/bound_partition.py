@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
+from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError
 from anabranch.graph.step_nodes import StepTensor
@@ -19,6 +20,7 @@ from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.fetched_values import fetched_values
 from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.host_chains import Turn, in_turns
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
@@ -92,6 +94,9 @@ class BoundPartition:
         #: for each call of a partition that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
         holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
+        #: the same calls in their order, and those together that only compute on the host
+        self._turns_alone: list[Turn] = [(position, None) for position in range(len(self._calls))]
+        self._turns_together = in_turns(self._calls, self._slow, self._emptied)
         self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split)
         #: where another task reads what this one would read for it
         self._published: PublishedCalls | None = None
@@ -410,8 +415,12 @@ class BoundPartition:
         deadline: float | None,
         watch: Stopwatch | None = None,
     ) -> None:
-        for position, call in enumerate(self._calls):
-            slow = self._slow.get(position)
+        # who is told of each call gets it alone
+        for position, chain in self._turns_together if record is None else self._turns_alone:
+            if chain is not None:
+                quietly(chain, frame.values)
+                continue
+            call, slow = self._calls[position], self._slow.get(position)
             try:
                 if slow is not None:
                     self._run_slowly(number, slow, frame, record, timeout, deadline, watch)
