@@ -185,7 +185,8 @@ class OpDef:
         few_values: the outputs take so few different values that a program may be compiled for each of them.
         sized_by: names of the inputs that alone decide the outputs' shapes, and by what: "shape"; "values"; "rows", a
             value that is the outputs' first dimension; "sizes", values that are all dimensions (-1: what is left);
-            "dealt", places in the outputs' first dimension, as many as an operation has dealt out (`deals_out`).
+            "rest", its dimensions but for the first; "dealt", places in the outputs' first dimension, as many as an
+            operation has dealt out (`deals_out`). Where that differs between operations of one type, `sized_when` says.
         outputs_sized_by: the same for single outputs, by their names.
         shape_outputs: names of outputs that hold the shape of a tensor, and of the inputs whose values, of few numbers
             each, decide it alone. None: it comes from outside, as a fed shape does.
@@ -264,6 +265,7 @@ class OpDef:
     host_rule: Rule | None = None
     gradient_rule: Callable[..., Any] | None = None
     static_rule: Callable[[Any], frozenset[int]] | None = None
+    sized_rule: Callable[[Any], dict[str, str]] | None = None
     partial_rule: Callable[[Any, int], list[int | None] | None] | None = None
     early_rule: EarlyRule | None = None
     flops_rule: FlopsRule | None = None
@@ -326,6 +328,11 @@ class OpDef:
         For operations where it depends on attributes and constants which inputs may be computed on the device.
         """
         self.static_rule = function
+        return function
+
+    def sized_when(self, function: Callable[[Any], dict[str, str]]) -> Callable[[Any], dict[str, str]]:
+        """Attaches a rule for what `sized_by` cannot say: operation -> what decides its sizes; nothing: all inputs."""
+        self.sized_rule = function
         return function
 
     def partial_value(

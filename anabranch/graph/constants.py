@@ -274,15 +274,18 @@ class ShapeCheck:
     It may be called from several threads.
     """
 
-    __slots__ = ("_checked", "_op")
+    __slots__ = ("_checked", "_op", "_positions")
 
     def __init__(self, op: AnyOperation) -> None:
         self._op = op
+        tensors: Sequence[AnyTensor] = op.inputs
+        #: the inputs whose shapes are looked at: handles and lists have the shape that is known of their tensors
+        self._positions = [at for at, tensor in enumerate(tensors) if tensor.dtype not in _NO_ARRAYS]
         #: the inputs' shapes that were found right before
         self._checked: set[tuple[Any, ...]] = set()
 
     def __call__(self, values: Sequence[Any]) -> None:
-        shapes = tuple([getattr(value, "shape", None) for value in values])
+        shapes = tuple([getattr(values[at], "shape", None) for at in self._positions])
         if shapes not in self._checked:
             check_shapes(self._op, values)
             if len(self._checked) >= _MAX_CHECKED:

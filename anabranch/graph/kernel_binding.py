@@ -50,7 +50,7 @@ class BoundKernel:
         rng: what it draws random numbers from.
     """
 
-    __slots__ = ("_asked", "_op", "is_flat", "on_arguments")
+    __slots__ = ("_asked", "_parts", "is_flat", "on_arguments")
 
     def __init__(
         self,
@@ -60,9 +60,10 @@ class BoundKernel:
         ctx: OperationContext | None = None,
         rng: TensorValue = None,
     ) -> None:
-        self._op = op
         self._asked = frozenset(rule.keywords)
         self.is_flat = not any(arg.is_list for arg in op.op_def.inputs)
+        #: for each argument the place of its input, or of those of a list
+        self._parts: list[int | slice] = [] if self.is_flat else _parts(op)
         keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
         special = {"xp": xp, "ctx": ctx, "rng": rng}
         keywords.update((name, value) for name, value in special.items() if name in self._asked)
@@ -81,7 +82,13 @@ class BoundKernel:
 
     def grouped(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Something of each input, flat, by the arguments of the kernel."""
-        return inputs if self.is_flat else group_by_argument(self._op.op_def.inputs, self._op.attrs, inputs)
+        return inputs if self.is_flat else [inputs[part] for part in self._parts]
+
+
+def _parts(op: AnyOperation) -> list[int | slice]:
+    args = op.op_def.inputs
+    grouped = group_by_argument(args, op.attrs, range(len(op.inputs)))
+    return [slice(p.start, p.stop) if arg.is_list else p for arg, p in zip(args, grouped, strict=True)]
 
 
 def flatten_outputs(result: KernelResult) -> list[Any]:

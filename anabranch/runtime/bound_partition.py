@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
+from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError
-from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import Plan, plan_in_phases, plan_of_island
 from anabranch.runtime import trace_clock
 from anabranch.runtime.contention import ContendedError
@@ -22,6 +22,7 @@ from anabranch.runtime.early_chains import early_chains
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.fetched_values import fetched_values
 from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.host_chains import Turn, in_turns
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.item_graph import ItemGraph, kind_of
@@ -37,6 +38,7 @@ from anabranch.runtime.rendezvous import Exchange
 from anabranch.runtime.rendezvous_table import Dead, Key, StepId
 from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
 from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.split_island import SplitIsland
 from anabranch.runtime.started_runs import StartedRun
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.straight_run import StraightCalls, StraightRun
@@ -95,6 +97,9 @@ class BoundPartition:
         #: for each call of a partition that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
         holding = [i for i, call in enumerate(self._calls) if not _never_holds(call)]
+        #: the same calls in their order, and those together that only compute on the host
+        self._turns_alone: list[Turn] = [(position, None) for position in range(len(self._calls))]
+        self._turns_together = in_turns(self._calls, self._slow, self._emptied)
         chains = early_chains(partition, self._calls) if self._has_transfers else {}
         self._straight = StraightCalls(self._calls, self._slow, self._emptied, holding, self._split, chains)
         #: where another task reads what this one would read for it
@@ -414,8 +419,12 @@ class BoundPartition:
         deadline: float | None,
         watch: Stopwatch | None = None,
     ) -> None:
-        for position, call in enumerate(self._calls):
-            slow = self._slow.get(position)
+        # who is told of each call gets it alone
+        for position, chain in self._turns_together if record is None else self._turns_alone:
+            if chain is not None:
+                quietly(chain, frame.values)
+                continue
+            call, slow = self._calls[position], self._slow.get(position)
             try:
                 if slow is not None:
                     self._run_slowly(number, slow, frame, record, timeout, deadline, watch)
@@ -486,7 +495,7 @@ class BoundPartition:
         (partition,) = plan.partitions
         # nothing in it goes from device to device: the step around it is the one that other tasks reach
         alone = dataclasses.replace(self._environment, is_shared=False)
-        return _SplitIsland(call, BoundPartition(partition, alone), self._slots)
+        return SplitIsland(call, BoundPartition(partition, alone), self._slots)
 
     def _pays(self, refusal: ContendedError, copied: Collection[ResourceHandle]) -> bool:
         """Whether it is worth it to run in parts, and to copy these variables now and then."""
@@ -549,39 +558,6 @@ def _is_whole(partition: Partition, calls: Sequence[ItemCall]) -> bool:
 def _never_holds(call: ItemCall) -> bool:
     """Whether it is known once and for all that a call is quick. A transfer does not wait for what it asks for."""
     return isinstance(call, TransferCall) or (isinstance(call, HostKernelCall) and call.is_quick())
-
-
-class _SplitIsland(ItemCall):
-    """A step that runs in place of an island, on the slots of the step around it."""
-
-    def __init__(self, call: IslandCall, step: BoundPartition, slots: dict[StepTensor, int]) -> None:
-        self.op, self.kind, self.operations, self.device = call.op, call.kind, call.operations, call.device
-        self._step = step
-        self._inputs = [slots[t] for t in call.island.inputs]
-        self._outputs = [slots[t] for t in call.island.outputs]
-        self._sources = call.sources
-
-    def __call__(self, frame: StepFrame) -> None:
-        self._run(frame, None)
-
-    def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
-        """Tells of each of its own items."""
-        self._run(frame, record)
-
-    def _run(self, frame: StepFrame, record: Recorder | None) -> None:
-        values = frame.values
-        timeout = None if frame.waiting is None else frame.waiting.seconds_left
-        # no other task knows of it, so that it needs no number
-        results = self._step.run_on_device(0, [values[i] for i in self._inputs], record, timeout)
-        for position, slot in enumerate(self._outputs):
-            values[slot] = results[position]
-
-    @property
-    def sources(self) -> list[str]:
-        return self._sources
-
-    def release(self) -> None:
-        self._step.release()
 
 
 def _assign_slots(partition: Partition) -> dict[Any, int]:

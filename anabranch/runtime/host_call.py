@@ -27,6 +27,7 @@ from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
+from anabranch.runtime.bound_arithmetic import SCALARS, Source, bound_arithmetic
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
 from anabranch.runtime.host_streams import generator
@@ -35,10 +36,6 @@ from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
 
-#: types of numbers that kernels of scalars give
-_SCALARS: Final = frozenset({np.bool_, np.int32, np.int64, np.float32, np.float64})
-#: types of results that are one tensor of numbers, or of objects, for sure
-_ARRAYS: Final = _SCALARS | {np.ndarray}
 #: values that are no arrays, and stay what they are
 _KEPT: Final = (ResourceHandle, TensorList)
 _ON_HOST: Final = (np.ndarray, *_KEPT)
@@ -73,23 +70,26 @@ class HostKernelCall(ItemCall):
         self._sizes = HostSizes(op, rule) if rule is op_def.compiled_rule and op_def.static_positions(op) else None
         context: StepHostContext = HostContext(op, environment)
         self._kernel = BoundKernel(op, rule, np, context)
-        self._sources = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
+        self._sources: list[Source] = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
         self._dtypes = [np.dtype(out.dtype.as_numpy_dtype) for out in op.outputs]
         #: positions of inputs that are arrays of objects to the kernel; whether its outputs may be such
         self._boxed = op_def.object_positions(op)
         self._unboxes = any(t.dtype in (dtypes.resource, dtypes.variant) for t in op.outputs)
-        self._single = len(op_def.outputs) == 1 and not (op_def.outputs[0].is_list or self._unboxes)
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
         #: whether what the kernel calls is a program of its own, which keeps its context
         self._calls = op_def.calls_user_code or bool(bodies_of(op))
         self._check_shapes = ShapeCheck(op) if is_open(op) else None
         self._counters = environment.counters.group([op.origin]) if rule.asks_for("rng") else None
-        # of a short loop's time each call of a Python function is a part
-        is_plain = self._kernel.is_flat and self._calculates and not self._calls and self._check_shapes is None
-        #: the kernel where nothing is to be done for it but to call it
-        self._plain = self._kernel.on_arguments if is_plain and self._counters is None else None
+        knows_objects = self._boxed or self._unboxes
+        only_computes = self._calculates and not (self._calls or op_def.is_transfer) and self._counters is None
+        #: all that is to be done, where the kernel does nothing but compute
+        self._arithmetic = (
+            bound_arithmetic(op, self._kernel, self._sources, outputs, _on_host, self._check_shapes, self._sizes)
+            if only_computes and not knows_objects
+            else None
+        )
 
     def __call__(self, frame: StepFrame) -> None:
         """Runs the kernel on host arrays and stores its outputs, waiting for them if need be.
@@ -97,6 +97,9 @@ class HostKernelCall(ItemCall):
         Raises:
             OpError: the kernel's own, or InvalidArgumentError for values that it cannot take.
         """
+        if self._arithmetic is not None:
+            quietly(self._arithmetic, frame.values)
+            return
         pending = self.start(frame)
         if pending is not None:
             self.finish(frame, pending)
@@ -107,6 +110,9 @@ class HostKernelCall(ItemCall):
         Raises:
             OpError: as `__call__`.
         """
+        if self._arithmetic is not None:
+            quietly(self._arithmetic, frame.values)
+            return None
         inputs, values = [], frame.values
         for slot, known in self._sources:
             value = known if slot is None else values[slot]
@@ -116,10 +122,6 @@ class HostKernelCall(ItemCall):
         if self._sizes is not None:
             self._sizes.check(inputs)
         result = self._run(inputs)
-        # by far the most: one array or number, of the dtype that it should have
-        if self._single and type(result) in _ARRAYS and result.dtype is self._dtypes[0]:
-            values[self._outputs[0]] = result
-            return None
         if isinstance(result, Pending):
             return result
         self._store(values, flatten_outputs(result))
@@ -145,8 +147,6 @@ class HostKernelCall(ItemCall):
     def _run(self, inputs: list[Any]) -> Any:
         op = self.op
         try:
-            if self._plain is not None:
-                return quietly(self._plain, *inputs)
             if self._check_shapes is not None:
                 self._check_shapes(inputs)
             more = {} if self._counters is None else {"rng": generator(op, *self._counters.advance().tolist())}
@@ -175,32 +175,7 @@ class HostKernelCall(ItemCall):
             values[slot] = value if isinstance(value, _KEPT) else host_array(value, self._dtypes[position])
 
     def arithmetic(self) -> Arithmetic | None:
-        kernel = self._plain
-        if kernel is None or not self._single or self._boxed or self._sizes is not None:
-            return None
-        op, sources, store = self.op, self._sources, self._store
-        (output,), (dtype,) = self._outputs, self._dtypes
-
-        def compute(values: list[Any]) -> None:
-            inputs = []
-            for slot, known in sources:
-                value = known if slot is None else values[slot]
-                inputs.append(value if type(value) is np.ndarray else _on_host(value))
-            try:
-                result = kernel(*inputs)
-            except OpError as error:
-                error.attribute_to(op)
-                raise
-            except VALUE_ERRORS as error:
-                raise refusal(op, inputs, error) from error
-            except MemoryError as error:
-                raise out_of_memory(op, error) from error
-            if type(result) in _ARRAYS and result.dtype is dtype:
-                values[output] = result
-            else:
-                store(values, flatten_outputs(result))
-
-        return compute
+        return self._arithmetic
 
     @property
     def sources(self) -> list[str]:
@@ -224,6 +199,6 @@ def _gives_handles(op: StepNode) -> bool:
 
 
 def _on_host(value: TensorValue) -> TensorValue:
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return np.asarray(value)
     return value if isinstance(value, _ON_HOST) else np.asarray(value)

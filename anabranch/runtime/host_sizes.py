@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import Rule
 from anabranch.core.sizes import check_storable
@@ -49,7 +50,10 @@ class HostSizes:
         self._static = sorted(op.op_def.static_positions(op))
         kinds = [op.op_def.sized_by.get(arg.name) for arg in op.op_def.inputs] if self._kernel.is_flat else []
         #: static inputs that multiply what is there, and those that are the number of rows of what is given
-        self._factors = [at for at in self._static if not kinds or kinds[at] not in ("rows", "sizes")]
+        factors = [at for at in self._static if not kinds or kinds[at] not in ("rows", "sizes")]
+        self._factors = [at for at in factors if not op.inputs[at].is_known]
+        #: what those multiply by that are known
+        self._factor = math.prod([_factor(op.inputs[at].known) for at in factors if op.inputs[at].is_known])
         self._rows = [at for at in self._static if kinds and kinds[at] == "rows"]
 
     def check(self, inputs: list[Any]) -> None:
@@ -78,10 +82,8 @@ class HostSizes:
             row = max([math.prod(value.shape[1:]) for value in inputs])
             bound = max(bound, float(row) * (abs(int(inputs[at])) + 1))
         for at in self._factors:
-            if inputs[at].dtype.kind == "i":
-                for size in inputs[at].ravel().tolist():
-                    bound *= abs(size) + 1
-        return bound
+            bound *= _factor(inputs[at])
+        return bound * self._factor
 
     def _stand_ins(self, inputs: list[Any]) -> list[Any]:
         dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a string is a pointer
@@ -95,3 +97,12 @@ class HostSizes:
         known = set(self._static)
         values = [v if i in known else next(rest) for i, v in enumerate(inputs)]
         return self._kernel(values)
+
+
+def _factor(sizes: HostArray) -> float:
+    """By how much sizes may multiply what is there."""
+    factor = 1.0
+    if sizes.dtype.kind == "i":
+        for size in sizes.ravel().tolist():
+            factor *= abs(size) + 1
+    return factor

@@ -53,7 +53,8 @@ def changes_something(item: PlanItem) -> bool:
     if isinstance(item, Island):
         return bool(item.writes or item.random)
     op_def = item.operation.op_def
-    return op_def.stateful or bool(op_def.writes) or op_def.asynchronous or bool(bodies_of(item.operation))
+    changes = op_def.stateful and not op_def.only_reads
+    return changes or bool(op_def.writes) or op_def.asynchronous or bool(bodies_of(item.operation))
 
 
 def uses_several_devices(partition: Partition) -> bool:

@@ -41,11 +41,13 @@ class ChangingSizes:
         self._host = set(host)
         self._changing = {t for t in step.feeds if t.op.attrs.get(SIZE_VARIES) and not t.shape.is_fully_defined()}
         self._steady: dict[StepTensor, bool] = {}
+        self._counted: dict[StepTensor, bool] = {}
 
     def on_host(self) -> set[StepNode]:
         """The operations that run on the host, those among them that do for the sizes of what they take."""
         for op in self._step.operations:
-            concerned = any(tensor in self._changing for tensor in self._taken(op)) or self._counts_up(op)
+            concerned = any(tensor in self._changing for tensor in self._taken(op))
+            concerned = concerned or self._counts_up(op) or self._is_sized_by_count(op)
             if concerned and (has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self._host.add(op)
             # a size that the graph fixes does not change, whatever it is computed from
@@ -61,6 +63,28 @@ class ChangingSizes:
         if not static or not any(self._is_count(op.inputs[position]) for position in static):
             return False
         return all(self._is_count(tensor) or tensor.is_known for tensor in op.inputs)
+
+    def _is_sized_by_count(self, op: StepNode) -> bool:
+        """Whether an operation gives as many rows as a tensor whose size changes has, though it takes none such."""
+        sized_by = op.op_def.sized_by
+        if not op.op_def.portable or sized_by.keys().isdisjoint(op.op_def.static):
+            return False
+        inputs = _by_argument(op.op_def.inputs, op, op.inputs)
+        return any(
+            self._follows_from_count(tensor) for name in sized_by if name in op.op_def.static for tensor in inputs[name]
+        )
+
+    def _follows_from_count(self, tensor: StepTensor) -> bool:
+        """Whether few integers are computed from the size of a tensor whose size changes."""
+        if tensor.is_known or not (is_small_integer(tensor) or may_be_shape(tensor)):
+            return False
+        if tensor not in self._counted:
+            op, self._counted[tensor] = tensor.op, False
+            computes = op in self._members and op.op_def.portable and not op.op_def.shape_valued
+            self._counted[tensor] = self._is_count(tensor) or (
+                computes and any(map(self._follows_from_count, op.inputs))
+            )
+        return self._counted[tensor]
 
     def _is_count(self, tensor: StepTensor) -> bool:
         """Whether it is the size, or the shape, of a tensor whose size changes."""
@@ -89,10 +113,11 @@ class ChangingSizes:
         """The outputs of which an operation states what their sizes come from, and where that does not change."""
         op_def = op.op_def
         steady: set[StepTensor] = set()
-        if not (op_def.sized_by or op_def.outputs_sized_by or op_def.shape_outputs):
+        sized_by = op_def.sized_by if op_def.sized_rule is None else op_def.sized_rule(op)
+        if not (sized_by or op_def.outputs_sized_by or op_def.shape_outputs):
             return steady
         for name, outputs in _by_argument(op_def.outputs, op, op.outputs).items():
-            by = op_def.outputs_sized_by.get(name, op_def.sized_by)
+            by = op_def.outputs_sized_by.get(name, sized_by)
             for output in outputs:
                 if self._is_shape(output) or (by and self._is_sized_by(op, output, by)):
                     steady.add(output)
@@ -106,6 +131,8 @@ class ChangingSizes:
         """Whether what an input says of an output's size, in one of the ways of `OpDef.sized_by`, does not change."""
         if kind == "shape":
             return tensor not in self._changing
+        if kind == "rest":
+            return tensor not in self._changing or bool(tensor.shape.ndims and tensor.shape[1:].is_fully_defined())
         if kind in ("rows", "dealt") and not (output.shape.ndims and output.shape[1:].is_fully_defined()):
             return False
         if kind == "dealt":

@@ -55,10 +55,10 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.between_tasks import passes_few_numbers
-from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small, is_small_integer
+from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
+from anabranch.xla.quick_islands import quick_on_host
 from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
 from anabranch.xla.update_phases import LOOKUPS
@@ -67,14 +67,8 @@ from anabranch.xla.variable_order import variable_order
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
 
-#: an island of so many operations on a few numbers runs on the host where it is called again and again
-MAX_QUICK_OPERATIONS = 4
-
 #: conditionals and loops nested deeper run one by one: each takes a part of Python's stack while it is compiled
 MAX_NESTING = 24
-
-#: floating-point numbers that NumPy computes as fast as integers
-_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 
 
 @dataclass(slots=True)
@@ -172,7 +166,7 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     items = analysis.items()
     dynamic = analysis.dependencies.dynamic
     islands = [item for item in items if isinstance(item, Island)]
-    quick = {op.name for island in islands if _is_quick_on_host(island, dynamic, step) for op in island.operations}
+    quick = quick_on_host(step, [island.operations for island in islands], analysis.host, dynamic)
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
         # from the beginning: levels, and who waits for whom, depend on where every operation runs
         analysis = _IslandAnalysis(step, on_host | quick)
@@ -188,28 +182,6 @@ def group_in_phases(step: StepGraph, phases: Mapping[StepNode, int]) -> Grouping
         assert isinstance(island, Island)
         island.keeps_locks = island.level == LOOKUPS
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
-
-
-def _is_quick_on_host(island: Island, dynamic: bool, step: StepGraph) -> bool:
-    """Whether the host does in less time what an island does than the call of an executable takes.
-
-    That is so where the island only waits, where it is called in each iteration and computes a few numbers, such as a
-    loop's counter, and where it does so with what is on its way from one task to another.
-    """
-    waits = all(op.op_def.passes_on and not op.outputs for op in island.operations)
-    return waits or (dynamic and _computes_few_numbers(island)) or passes_few_numbers(step, island.operations)
-
-
-def _computes_few_numbers(island: Island) -> bool:
-    return len(island.operations) <= MAX_QUICK_OPERATIONS and all(map(_is_quick_arithmetic, island.operations))
-
-
-def _is_quick_arithmetic(op: StepNode) -> bool:
-    """Whether NumPy computes an operation in about a microsecond."""
-    op_def = op.op_def
-    if not op_def.portable or op_def.stateful or not op.outputs:
-        return False
-    return all(map(_is_few_numbers, op.outputs)) and (op_def.shape_valued or all(map(is_small, op.inputs)))
 
 
 def order_of(step: StepGraph) -> dict[StepNode, list[StepNode]]:
@@ -583,10 +555,6 @@ class _IslandAnalysis:
                 needed[key][tensor] = None
         for key, island in islands.items():
             island.outputs = list(needed[key])
-
-
-def _is_few_numbers(tensor: StepTensor) -> bool:
-    return is_small_integer(tensor) or (tensor.dtype in _FLOATS and is_small(tensor))
 
 
 @remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,7 +26,9 @@ def _axes(rank: int, indices: Array) -> tuple[int, ...]:
     Raises:
         ValueError: one is out of range, or named twice.
     """
-    given = [int(a) for a in np.asarray(indices).reshape(-1)]
+    given: list[int] = np.asarray(indices).reshape(-1).tolist()
+    if len(given) == 1 and 0 <= given[0] < rank:
+        return (given[0],)
     for axis in given:
         if not -rank <= axis < rank:
             raise ValueError(
@@ -80,7 +82,8 @@ def _reduction(
         except ValueError as error:
             ctx.check(False, str(error))
             raise
-        return function(xp, input, axes, keep_dims).astype(input.dtype)
+        result = function(xp, input, axes, keep_dims)
+        return result if result.dtype == input.dtype else result.astype(input.dtype)
 
     return attach_gradient(op, gradient)
 
@@ -180,7 +183,17 @@ def whole_mean(xp: ArrayLibrary, total: Array, count: Array | int) -> Any:
     return truncated_quotient(xp, total.astype(wide), xp.asarray(count).astype(wide)).astype(total.dtype)
 
 
+#: NumPy adds these up in their own dtype
+_SUMMED_AS_THEY_ARE: Final = frozenset({np.float32, np.float64})
+#: below it float32 counts exactly
+_MAX_COUNT: Final = 1 << 24
+
+
 def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
+    if xp is np and x.dtype.type in _SUMMED_AS_THEY_ARE and 0 < x.size < _MAX_COUNT:
+        # as NumPy's function of that name does, by way of several others
+        total = np.add.reduce(x, axis=axes, keepdims=keep_dims)
+        return total / x.dtype.type(x.size / total.size)
     if np.dtype(x.dtype).kind not in "iu":
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))

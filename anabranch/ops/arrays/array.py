@@ -314,9 +314,12 @@ def _closed(shape: tuple[int, ...], size: int, wanted: list[int]) -> list[int]:
 
 @Reshape.kernel
 def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-    wanted = [int(d) for d in np.asarray(shape)]
-    if xp is np and min(wanted, default=0) >= 0 and isinstance(tensor, np.ndarray) and tensor.size == math.prod(wanted):
-        return tensor.reshape(wanted)
+    wanted: list[int] = np.asarray(shape).tolist()
+    if xp is np and isinstance(tensor, np.ndarray):
+        if min(wanted, default=0) >= 0 and tensor.size == math.prod(wanted):
+            return tensor.reshape(wanted)
+        if wanted == [-1]:
+            return tensor.reshape(-1)
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
     shape = tuple(np.shape(tensor))
@@ -347,7 +350,7 @@ def _new_axis(dim: Array, rank: int) -> int:
     """Where a new dimension goes in a tensor of `rank`; raises ValueError outside [-rank - 1, rank]."""
     if np.size(dim) != 1:
         raise ValueError(f"'dim' must be a tensor with a single value, got {np.shape(dim)}")
-    at = int(np.reshape(dim, ()))
+    at = int(dim.item()) if isinstance(dim, np.ndarray) else int(np.reshape(dim, ()))
     if not -rank - 1 <= at <= rank:
         raise ValueError(f"dim {at} not in the interval [{-rank - 1}, {rank}] for a tensor of rank {rank}")
     return at % (rank + 1)
@@ -364,7 +367,11 @@ def _(input: TensorShape, dim: TensorShape, *, ctx: ShapeContext) -> TensorShape
 
 @ExpandDims.kernel
 def _(input: Array, dim: Array, *, xp: ArrayLibrary) -> Any:
-    return xp.expand_dims(input, _new_axis(dim, len(np.shape(input))))
+    shape = np.shape(input)
+    axis = _new_axis(dim, len(shape))
+    if xp is np and isinstance(input, np.ndarray):
+        return input.reshape((*shape[:axis], 1, *shape[axis:]))
+    return xp.expand_dims(input, axis)
 
 
 @ExpandDims.gradient

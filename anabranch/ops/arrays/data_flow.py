@@ -94,7 +94,10 @@ def _vector_shapes(x: TensorShape, count: int) -> tuple[TensorShape, ...]:
 
 _UNIQUE_ATTRS = "T: any, out_idx: {int32, int64} = int32"
 
-Unique = define_op("Unique", "x: T -> y: T, idx: out_idx", _UNIQUE_ATTRS)
+#: each element of a vector has the position of its value
+_PLACES_SIZED_BY: Final = {"idx": {"x": "shape"}}
+
+Unique = define_op("Unique", "x: T -> y: T, idx: out_idx", _UNIQUE_ATTRS, outputs_sized_by=_PLACES_SIZED_BY)
 Unique.not_differentiable()
 
 
@@ -109,7 +112,12 @@ def _(x: Array, *, out_idx: DType) -> Any:
     return y, idx.astype(out_idx.as_numpy_dtype)
 
 
-UniqueWithCounts = define_op("UniqueWithCounts", "x: T -> y: T, idx: out_idx, count: out_idx", _UNIQUE_ATTRS)
+UniqueWithCounts = define_op(
+    "UniqueWithCounts",
+    "x: T -> y: T, idx: out_idx, count: out_idx",
+    _UNIQUE_ATTRS,
+    outputs_sized_by=_PLACES_SIZED_BY,
+)
 UniqueWithCounts.not_differentiable()
 
 

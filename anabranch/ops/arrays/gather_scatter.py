@@ -19,6 +19,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode
 from anabranch.ops import raw
 from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
@@ -31,7 +32,7 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
     if isinstance(indices, np.ndarray):  # known indices are checked here and now
         xp, flat = np, indices.reshape(-1)
-        if not flat.size or (flat.dtype.kind in "iu" and _are_below(flat, size)):
+        if not flat.size or (flat.dtype.kind in "iu" and are_below(flat, size)):
             return
     elif np.size(indices) == 0:
         return
@@ -46,7 +47,7 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
     ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
 
 
-def _are_below(integers: HostArray, size: int) -> bool:
+def are_below(integers: HostArray, size: int) -> bool:
     """Whether integers, of which there are some, are in [0, size)."""
     if len(integers) <= _FEW:
         few: list[int] = integers.tolist()
@@ -80,6 +81,14 @@ def _gather_shape(
 
 
 def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+    if (
+        xp is np
+        and batch_dims == 0 == axis
+        and type(params) is np.ndarray
+        and type(indices) is np.ndarray
+        and params.ndim
+    ):
+        return _host_rows(params, indices, ctx)
     rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
     at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
     shape = np.shape(params)
@@ -87,9 +96,6 @@ def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: Oper
         return xp.zeros((*shape[:at], *np.shape(indices)[batch:], *shape[at + 1 :]), params.dtype)
     check_indices(ctx, indices, shape[at], xp)
     if batch == 0:
-        if xp is np and rank == 2 and (at, rank_indices) == (0, 1) and params.flags.fnc:
-            # a sparse tensor's coordinates often lie so: NumPy would lay out all rows anew before it takes some
-            return np.take(params.T, indices, axis=1, mode="clip").T
         return xp.take(params, indices, axis=at, mode="clip")
     rows = xp.moveaxis(xp.asarray(params), at, batch)
     leading = [
@@ -99,6 +105,17 @@ def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: Oper
     # [batch, picked, between, after] -> [batch, between, picked, after]
     order = [*range(batch), *range(rank_indices, rank_indices + at - batch), *range(batch, rank_indices)]
     return xp.transpose(gathered, [*order, *range(len(order), len(np.shape(gathered)))])
+
+
+def _host_rows(params: HostArray, indices: HostArray, ctx: OperationContext) -> HostArray:
+    """The rows of an array of the host at these indices."""
+    if not hold_elements(params.shape, 0):
+        return np.zeros(indices.shape + params.shape[1:], params.dtype)
+    check_indices(ctx, indices, len(params), np)
+    if params.ndim == 2 and indices.ndim == 1 and params.flags.fnc:
+        # a sparse tensor's coordinates often lie so: NumPy would lay out all rows anew before it takes some
+        return params.T.take(indices, axis=1, mode="clip").T
+    return params.take(indices, axis=0, mode="clip")
 
 
 def _rows_gradient(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
@@ -186,6 +203,14 @@ def _(
     params: TensorShape, indices: TensorShape, axis: TensorShape, *, batch_dims: int, ctx: ShapeContext
 ) -> TensorShape:
     return _gather_shape(params.with_rank_at_least(1), indices, ctx.constant("axis"), batch_dims)
+
+
+@GatherV2.sized_when
+def _(op: StepNode) -> dict[str, str]:
+    """As many rows as there are indices, where rows are gathered."""
+    axis = op.inputs[2].known if op.inputs[2].is_known else None
+    is_of_rows = isinstance(axis, np.ndarray) and axis.size == 1 and int(axis.item()) == 0
+    return {"params": "rest", "indices": "shape"} if is_of_rows and op.attrs["batch_dims"] == 0 else {}
 
 
 @GatherV2.kernel

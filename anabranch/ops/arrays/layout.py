@@ -18,6 +18,8 @@ from anabranch.ops import raw, shape_rules
 
 def scalar_int(value: Array) -> int:
     """The Python int that a known array of one element holds."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        return int(value.item())
     if np.size(value) != 1:
         raise ValueError(f"the tensor must have exactly one element, got the shape {np.shape(value)}")
     return int(np.reshape(value, ()))

@@ -21,6 +21,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.reduction import whole_mean
+from anabranch.ops.arrays.gather_scatter import are_below
 from anabranch.ops.factories import attach_gradient
 
 
@@ -205,7 +206,10 @@ def _unsorted_segments(
         if 0 not in data.shape:  # TensorFlow looks at no id of rows without elements
             _check_below(xp, ctx, segment_ids, ids, count)
         rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
-        kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
+        if xp is np and ids.size and 0 not in data.shape and are_below(ids, count):
+            kept = ids.astype(np.int64, copy=False)
+        else:
+            kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
         out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
         return scatter(xp, out, kept, rows, method, ufunc)[:count]
 
@@ -235,11 +239,18 @@ def scatter(xp: ArrayLibrary, out: Array, indices: Array, rows: Array, method: s
     if rows.ndim == 1 or not rows.size:
         ufunc.at(out, indices, rows)
         return out
+    rising = indices[1:] > indices[:-1]
+    if rising.all():  # each row alone
+        out[indices] = ufunc(out[indices], rows)
+        return out
     # one call for each run of equal indices, where `at` makes one for each row
     if (indices[1:] < indices[:-1]).any():
         order = np.argsort(indices, kind="stable")
         indices, rows = indices[order], rows[order]
-    starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
+    begins = np.empty(len(indices), np.bool_)
+    begins[0] = True
+    np.not_equal(indices[1:], indices[:-1], out=begins[1:])
+    starts = begins.nonzero()[0]
     reduced = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
     at = indices[starts]
     out[at] = ufunc(out[at], reduced)

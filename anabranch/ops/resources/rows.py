@@ -62,6 +62,9 @@ def with_rows(how: str, table: Array, at: Array | tuple[Array, ...], updates: Ar
 
 def _change(table: HostArray, how: str, at: Array | tuple[Array, ...], updates: HostArray) -> None:
     """Changes elements of an array of NumPy's; see `with_rows`."""
+    if how == "set" and not isinstance(at, tuple) and at.ndim == 1 and at.size and int(at.max()) < len(table):
+        table[at] = updates
+        return
     columns = at if isinstance(at, tuple) else (at,)
     inside = columns[0] < table.shape[0]
     for column, size in zip(columns[1:], table.shape[1:], strict=False):
@@ -136,25 +139,48 @@ def combined_rows(
 
     Returns:
         int64 [n]: each index once, and beyond the end of the table, all different, where an index was a repetition;
-        [n, ...]: the combined values, anything at repetitions.
+        [n, ...]: the combined values, anything at repetitions. In NumPy, whose shapes need not be known, repetitions
+        are left out.
     """
     count = indices.shape[0]
     xp = library_of(indices, values)
     indices = indices.astype(np.int64, copy=False)
-    if isinstance(indices, np.ndarray) and _are_distinct(indices) and xp is np:
-        return indices, values
-    unused = np.int64(size) + xp.arange(count, dtype=np.int64)
+    if xp is np:
+        return _combined_in_numpy(indices, values, np.add if combine is jnp.add else np.multiply)
+    unused = np.int64(size) + jnp.arange(count, dtype=np.int64)
     if count <= 1:
-        return xp.where(indices < size, indices, unused), values
+        return jnp.where(indices < size, indices, unused), values
     # One sort of index and position packed into a word is several times faster than an argsort.
     width = count.bit_length()
-    packed = xp.sort((indices << width) | xp.arange(count, dtype=np.int64))
+    packed = jnp.sort((indices << width) | jnp.arange(count, dtype=np.int64))
     distinct, values = packed >> width, values[packed & (2**width - 1)]
-    is_first = xp.concatenate([xp.ones((1,), bool), distinct[1:] != distinct[:-1]])
-    starts = xp.where(is_first, xp.arange(count, dtype=np.int64), 0)
-    group = np.maximum.accumulate(starts) if xp is np else jax.lax.cummax(starts)
-    rows = xp.where(is_first & (distinct < size), distinct, unused)
-    return rows, _combined(values, group, is_first, combine)
+    is_first = jnp.concatenate([jnp.ones((1,), bool), distinct[1:] != distinct[:-1]])
+    group = jax.lax.cummax(jnp.where(is_first, jnp.arange(count, dtype=np.int64), 0))
+    rows = jnp.where(is_first & (distinct < size), distinct, unused)
+    beyond = jnp.where(is_first, count, group)
+    return rows, with_rows("add" if combine is jnp.add else "multiply", values, beyond, values)
+
+
+def _combined_in_numpy(indices: HostArray, values: HostArray, combine: np.ufunc) -> tuple[HostArray, HostArray]:
+    count = len(indices)
+    if count <= _FEW and len(set(indices.tolist())) == count:
+        return indices, values
+    width = count.bit_length()
+    packed = indices << width
+    packed |= np.arange(count)
+    packed.sort()
+    distinct = packed >> width
+    begins = np.empty(count, np.bool_)
+    begins[0] = True
+    np.not_equal(distinct[1:], distinct[:-1], out=begins[1:])
+    if begins.all():
+        return indices, values
+    packed &= 2**width - 1
+    starts = begins.nonzero()[0]
+    # where rows have no elements there is nothing to combine, and NumPy refuses to
+    together = values[packed]
+    rows = combine.reduceat(together, starts, axis=0, dtype=values.dtype) if values.size else together[starts]
+    return distinct[starts], rows
 
 
 def _are_distinct(indices: HostArray) -> bool:
@@ -162,9 +188,3 @@ def _are_distinct(indices: HostArray) -> bool:
         return len(set(indices.tolist())) == len(indices)
     ordered = np.sort(indices)
     return bool((ordered[1:] != ordered[:-1]).all())
-
-
-def _combined(values: Array, group: Array, is_first: Array, combine: Callable[[Any, Any], Any]) -> Any:
-    """At the first position of each group the combination of all its values."""
-    beyond = library_of(is_first, group).where(is_first, values.shape[0], group)
-    return with_rows("add" if combine is jnp.add else "multiply", values, beyond, values)

@@ -323,7 +323,10 @@ def _(
 def _(indices: Array, values: Array, dense_shape: Array, default_value: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, indices, dense_shape)
     empty = np.ones(int(dense_shape[0]), np.bool_)
-    empty[indices[:, 0]] = False
+    rows = indices[:, 0]
+    empty[rows] = False
+    if not empty.any() and (rows[1:] >= rows[:-1]).all():
+        return indices, values, empty, np.arange(len(rows))
     added = np.zeros((int(empty.sum()), len(dense_shape)), np.int64)
     added[:, 0] = np.flatnonzero(empty)
     whole = np.concatenate([indices, added])

@@ -265,3 +265,34 @@ def test_a_check_of_what_is_changed_before_it_fails_and_nothing_changes() -> Non
             with pytest.raises(InvalidArgumentError, match=message):
                 session.run([change, checked])
             assert session.run(raw.ReadVariableOp(state, "int32")).tolist() == [6, 2]
+
+
+def test_what_stands_between_host_operations_and_is_little_runs_there() -> None:
+    """Reads of small variables for the host, sizes of what the host has, and arithmetic on a few numbers."""
+    x = placeholder((None,), "bool")
+    positions = raw.Where(x)
+    bias = raw.ReadVariableOp(variable("bias", (1,)), dtype="float32")
+    numbers = raw.BiasAdd(raw.Cast(positions, DstT="float32"), bias)
+    total = raw.Cast(raw.Prod(raw.Shape(numbers), [0]), DstT="float32")
+    half = raw.Mul(raw.RealDiv(total, 2.0), raw.AddV2(total, 1.0))
+    items = kinds([raw.Mul(numbers, half)], [x])
+    assert [item for item in items if not item[0].startswith("host")] == []
+    # what is read to be computed with on the device, or is large, stays there
+    large = raw.ReadVariableOp(variable("large", (1 << 13,)), dtype="float32")
+    waited = raw.Mul(raw.Cast(raw.StridedSlice(positions, [0, 0], [1, 1], [1, 1]), DstT="float32"), 2.0)
+    assert [item for item in kinds([raw.Exp(large), waited], [x]) if "ReadVariableOp" in item or "Exp" in item] == [
+        ["ReadVariableOp", "Exp"]
+    ]
+
+
+def test_places_of_distinct_values_are_as_many_as_the_values_were() -> None:
+    """What is gathered by them has the size of what was fed: it is compiled, and its gradient's rows are not."""
+    ids = placeholder((None,), "int32", "ids")
+    distinct, places = raw.Unique(ids)
+    rows = raw.ResourceGather(variable("table", (10, 2)), distinct, dtype="float32")
+    spread = raw.Exp(raw.GatherV2(rows, places, 0))
+    count = raw.StridedSlice(raw.Shape(rows), [0], [1], [1], shrink_axis_mask=1)
+    summed = raw.UnsortedSegmentSum(spread, places, count)
+    items = kinds([summed], [ids])
+    assert ["Exp"] in items
+    assert ["host UnsortedSegmentSum"] in items  # a program for each number of distinct ids
