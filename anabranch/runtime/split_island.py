@@ -11,7 +11,7 @@ from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
 
 
-class _Parts(Protocol):
+class _BoundParts(Protocol):
     """The parts of an island, bound: see `runtime.bound_partition`."""
 
     def run_on_device(
@@ -24,7 +24,7 @@ class _Parts(Protocol):
 class SplitIsland(ItemCall):
     """A step that runs in place of an island, on the slots of the step around it."""
 
-    def __init__(self, call: IslandCall, step: _Parts, slots: dict[StepTensor, int]) -> None:
+    def __init__(self, call: IslandCall, step: _BoundParts, slots: dict[StepTensor, int]) -> None:
         self.op, self.kind, self.operations, self.device = call.op, call.kind, call.operations, call.device
         self._step = step
         self._inputs = [slots[t] for t in call.island.inputs]

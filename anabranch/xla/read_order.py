@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from anabranch.core.arrays import Array
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.state import known_handle, state_of
@@ -92,7 +93,7 @@ def are_there(results: Iterable[Any]) -> Any:
     return truth
 
 
-def once_there(value: Any, before: Sequence[Any]) -> Any:
+def once_there(value: Array, before: Sequence[Array]) -> Any:
     """A traced value that cannot be had before others are there, and is not known to be the same as without them.
 
     So XLA computes anew what is computed of it, and not with what was computed of the value itself.
@@ -101,6 +102,6 @@ def once_there(value: Any, before: Sequence[Any]) -> Any:
     return value if truth is None else jnp.where(truth, value, jnp.zeros((), value.dtype))
 
 
-def behind_barrier(value: Any, before: Sequence[Any]) -> Any:
+def behind_barrier(value: Array, before: Sequence[Array]) -> Any:
     """The same where XLA heeds barriers until all is scheduled, as it does for GPUs; nothing is copied there."""
     return lax.optimization_barrier((value, *before))[0]  # type: ignore[no-untyped-call]
