@@ -22,6 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from anabranch.core.thread_limits import limited_by
+
 #: the package that brings the library, and what its file is called
 DISTRIBUTION: Final = "onednn-cpu-gomp"
 _FILE: Final = "libdnnl.so.3"
@@ -484,7 +486,8 @@ def _load(path: str) -> ctypes.CDLL:
     if before is None:
         os.environ[name] = "passive"
     try:
-        return ctypes.CDLL(path)
+        with limited_by("OMP_NUM_THREADS"):
+            return ctypes.CDLL(path)
     finally:
         if before is None:
             del os.environ[name]

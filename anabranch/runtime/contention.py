@@ -15,8 +15,9 @@ from anabranch.xla.lowering import NeedsPartsError
 WINDOW: Final = 64
 #: in so many of them the variables were taken
 MOST_WAITS: Final = 24
-#: the mean wait (s) from which on it pays to run in parts
-LONG: Final = 3e-4
+#: the mean wait (s) from which on it pays to run in parts: threads that hand over Python's lock and the variables' for
+#: each part wait for that, too
+LONG: Final = 1e-3
 #: bytes of a variable that are copied in a second, at least
 _COPIED: Final = 4e9
 #: which part of the mean wait copying may take

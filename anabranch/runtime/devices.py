@@ -26,11 +26,13 @@ from anabranch.core.devices import (
 from anabranch.core.kernel_context import KernelOperation
 from anabranch.core.registry import find_op_def
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.thread_limits import ask_for_threads, limited_by
 from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.ops.lists.values import TensorList
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
+from anabranch.runtime.process_settings import process_settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
 
 
@@ -129,13 +131,18 @@ def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -
         config: a `ConfigProto`: `device_count` says how many devices of a type there are to be (at least one CPU),
             `gpu_options.visible_device_list` which GPUs, in which order. What it does not say, `tf.config` does. As in
             TensorFlow a type in other letters ("gpu") has no effect, nor have XLA's ("XLA_GPU"), nor a list of visible
-            GPUs where there is none.
+            GPUs where there is none. `intra_op_parallelism_threads` of the process's first session that names a
+            number, or else `tf.config`'s, says how many threads each operation may use on processors.
         task: the full name of the task that this process is.
 
     Raises:
         InvalidArgumentError: the configuration names a device type or a GPU that does not exist.
     """
     configure_process()  # before JAX looks for devices
+    threads = 0 if config is None else config.intra_op_parallelism_threads
+    ask_for_threads(threads or process_settings.get_intra_op_parallelism_threads())
+    with limited_by("PJRT_NPROC"):
+        host_processor()  # where this makes JAX's client, XLA makes its threads
     asked: Mapping[str, int] = {} if config is None else dict(config.device_count)
     counts = {**settings.counts(), **asked}
     types = device_types()

@@ -108,7 +108,7 @@ class ProcessSettings:
         return self._intra_op
 
     def set_intra_op_parallelism_threads(self, num_threads: int) -> None:
-        """Keeps what `get_intra_op_parallelism_threads` gives; sessions take theirs from their ConfigProto."""
+        """How many threads an operation may use, for sessions whose ConfigProto does not say; before the first one."""
         self._intra_op = _count(num_threads)
 
     def get_device_policy(self) -> str:

@@ -102,13 +102,14 @@ def free_heap_bytes() -> int:
     return int(state().keepcost)
 
 
-def return_freed_memory(kept: int = KEPT_BYTES) -> None:
+def return_freed_memory(kept: int | None = None) -> None:
     """Gives the system back what is free in the heap; a session that ends calls it.
 
     Args:
         kept: so many bytes at the heap's end stay, and nothing is given back where no more are free there; 0: all that
-            is free goes, in whatever place.
+            is free goes, in whatever place; None: `KEPT_BYTES`.
     """
+    kept = KEPT_BYTES if kept is None else kept
     if kept and free_heap_bytes() <= kept:
         return
     with contextlib.suppress(OSError, AttributeError):

@@ -38,7 +38,7 @@ def recurrent(tf: Any) -> tuple[Any, Feeds]:
         return i + 1, c, tf.sigmoid(shown) * tf.tanh(c)
 
     zeros = tf.zeros([batch, size])
-    last = tf.while_loop(lambda i, c, h: i < length, step, [0, zeros, zeros], maximum_iterations=length)[2]
+    last = tf.while_loop(lambda i, c, h: i < length, step, (0, zeros, zeros), maximum_iterations=length)[2]
     out = tf.get_variable("out", [size, words], use_resource=True)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=tf.matmul(last, out))
     rng = np.random.default_rng(0)
