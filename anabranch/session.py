@@ -33,7 +33,7 @@ from anabranch.runtime.bound_partition import bound_partitions
 from anabranch.runtime.partial_runs import PartialRuns
 from anabranch.runtime.protocols import Step
 from anabranch.runtime.step_stats import StepRecord, wants_trace
-from anabranch.xla.jax_settings import return_freed_memory
+from anabranch.xla.heap import return_freed_memory
 
 _Key = TypeVar("_Key")
 

@@ -20,7 +20,7 @@ _SMALL: Final = 1 << 28
 #: a fused program may pass through a tensor that it never stores, larger than the memory, but not without end
 _UNSTORED_FACTOR: Final = 4
 _MEMORY_INFO: Final = Path("/proc/meminfo")
-_ADDRESS_SPACE_IN_USE: Final = Path("/proc/self/statm")
+_PAGES: Final = Path("/proc/self/statm")
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
@@ -101,6 +101,11 @@ def available_memory() -> int:
     return max(0, min(_memory_info("MemAvailable"), _left_of_group(), _left_of_limit()))
 
 
+def resident_memory() -> int:
+    """How many bytes of memory this process has; 0 where the system does not tell."""
+    return _pages(1) * resource.getpagesize()
+
+
 def _memory_info(name: str) -> int:
     try:
         lines = _MEMORY_INFO.read_text().splitlines()
@@ -125,8 +130,12 @@ def _left_of_limit() -> int:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return _MAX_COUNT
+    return limit - _pages(0) * resource.getpagesize()
+
+
+def _pages(column: int) -> int:
+    """What the system tells of this process's memory: 0: pages of its address space; 1: those that are there."""
     try:
-        pages = int(_ADDRESS_SPACE_IN_USE.read_text().split()[0])
+        return int(_PAGES.read_text().split()[column])
     except OSError:
-        return limit
-    return limit - pages * resource.getpagesize()
+        return 0

@@ -36,6 +36,7 @@ from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
 from anabranch.xla.direct_program import DirectProgram
 from anabranch.xla.float32_products import product_precision
+from anabranch.xla.heap import make_room
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
@@ -229,6 +230,7 @@ class Executable:
         """
         args = self._brought(args)
         if variant.compiled:
+            make_room(variant.temporaries, args)
             return variant.function(*args)
         results = self._direct_results(variant, args)
         if results is not None:
@@ -244,8 +246,10 @@ class Executable:
         """
         args = self._brought(args)
         if variant.compiled:
-            calls_back = variant.watched or variant.calls_back
-            return None if calls_back else chain.from_iterable(starmap(variant.function, (args,)))
+            if variant.watched or variant.calls_back:
+                return None
+            make_room(variant.temporaries, args)
+            return chain.from_iterable(starmap(variant.function, (args,)))
         results = self._direct_results(variant, args)
         return None if results is None else iter(results)
 
@@ -284,6 +288,7 @@ class Executable:
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
         self._compile(variant, list(args))
+        make_room(variant.temporaries, args)
         results = variant.function(*args)
         # not before: until then others must wait for `compiling`
         variant.compiled = True
@@ -309,7 +314,7 @@ class Executable:
         variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
         if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
-            check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
+            variant.temporaries = check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
 
     # ------------------------------------------------------------------ compiling in the background
     def _is_slow_to_compile(self, variant: Variant) -> bool:

@@ -24,7 +24,7 @@ from anabranch.errors import OpError, ResourceExhaustedError
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.equations import Program
-from anabranch.xla.jax_settings import return_freed_memory
+from anabranch.xla.heap import return_freed_memory
 
 #: programs that need less are not worth asking the system about its memory
 _UNCHECKED = 1 << 28
@@ -60,28 +60,32 @@ def check_traced(program: Program, operations: Sequence[StepNode]) -> None:
             raise _named(error, value, operations) from None
 
 
-def check_compiled(compiled: Compiled, program: Program, operations: Sequence[StepNode]) -> None:
+def check_compiled(compiled: Compiled, program: Program, operations: Sequence[StepNode]) -> int:
     """Checks that the memory suffices for what a compiled program stores.
 
     Args:
         compiled: the program (a `jax.stages.Compiled`).
         program, operations: as in `check_traced`.
 
+    Returns:
+        the bytes of its temporaries; 0 where XLA does not tell.
+
     Raises:
         ResourceExhaustedError: it does not; the error names the program's largest value.
     """
     stats = compiled.memory_analysis()
     if stats is None:
-        return
+        return 0
     # arguments are in memory already, and a result that takes the buffer of a donated one (an alias) needs none
     needed = stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
+    temporaries = int(stats.temp_size_in_bytes)
     if needed < _UNCHECKED:
-        return
+        return temporaries
     if 2 * needed > available_memory():
         # the heap may hold much in pieces that are too small for this program; the kernels of first calls leave such
         return_freed_memory(kept=0)
     if needed <= available_memory():
-        return
+        return temporaries
     largest = max(values_of(program), key=lambda value: check_passable(value.shape, value.dtype))
     error = out_of_memory(largest.shape, str(largest.dtype), needed)
     raise _named(error, largest, operations)

@@ -108,6 +108,7 @@ class Variant:
         kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
         calls_back: whether one of its kernels calls Python functions; known once it is traced.
+        temporaries: how large the compiled function's are (bytes); 0 on accelerators.
         used: see `core.bounded`.
     """
 
@@ -127,6 +128,7 @@ class Variant:
     seconds: float | None = None
     begin_next: Callable[[Sequence[Any]], Future[None]] | None = None
     next: Future[None] | None = None
+    temporaries: int = 0
     used: int = 0
 
     def release(self) -> None:

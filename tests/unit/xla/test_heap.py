@@ -1,0 +1,76 @@
+"""What the process keeps of the memory that it frees, and when it is given back."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+from anabranch.xla import heap
+
+#: in a process of its own, whose heap has no holes: prints what is free at the heap's end, kept and given back
+_PROGRAM = """
+from anabranch.xla import heap, jax_settings
+import numpy as np
+
+jax_settings.configure_process()
+block = np.ones(64 << 20, np.uint8)
+del block
+print(heap.free_heap_bytes())
+heap.KEPT_BYTES = 16 << 20
+heap.return_freed_memory()
+print(heap.free_heap_bytes())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other C libraries are left alone")
+def test_freed_memory_is_kept_and_given_back() -> None:
+    if not heap.free_heap_bytes():
+        pytest.skip("this C library does not tell")
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    kept, left = map(int, ran.stdout.split())
+    assert kept >= 64 << 20
+    assert left < 32 << 20
+
+
+def test_a_c_library_that_does_not_tell_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        """A C library without what glibc has."""
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Other())
+    assert heap.free_heap_bytes() == 0
+    heap.return_freed_memory()
+
+
+#: in a process of its own: by how much its memory shrinks as room is made for what fits into a hole of the heap, and
+#: for what does not by a few bytes
+_HOLES = """
+from anabranch.core.sizes import resident_memory as resident
+from anabranch.xla import heap, jax_settings
+import numpy as np
+
+jax_settings.configure_process()
+size = 128 << 20
+block = np.ones(size, np.uint8)
+behind = np.ones(1 << 20, np.uint8)
+heap.make_room(heap.LARGE_TEMPORARIES)
+del block
+before = resident()
+heap.make_room(size - (1 << 20))
+kept = resident()
+heap.make_room(size + (1 << 20), [behind])
+print(before - kept, before - resident(), behind.sum())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other C libraries are left alone")
+def test_a_hole_is_given_back_when_temporaries_do_not_fit_into_it() -> None:
+    if not heap.free_heap_bytes():
+        pytest.skip("this C library does not tell")
+    ran = subprocess.run([sys.executable, "-c", _HOLES], capture_output=True, text=True, timeout=60, check=True)
+    kept, given, used = map(int, ran.stdout.split())
+    assert kept < 8 << 20
+    assert given > 100 << 20
+    assert used == 1 << 20
