@@ -105,14 +105,15 @@ class Crossings:
         return [v if type(v) is np.ndarray or not one_thread.has(v) else self._shown(v) for v in args]
 
     def _shown(self, value: jax.Array) -> np.ndarray[Any, Any]:
-        if value.nbytes >= _UNCOUNTED:
+        shown = np.asarray(value)
+        if shown.nbytes >= _UNCOUNTED:
             now = self._clock()
             left = max(self._copied - (now - self._since) * _BYTES_PER_SECOND, 0.0)
-            self._copied, self._since = left + value.nbytes, now
+            self._copied, self._since = left + shown.nbytes, now
             if self._copied > 2 * MOST_BYTES:
                 self._copied = 0.0
                 one_thread.keep_away(self._handles)
-        return np.asarray(value)
+        return shown
 
 
 one_thread = OneThread()
