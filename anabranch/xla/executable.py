@@ -41,12 +41,12 @@ from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import TraceState, trace_operations
-from anabranch.xla.one_thread import MOST_BYTES, OPTIONS, Crossings, one_thread, processors
+from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, processors
 from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
-from anabranch.xla.thread_costs import gains
+from anabranch.xla.thread_costs import gains, multiplied_types
 from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, most_alike, variants
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -55,7 +55,7 @@ MAX_VARIANTS = 64
 #: variants of an island that are compiled as soon as they are called again; later ones when they have been called often
 EAGER_VARIANTS = 2
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
-COMPILER_OPTIONS: dict[str, bool | int] | None = None
+COMPILER_OPTIONS: dict[str, bool | int | str] | None = None
 #: calls for which the kernels of such a later variant run directly, if it is small
 DIRECT_CALLS = 16
 #: elements that kernels give up to which a variant is small
@@ -314,14 +314,13 @@ class Executable:
         chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
         variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
         if self._gains_on_one_thread(variant, traced.jaxpr, args):
-            variant.one_thread = one_thread.in_use = True
-            place = one_thread.sharding
-            # told apart in the compile cache by its options
-            variant.function = variant.jitted(
-                compiler_options={**OPTIONS, **(COMPILER_OPTIONS or {})}, in_shardings=place, out_shardings=place
-            )
-            variant.notes["no operation takes as long as to wake another thread: on the calling thread alone"] = None
-            traced = variant.function.trace(*self._brought(variant, args))
+            options = one_thread.options(multiplied_types(traced.jaxpr))
+            if options is not None:
+                place, options = one_thread.sharding, {**options, **(COMPILER_OPTIONS or {})}
+                variant.function = variant.jitted(compiler_options=options, in_shardings=place, out_shardings=place)
+                variant.one_thread = one_thread.in_use = True
+                variant.notes["its operations are small: on the calling thread alone"] = None
+                traced = variant.function.trace(*self._brought(variant, args))
         args.clear()
         if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process

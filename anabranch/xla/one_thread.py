@@ -19,13 +19,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.thread_limits import threads_within
 
-#: options of XLA for these programs; they also tell them apart in the compile cache
-OPTIONS: Final[dict[str, bool | int]] = {"xla_cpu_multi_thread_eigen": False}
+#: an option of XLA for these programs, which tells them apart in the compile cache
+_APART: Final[dict[str, bool | int | str]] = {"xla_cpu_multi_thread_eigen": False}
+#: the same, and none of YNNPACK's kernels: on one thread Eigen's products of float32 are as quick, and XLA's own sums
+#: are quicker
+_WITHOUT_YNNPACK: Final[dict[str, bool | int | str]] = {**_APART, "xla_cpu_experimental_ynn_fusion_type": ""}
 #: environment variable that keeps all programs on XLA's threads, if it is 0
 VARIABLE: Final = "ANABRANCH_ONE_THREAD"
 
@@ -49,6 +53,8 @@ class OneThread:
         self.sharding: jax.sharding.SingleDeviceSharding | None = None
         #: whether there are programs of it
         self.in_use = False
+        #: names of options -> whether XLA knows them
+        self._known: dict[tuple[str, ...], bool] = {}
         self._kept: set[ResourceHandle] = set()
         #: changes with the variables that it is not to have
         self.version = 0
@@ -65,6 +71,27 @@ class OneThread:
         where = getattr(value, "sharding", None)
         # almost always the same object; copies of arrays have others
         return where is not None and (where is self.sharding or where == self.sharding)
+
+    def options(self, multiplies: Collection[str]) -> dict[str, bool | int | str] | None:
+        """Options of XLA for a program of this client; None: this XLA does not know them.
+
+        Args:
+            multiplies: the types of numbers that the program multiplies matrices of.
+        """
+        choices = [_APART] if set(multiplies) - {"float32"} else [_WITHOUT_YNNPACK, _APART]
+        with self._lock:
+            return next(filter(self._are_known, choices), None)
+
+    def _are_known(self, options: dict[str, bool | int | str]) -> bool:
+        key = tuple(options)
+        if key not in self._known:
+            try:
+                jax.jit(jnp.negative, out_shardings=self.sharding, compiler_options=options).lower(0.0).compile()
+            except jax.errors.JaxRuntimeError:
+                self._known[key] = False
+            else:
+                self._known[key] = True
+        return self._known[key]
 
     def takes(self, handles: Iterable[ResourceHandle]) -> bool:
         """Whether programs that use these variables may run here."""

@@ -40,6 +40,18 @@ def gains(program: Program, threads: int) -> bool:
     return any(is_product for _, is_product in lost) and sum(seconds for seconds, _ in lost) > 0
 
 
+def multiplied_types(program: Program) -> set[str]:
+    """The types of numbers of which a traced program multiplies matrices."""
+    jaxpr: Jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    found: set[str] = set()
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            found.update(str(getattr(variable.aval, "dtype", "")) for variable in equation.invars)
+        for one in inner_programs(equation.params.values()):
+            found |= multiplied_types(one)
+    return found
+
+
 def _lost(program: Program, share: float, times: int = 1) -> Iterator[tuple[float, bool]]:
     """What operations of a traced program lose by threads (s; negative: they gain), and which are products.
 

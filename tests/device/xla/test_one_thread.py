@@ -18,7 +18,7 @@ from anabranch.xla.one_thread import VARIABLE, Crossings, OneThread, helps, one_
 from anabranch.xla.thread_costs import gains
 from anabranch.xla.variants import compile_log
 
-NOTE = "on the calling thread alone"
+NOTE = "its operations are small: on the calling thread alone"
 SIZE, BATCH = 256, 32
 on_processors = tf.ConfigProto(device_count={"GPU": 0})
 
@@ -226,3 +226,14 @@ def test_a_jaxlib_that_makes_no_client_leaves_all_programs_on_all_threads(monkey
     alone.make()
     assert alone.sharding is None
     assert not alone.has(jnp.zeros(3))
+
+
+def test_options_that_this_xla_does_not_know_are_left_out(client: OneThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.options({"float32"}) == module._WITHOUT_YNNPACK
+    assert client.options({"float32", "bfloat16"}) == module._APART
+    monkeypatch.setattr(module, "_WITHOUT_YNNPACK", {**module._APART, "xla_cpu_of_another_version": ""})
+    assert client.options({"float32"}) == module._APART
+    monkeypatch.setattr(module, "_APART", {"xla_cpu_of_another_version_too": True})
+    assert client.options({"float32"}) is None
+    _, _, alone = losses([BATCH])
+    assert alone == [False]
