@@ -481,7 +481,7 @@ class _IslandAnalysis:
         for op in self.step.operations:
             reads = op.op_def.only_reads
             computes = bool(op.inputs) and not (op.op_def.stateful or op.op_def.random or bodies_of(op))
-            if op in self.host or not (reads or computes):
+            if op in self.host or not (reads or computes) or not self.cuts.isdisjoint(op.outputs):
                 continue
             tensors, _ = self.waits[op]
             if all(tensor.op in found for tensor in tensors):

@@ -111,7 +111,10 @@ def _prepares(
     host: AbstractSet[StepNode],
     users: Mapping[StepTensor, Sequence[StepNode]],
 ) -> bool:
-    """Whether an island makes little of what is fed for the host, as it casts labels, and maybe for others."""
+    """Whether an island makes whole numbers of few that are fed for the host, as it casts labels, and maybe for others.
+
+    Functions of other numbers stay compiled: NumPy's may differ in the last place.
+    """
     if len(operations) > MAX_QUICK_OPERATIONS:
         return False
     inside, fed, for_host = set(operations), set(step.feeds), False
@@ -121,9 +124,10 @@ def _prepares(
             return False
         if not all(t.is_known or t.op in inside or t in fed for t in op.inputs):
             return False
-        sizes = [t.shape.num_elements() for t in (*op.inputs, *op.outputs)]
-        if any(size is None or size > MAX_READ_ELEMENTS for size in sizes):
-            return False
+        for tensor in (*op.inputs, *op.outputs):
+            size = tensor.shape.num_elements()
+            if size is None or size > MAX_READ_ELEMENTS or not (tensor.dtype.is_integer or tensor.dtype.is_bool):
+                return False
         for_host = for_host or any(user in host for tensor in op.outputs for user in users.get(tensor, ()))
     return for_host
 
