@@ -229,18 +229,16 @@ class Executable:
         An island with many variants is one whose shapes change from step to step. There they do so for longer, and a
         variant is compiled when it has been called so often that it will be again.
         """
-        # before: once it is compiled, it is known where its arguments have to be
-        compiled = variant.compiled
-        args = self._brought(variant, args)
-        if compiled:
-            return variant.function(*args)
+        args = self._brought(args)
+        if variant.compiled:
+            return variant.function(*self._crossed(variant, args))
         results = self._direct_results(variant, args)
         if results is not None:
             return results
         # who comes while another thread compiles waits for it, and does not compile the same once more
         with variant.compiling:
             if variant.compiled:
-                return variant.function(*self._brought(variant, args))
+                return variant.function(*self._crossed(variant, args))
             return self._first_call(variant, args)
 
     def results(self, variant: Variant, args: Sequence[Any]) -> Iterator[Any] | None:
@@ -248,11 +246,11 @@ class Executable:
 
         None: the variant cannot be run in that way, because it is new, or calls back.
         """
-        compiled = variant.compiled
-        args = self._brought(variant, args)
-        if compiled:
-            calls_back = variant.watched or variant.calls_back
-            return None if calls_back else chain.from_iterable(starmap(variant.function, (args,)))
+        args = self._brought(args)
+        if variant.compiled:
+            if variant.watched or variant.calls_back:
+                return None
+            return chain.from_iterable(starmap(variant.function, (self._crossed(variant, args),)))
         results = self._direct_results(variant, args)
         return None if results is None else iter(results)
 
@@ -291,7 +289,7 @@ class Executable:
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
         self._compile(variant, list(args))
-        results = variant.function(*self._brought(variant, args))
+        results = variant.function(*self._crossed(variant, args))
         # not before: until then others must wait for `compiling`
         variant.compiled = True
         apart = variant.seconds is not None
@@ -309,7 +307,7 @@ class Executable:
         Args:
             args: emptied as soon as they are not needed any more.
         """
-        traced = variant.function.trace(*args)
+        traced = variant.function.trace(*self._crossed(variant, args))
         check_traced(traced.jaxpr, self.island.operations)
         chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
         variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
@@ -320,7 +318,7 @@ class Executable:
                 variant.function = variant.jitted(compiler_options=options, in_shardings=place, out_shardings=place)
                 variant.one_thread = one_thread.in_use = True
                 variant.notes["its operations are small: on the calling thread alone"] = None
-                traced = variant.function.trace(*self._brought(variant, args))
+                traced = variant.function.trace(*self._crossed(variant, args))
         args.clear()
         if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
@@ -328,15 +326,18 @@ class Executable:
 
     def _gains_on_one_thread(self, variant: Variant, program: Program, args: Sequence[Any]) -> bool:
         """Whether a traced variant is to run on the thread that calls it alone, with these arguments at first."""
-        if self.device is not None or one_thread.sharding is None or variant.one_thread:
-            return False
-        if variant.watched or variant.calls_back or not one_thread.takes(self._handles):
+        if self.device is not None or one_thread.sharding is None or not one_thread.takes(self._handles):
             return False
         # lists are more than one array
-        if any(t.dtype is dtypes.variant for t in (*self.dynamic, *self.island.outputs)):
+        lists = any(t.dtype is dtypes.variant for t in (*self.dynamic, *self.island.outputs))
+        if lists or variant.one_thread or variant.watched or variant.calls_back:
             return False
         variables = args[len(self.dynamic) + len(self.constants) :]
-        return sum(v.nbytes for v in variables if not one_thread.has(v)) <= MOST_BYTES and gains(program, processors())
+        here = sum(v.nbytes for v in variables if one_thread.has(v))
+        there = sum(v.nbytes for v in variables) - here
+        # what is as quick on either goes where its variables are
+        is_quicker = gains(program, processors())
+        return there <= MOST_BYTES and (here > there if is_quicker is None else is_quicker)
 
     # ------------------------------------------------------------------ compiling in the background
     def _is_slow_to_compile(self, variant: Variant) -> bool:
@@ -371,17 +372,21 @@ class Executable:
 
         return background.start(work)
 
-    def _brought(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments, those of other devices, or of the client of one thread, brought to this variant's.
-
-        Arrays of the host are taken along by the call itself, and variables are here (`IslandCall`).
-        """
+    def _crossed(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as the client takes them that a variant was compiled for."""
         if variant.one_thread:
             if self._version != one_thread.version:
                 self._leave_one_thread()
             return self._crossings.to_one_thread(args)
+        return self._crossings.to_all_threads(args) if one_thread.in_use and self.device is None else args
+
+    def _brought(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments, those of other devices brought to this executable's.
+
+        Arrays of the host are taken along by the call itself, and variables are here (`IslandCall`).
+        """
         if self.device is None:
-            return self._crossings.to_all_threads(args) if one_thread.in_use else args
+            return args
         count = len(self.dynamic)
         inputs = [v if type(v) is np.ndarray or self.holds(v) else jax.device_put(v, self.device) for v in args[:count]]
         return [*inputs, *args[count:]]
@@ -389,11 +394,9 @@ class Executable:
     def _leave_one_thread(self) -> None:
         """Has variants made anew of which the variables are to stay where XLA has all its threads."""
         self._version = one_thread.version
-        if one_thread.takes(self._handles):
-            return
         with self._lock:
             for stored, variant in list(self._variants.items()):
-                if variant.one_thread:
+                if variant.one_thread and not one_thread.takes(self._handles):
                     del self._variants[stored]
 
     def holds(self, value: TensorValue) -> bool:

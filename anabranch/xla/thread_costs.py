@@ -28,16 +28,20 @@ _FREE = frozenset({"broadcast_in_dim", "iota", "reshape", "squeeze", "expand_dim
 _READING = ("reduce", "arg", "cum", "sort")
 
 
-def gains(program: Program, threads: int) -> bool:
+def gains(program: Program, threads: int) -> bool | None:
     """Whether a traced program is quicker on one thread: what its long operations would gain by others is less than
-    what its short ones lose, for which threads are woken as well. Programs without products are as quick on either.
+    what its short ones lose, for which threads are woken as well.
 
     Args:
         program: the traced program.
         threads: how many XLA has.
+
+    Returns:
+        None where it has no products and nothing else that is long: it is as quick on either.
     """
     lost = [*_lost(program, 1 / threads)]
-    return any(is_product for _, is_product in lost) and sum(seconds for seconds, _ in lost) > 0
+    seconds = sum(seconds for seconds, _ in lost)
+    return None if seconds >= 0 and not any(is_product for _, is_product in lost) else seconds > 0
 
 
 def multiplied_types(program: Program) -> set[str]:
