@@ -12,6 +12,7 @@ variable that programs of both kinds write in turn, or one that is large, stays 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -160,6 +161,9 @@ def _made() -> jax.Device | None:
     """The device of a client with one thread; None where this jaxlib makes none."""
     before = os.environ.get(_THREADS)
     os.environ[_THREADS] = "1"
+    # it would tell the program's log that JAX's own client has been made already
+    log = logging.getLogger("jaxlib.xla_client")
+    was_off, log.disabled = log.disabled, True
     try:
         # no module of JAX's own interface makes a client; without it all programs run as before
         from jaxlib.xla_client import make_cpu_client
@@ -169,6 +173,7 @@ def _made() -> jax.Device | None:
     except Exception:
         return None
     finally:
+        log.disabled = was_off
         if before is None:
             del os.environ[_THREADS]
         else:
