@@ -22,6 +22,11 @@ def ask_for_threads(count: int) -> None:
         _asked.append(count)
 
 
+def threads_within(count: int) -> int:
+    """How many threads an operation may use of so many processors."""
+    return min(count, *_asked) if _asked else count
+
+
 @contextlib.contextmanager
 def limited_by(variable: str) -> Iterator[None]:
     """An environment variable has the number of threads meanwhile, if one was asked for and the user did not set it."""

@@ -34,6 +34,7 @@ from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.process_settings import process_settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
+from anabranch.xla.one_thread import one_thread
 
 
 class XlaDevice(Device):
@@ -143,6 +144,7 @@ def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -
     ask_for_threads(threads or process_settings.get_intra_op_parallelism_threads())
     with limited_by("PJRT_NPROC"):
         host_processor()  # where this makes JAX's client, XLA makes its threads
+    one_thread.make()
     asked: Mapping[str, int] = {} if config is None else dict(config.device_count)
     counts = {**settings.counts(), **asked}
     types = device_types()

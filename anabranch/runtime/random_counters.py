@@ -23,21 +23,21 @@ class CountedStream:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = np.zeros(64, np.uint32)
+        #: a list: mostly few are asked for, and NumPy's functions take longer to call than that
+        self._counts: list[int] = []
         self.run_seed = int.from_bytes(os.urandom(4), "little")
 
-    def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
-        """The counts of operations, each one higher afterwards."""
+    def advance(self, positions: Sequence[int]) -> list[int]:
+        """The counts of operations, of 32 bits, each one higher afterwards."""
         # steps that run at once share the counters: without the lock two could draw the same numbers
         with self._lock:
-            last = int(positions.max(initial=-1))
-            if last >= len(self._counts):
-                grown = np.zeros(2 * (last + 1), np.uint32)
-                grown[: len(self._counts)] = self._counts
-                self._counts = grown
-            # indexing by an array copies, so that the next line does not change what is returned
-            current = self._counts[positions]
-            self._counts[positions] += np.uint32(1)
+            counts = self._counts
+            missing = max(positions, default=-1) + 1 - len(counts)
+            if missing > 0:
+                counts += [0] * missing
+            current = [counts[position] for position in positions]
+            for position, count in zip(positions, current, strict=True):
+                counts[position] = count + 1 & 0xFFFFFFFF
         return current
 
 
@@ -71,7 +71,7 @@ class RandomCounters:
         # two plans bound at once would otherwise give different operations the same next place
         with self._lock:
             positions = [self._index.setdefault(name, len(self._index)) for name in operations]
-        return CounterGroup(self.stream, np.array(positions, np.intp))
+        return CounterGroup(self.stream, positions)
 
 
 class CounterGroup:
@@ -79,7 +79,7 @@ class CounterGroup:
 
     __slots__ = ("_positions", "_session")
 
-    def __init__(self, session: CountedStream, positions: NDArray[np.intp]) -> None:
+    def __init__(self, session: CountedStream, positions: Sequence[int]) -> None:
         self._session = session
         self._positions = positions
 
@@ -89,7 +89,4 @@ class CounterGroup:
         The seed is an argument of an island, not part of its code: so another process finds the compiled island.
         """
         stream = _own.get() or self._session
-        counters = np.empty(len(self._positions) + 1, np.uint32)
-        counters[:-1] = stream.advance(self._positions)
-        counters[-1] = stream.run_seed
-        return counters
+        return np.array([*stream.advance(self._positions), stream.run_seed], np.uint32)

@@ -30,6 +30,7 @@ from anabranch.ops import raw
 from anabranch.runtime.devices import default_backend, local_devices
 from anabranch.session import Session
 from anabranch.xla import compile_cache, kernel_choice
+from anabranch.xla.one_thread import one_thread
 
 _MIN_PYTHON: Final = (3, 11)
 _MIN_FREE_BYTES: Final = 1 << 30
@@ -179,6 +180,9 @@ def _backend() -> Iterable[Finding]:
     for device in devices:
         memory = f", {size_text(device.memory_limit_bytes)}" if device.memory_limit_bytes else ""
         yield Finding("device", f"{device.name} ({device.device_type}{memory})")
+    if backend == "cpu":
+        where = "on the thread that calls them" if one_thread.sharding is not None else "on XLA's threads"
+        yield Finding("small programs", where)
 
 
 def _native() -> Iterable[Finding]:

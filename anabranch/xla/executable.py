@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain, starmap
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -35,6 +34,7 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
 from anabranch.xla.direct_program import DirectProgram
+from anabranch.xla.equations import Program
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.heap import make_room
 from anabranch.xla.inner_traces import bound_inner_traces
@@ -42,11 +42,13 @@ from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import TraceState, trace_operations
+from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, processors
 from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
-from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, variants
+from anabranch.xla.thread_costs import gains, multiplied_types
+from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, most_alike, variants
 from anabranch.xla.watched_loops import WatchedLoops
 
 #: compiled variants kept per island
@@ -54,7 +56,7 @@ MAX_VARIANTS = 64
 #: variants of an island that are compiled as soon as they are called again; later ones when they have been called often
 EAGER_VARIANTS = 2
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
-COMPILER_OPTIONS: dict[str, bool | int] | None = None
+COMPILER_OPTIONS: dict[str, bool | int | str] | None = None
 #: calls for which the kernels of such a later variant run directly, if it is small
 DIRECT_CALLS = 16
 #: elements that kernels give up to which a variant is small
@@ -82,9 +84,6 @@ OPERATIONS_OF_FOREIGN = 50
 
 #: from so many seconds on a compilation is a long one
 LONG_COMPILATION = 1.0
-#: so many operations that are alike may have been made by a loop of the program's
-_MANY_ALIKE = 50
-
 #: bytes of written variables from which on it is asked whether memory suffices to copy them
 _UNCHECKED_BYTES = 1 << 28
 #: how many shapes and values the reason of a compilation names
@@ -134,6 +133,9 @@ class Executable:
         self._used = frozenset(t for op in island.operations for t in op.inputs).union(island.outputs)
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
+        #: the variables that are arguments, and what was known when it was asked which the client of one thread takes
+        self._handles, self._version = [*self.read_only, *self.donated], one_thread.version
+        self._crossings = Crossings(self._handles)
         self._last_key: Hashable = None
         #: what arrays of its device say of where they are, by its id
         self._here: dict[int, Any] = {}
@@ -230,14 +232,15 @@ class Executable:
         """
         args = self._brought(args)
         if variant.compiled:
-            make_room(variant.temporaries, args)
-            return variant.function(*args)
+            return variant.function(*self._at_hand(variant, args))
         results = self._direct_results(variant, args)
         if results is not None:
             return results
         # who comes while another thread compiles waits for it, and does not compile the same once more
         with variant.compiling:
-            return variant.function(*args) if variant.compiled else self._first_call(variant, args)
+            if variant.compiled:
+                return variant.function(*self._at_hand(variant, args))
+            return self._first_call(variant, args)
 
     def results(self, variant: Variant, args: Sequence[Any]) -> Iterator[Any] | None:
         """As `call`, but no donated argument is given away before the results are drawn, and then no Python code runs.
@@ -248,8 +251,7 @@ class Executable:
         if variant.compiled:
             if variant.watched or variant.calls_back:
                 return None
-            make_room(variant.temporaries, args)
-            return chain.from_iterable(starmap(variant.function, (args,)))
+            return chain.from_iterable(starmap(variant.function, (self._at_hand(variant, args),)))
         results = self._direct_results(variant, args)
         return None if results is None else iter(results)
 
@@ -288,15 +290,14 @@ class Executable:
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
         self._compile(variant, list(args))
-        make_room(variant.temporaries, args)
-        results = variant.function(*args)
+        results = variant.function(*self._at_hand(variant, args))
         # not before: until then others must wait for `compiling`
         variant.compiled = True
         apart = variant.seconds is not None
         seconds = variant.seconds or time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
         operations = len(self.island.operations)
-        alike = _most_alike(self.island.operations) if seconds >= LONG_COMPILATION else None
+        alike = most_alike(self.island.operations) if seconds >= LONG_COMPILATION else None
         event = CompileEvent(self.island.name, operations, reason, seconds, dict(variant.kernels), apart, alike)
         compile_log.add(event)
         return results
@@ -307,14 +308,37 @@ class Executable:
         Args:
             args: emptied as soon as they are not needed any more.
         """
-        traced = variant.function.trace(*args)
-        args.clear()
+        traced = variant.function.trace(*self._crossed(variant, args))
         check_traced(traced.jaxpr, self.island.operations)
         chosen = [choice.chosen.kernel for choice in variant.kernels.values()]
         variant.calls_back = any(kernel is not None and kernel.calls_back for kernel in chosen)
+        if self._gains_on_one_thread(variant, traced.jaxpr, args):
+            options = one_thread.options(multiplied_types(traced.jaxpr))
+            if options is not None:
+                place, options = one_thread.sharding, {**options, **(COMPILER_OPTIONS or {})}
+                variant.function = variant.jitted(compiler_options=options, in_shardings=place, out_shardings=place)
+                variant.one_thread = one_thread.in_use = True
+                variant.notes["its operations are small: on the calling thread alone"] = None
+                traced = variant.function.trace(*self._crossed(variant, args))
+        args.clear()
         if self.platform == "cpu":
             # an accelerator says itself when its memory does not suffice; the host's would end the process
             variant.temporaries = check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
+
+    def _gains_on_one_thread(self, variant: Variant, program: Program, args: Sequence[Any]) -> bool:
+        """Whether a traced variant is to run on the thread that calls it alone, with these arguments at first."""
+        if self.device is not None or one_thread.sharding is None or not one_thread.takes(self._handles):
+            return False
+        # lists are more than one array
+        lists = any(t.dtype is dtypes.variant for t in (*self.dynamic, *self.island.outputs))
+        if lists or variant.one_thread or variant.watched or variant.calls_back:
+            return False
+        variables = args[len(self.dynamic) + len(self.constants) :]
+        here = sum(v.nbytes for v in variables if one_thread.has(v))
+        there = sum(v.nbytes for v in variables) - here
+        # what is as quick on either goes where its variables are
+        is_quicker = gains(program, processors())
+        return there <= MOST_BYTES and (here > there if is_quicker is None else is_quicker)
 
     # ------------------------------------------------------------------ compiling in the background
     def _is_slow_to_compile(self, variant: Variant) -> bool:
@@ -349,6 +373,20 @@ class Executable:
 
         return background.start(work)
 
+    def _at_hand(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as a compiled variant takes them, when there is room for what it needs besides."""
+        args = self._crossed(variant, args)
+        make_room(variant.temporaries, args)
+        return args
+
+    def _crossed(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as the client takes them that a variant was compiled for."""
+        if variant.one_thread:
+            if self._version != one_thread.version:
+                self._leave_one_thread()
+            return self._crossings.to_one_thread(args)
+        return self._crossings.to_all_threads(args) if one_thread.in_use and self.device is None else args
+
     def _brought(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments, those of other devices brought to this executable's.
 
@@ -359,6 +397,14 @@ class Executable:
         count = len(self.dynamic)
         inputs = [v if type(v) is np.ndarray or self.holds(v) else jax.device_put(v, self.device) for v in args[:count]]
         return [*inputs, *args[count:]]
+
+    def _leave_one_thread(self) -> None:
+        """Has variants made anew of which the variables are to stay where XLA has all its threads."""
+        self._version = one_thread.version
+        with self._lock:
+            for stored, variant in list(self._variants.items()):
+                if variant.one_thread and not one_thread.takes(self._handles):
+                    del self._variants[stored]
 
     def holds(self, value: TensorValue) -> bool:
         """Whether a value is on this executable's device."""
@@ -388,14 +434,15 @@ class Executable:
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
+        jitted = functools.partial(jax.jit, island_program, donate_argnums=donate, keep_unused=True)
         # without arguments on the device, this is what makes the program run there
         placement: dict[str, Any] = {"compiler_options": COMPILER_OPTIONS}
         if self.device is not None:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
-        function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
         calls, elements = self._direct_calls() if directly and not watched else (0, 0)
         run = DirectProgram(self.island, self._begin, self._known_with(fixed), elements, self._target, self.device)
-        return Variant(function, run, checks, reason, notes, kernels, watched, direct_calls=calls)
+        function = jitted(**placement)
+        return Variant(function, run, checks, reason, notes, kernels, jitted, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
     def _direct_calls(self) -> tuple[int, int]:
@@ -523,14 +570,6 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
             after.add(op)
             written.update(writes)
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
-
-
-def _most_alike(operations: Sequence[StepNode]) -> tuple[str, int] | None:
-    """The type of which there are most operations that compute on the same shapes, and how many; None: few."""
-    computing = (op for op in operations if op.inputs and not op.op_def.passes_on)
-    counts = Counter((op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in computing)
-    ((kind, *_), count) = max(counts.items(), key=itemgetter(1), default=(("",), 0))
-    return (str(kind), count) if count >= _MANY_ALIKE else None
 
 
 def _only_by_jax(op: StepNode) -> bool:

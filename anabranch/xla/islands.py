@@ -30,8 +30,8 @@ compiled anew in nearly every step. It runs on the host if it has a kernel that 
 
 A variable is read where its value is first needed, if the step has no primitives of control flow. Its read would have
 level 0, while what takes the value may wait for the next batch of a pipeline: in an island of its own the read would
-copy the variable, which the island of the training step overwrites. So reads, and what is computed of them alone, join
-the one island that takes them, if all else that comes after them is of higher levels.
+copy the variable, which the island of the training step overwrites. So reads, and what is computed of them, of what is
+fed and of constants alone, join the one island that takes them, if all else that comes after them is of higher levels.
 
 Example: in ``x = tf.matmul(a, b); s = tf.strings.as_string(x); y = tf.exp(x)`` matmul and exp share level 0, the
 string conversion is host work of level 1.
@@ -443,7 +443,8 @@ class _IslandAnalysis:
 
     # ---- reads
     def _read_late(self) -> None:
-        """Puts the reads of variables, and what is computed of them alone, into the island of those that take them.
+        """Puts the reads of variables, and what is computed of them, of what is fed and of constants alone, into the
+        island of those that take them.
 
         See the module docstring. What comes after a read, such as what overwrites the variable, comes after it still.
         """
@@ -455,14 +456,16 @@ class _IslandAnalysis:
                 takers.setdefault(tensor.op, []).append(op)
             for earlier in (*controls, *self.order.get(op, ())):
                 followers.setdefault(earlier, []).append(op)
+        early = self._computed_early()
         # from the last: where an operation goes depends on where those go that take its results
-        for op in reversed(self._computed_of_reads()):
+        for op in reversed(early):
             compiled = [taker for taker in takers.get(op, ()) if taker not in self.host]
             if len({self._key(taker) for taker in compiled}) != 1:
                 continue
             target = compiled[0]
             level, waiting = self.level[op], self.waiting[op]
-            if level >= self.level[target]:
+            # what needs no variable is computed while the others wait
+            if level >= self.level[target] or (waiting != self.waiting[target] and not early[op]):
                 continue
             self.level[op], self.waiting[op] = self.level[target], self.waiting[target]
             others = [*takers[op], *followers.get(op, ())]
@@ -470,18 +473,20 @@ class _IslandAnalysis:
             if self._key(op) != self._key(target) or any(self.level[s] <= self.level[op] for s in strangers):
                 self.level[op], self.waiting[op] = level, waiting
 
-    def _computed_of_reads(self) -> list[StepNode]:
-        """The compiled operations that read variables, and those that take what these give alone; in step order."""
-        found: dict[StepNode, None] = {}
+    def _computed_early(self) -> dict[StepNode, bool]:
+        """The compiled operations that read variables, and those that take what these give, what is fed and constants
+        alone, in step order; and whether they need a variable.
+        """
+        found: dict[StepNode, bool] = {}
         for op in self.step.operations:
             reads = op.op_def.only_reads
             computes = bool(op.inputs) and not (op.op_def.stateful or op.op_def.random or bodies_of(op))
-            if op in self.host or not (reads or computes):
+            if op in self.host or not (reads or computes) or not self.cuts.isdisjoint(op.outputs):
                 continue
             tensors, _ = self.waits[op]
-            if all(tensor.op in found for tensor in tensors) and (reads or tensors):
-                found[op] = None
-        return list(found)
+            if all(tensor.op in found for tensor in tensors):
+                found[op] = reads or any(found[tensor.op] for tensor in tensors)
+        return found
 
     # ---- building the items
     def _key(self, op: StepNode) -> Hashable:

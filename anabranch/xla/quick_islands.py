@@ -1,9 +1,9 @@
 """Islands that the host computes in less time than the call of an executable takes, which is 35 to 150 µs in a step.
 
 That is so where an island only waits; where it is called in each iteration of a loop and computes a few numbers, such
-as a loop's counter; where it does so with what is on its way from one task to another (`xla.between_tasks`); and where
-it stands between host operations and does no more than that, reads small variables for them, or makes something of a
-few numbers: of NumPy's functions each takes 1 to 5 µs.
+as a loop's counter; where it does so with what is on its way from one task to another (`xla.between_tasks`); where it
+stands between host operations and does no more than that, reads small variables for them, or makes something of a few
+numbers; and where it makes little of what is fed for them: of NumPy's functions each takes 1 to 5 µs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.xla.changing_sizes import is_small, is_small_integer
 MAX_QUICK_OPERATIONS: Final = 4
 #: the same of one that stands between host operations
 MAX_OPERATIONS_BETWEEN: Final = 12
-#: elements of a variable that the host copies when it reads it
+#: elements of a variable that the host copies when it reads it, and of what is fed that it prepares
 MAX_READ_ELEMENTS: Final = 1 << 12
 #: floating-point numbers that NumPy computes as fast as integers
 _FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
@@ -47,7 +47,7 @@ def quick_on_host(
         elif not is_quick and host and len(operations) <= MAX_OPERATIONS_BETWEEN:
             if users is None:
                 users = _users(step)
-            is_quick = _stands_between(step, operations, host, users)
+            is_quick = _stands_between(step, operations, host, users) or _prepares(step, operations, host, users)
         if is_quick:
             quick.update(op.name for op in operations)
     return quick
@@ -103,6 +103,33 @@ def _stands_between(
             if not is_passed and not all(user in host for user in outside):
                 return False
     return works_for_host
+
+
+def _prepares(
+    step: StepGraph,
+    operations: Sequence[StepNode],
+    host: AbstractSet[StepNode],
+    users: Mapping[StepTensor, Sequence[StepNode]],
+) -> bool:
+    """Whether an island makes whole numbers of few that are fed for the host, as it casts labels, and maybe for others.
+
+    Functions of other numbers stay compiled: NumPy's may differ in the last place.
+    """
+    if len(operations) > MAX_QUICK_OPERATIONS:
+        return False
+    inside, fed, for_host = set(operations), set(step.feeds), False
+    for op in operations:
+        op_def = op.op_def
+        if not op_def.portable or op_def.stateful or not op.outputs or op_def.flops_rule is not None:
+            return False
+        if not all(t.is_known or t.op in inside or t in fed for t in op.inputs):
+            return False
+        for tensor in (*op.inputs, *op.outputs):
+            size = tensor.shape.num_elements()
+            if size is None or size > MAX_READ_ELEMENTS or not (tensor.dtype.is_integer or tensor.dtype.is_bool):
+                return False
+        for_host = for_host or any(user in host for tensor in op.outputs for user in users.get(tensor, ()))
+    return for_host
 
 
 def _reads_little(op: StepNode) -> bool:

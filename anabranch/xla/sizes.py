@@ -123,16 +123,17 @@ def values_of(program: Program, scope: str = "") -> Iterator[TracedValue]:
             kind: Any = variable.aval
             if hasattr(kind, "shape"):
                 yield TracedValue(kind.shape, kind.dtype, inner_scope)
-        for inner in _inner_programs(equation.params.values()):
+        for inner in inner_programs(equation.params.values()):
             yield from values_of(inner, inner_scope)
 
 
-def _inner_programs(parameters: Iterable[Any]) -> Iterator[Any]:
+def inner_programs(parameters: Iterable[Any]) -> Iterator[Any]:
+    """The programs among the parameters of an equation: the bodies of a loop, branches, functions."""
     for parameter in parameters:
         if isinstance(parameter, ClosedJaxpr | Jaxpr):
             yield parameter
         elif isinstance(parameter, tuple | list):
-            yield from _inner_programs(parameter)
+            yield from inner_programs(parameter)
 
 
 def _named(error: OpError, value: TracedValue, operations: Sequence[StepNode]) -> OpError:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from
 from anabranch.core.kernel_context import Check
+from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.kernel_choice import KernelChoice
 
 #: environment variable that bounds the variants that a process keeps, of all islands together
 EXECUTABLES_VARIABLE = "ANABRANCH_MAX_EXECUTABLES"
 #: a small executable takes about 1.6 MB and nine memory mappings, of which a process may have 65,530
 DEFAULT_EXECUTABLES = 512
+#: so many operations that are alike may have been made by a loop of the program's
+_MANY_ALIKE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,14 @@ class DirectEvent:
     reason: str
     seconds: float
     calls_left: int
+
+
+def most_alike(operations: Sequence[StepNode]) -> tuple[str, int] | None:
+    """The type of which there are most operations that compute on the same shapes, and how many; None: few."""
+    computing = (op for op in operations if op.inputs and not op.op_def.passes_on)
+    counts = Counter((op.type, *(t.shape.dims_tuple for t in op.inputs)) for op in computing)
+    ((kind, *_), count) = max(counts.items(), key=itemgetter(1), default=(("",), 0))
+    return (str(kind), count) if count >= _MANY_ALIKE else None
 
 
 class CompileLog:
@@ -109,6 +122,8 @@ class Variant:
         watched: whether the function calls back, to ask whether its loops may go on.
         calls_back: whether one of its kernels calls Python functions; known once it is traced.
         temporaries: how large the compiled function's are (bytes); 0 on accelerators.
+        jitted: makes the function, for a sharding of its arguments and results and with options of XLA.
+        one_thread: whether the function runs on the thread that calls it alone (`xla.one_thread`); known then, too.
         used: see `core.bounded`.
     """
 
@@ -118,8 +133,10 @@ class Variant:
     reason: str
     notes: dict[str, None]
     kernels: dict[str, KernelChoice]
+    jitted: Callable[..., Any]
     watched: bool = False
     calls_back: bool = False
+    one_thread: bool = False
     compiled: bool = False
     #: held by the one of several callers that compiles
     compiling: threading.Lock = field(default_factory=threading.Lock)

@@ -51,8 +51,12 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
 @pytest.mark.parametrize("where", ["session", "tf.config"])
-def test_the_compilers_programs_have_so_many_threads(where: str) -> None:
+@pytest.mark.parametrize(("asked", "other"), [(3, False), (3, True), (1, True)])
+def test_the_compilers_programs_have_so_many_threads(asked: int, other: bool, where: str) -> None:
+    """And one more for programs of small operations, where that is allowed and all others have several."""
     environment = {k: v for k, v in os.environ.items() if k not in {"PJRT_NPROC", "NPROC", "XLA_FLAGS"}}
-    command = [sys.executable, "-c", _PROGRAM, "3", where]
+    environment["ANABRANCH_ONE_THREAD"] = str(int(other))
+    command = [sys.executable, "-c", _PROGRAM, str(asked), where]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
-    assert ran.stdout.split() == ["3"]
+    of_small_programs = other and min(asked, len(os.sched_getaffinity(0))) > 1
+    assert ran.stdout.split() == [str(asked + of_small_programs)]

@@ -203,6 +203,45 @@ def test_reads_that_others_need_earlier_stay() -> None:
     ]
 
 
+def test_what_is_computed_of_fed_values_and_constants_joins_the_island_that_takes_it() -> None:
+    x = placeholder()
+    parsed = raw.StringToNumber(raw.AsString(x), out_type="float32")
+    # too large to be computed beforehand
+    ones = raw.Fill(np.array([1 << 20], np.int32), np.float32(1))
+    both = raw.Mul(parsed, raw.Mul(raw.Exp(x), raw.Sum(raw.Exp(ones), [0])))
+    strings, numbers, *rest = kinds([both], [x])
+    assert (strings, numbers) == (["host AsString"], ["host StringToNumber"])
+    assert [sorted(island) for island in rest] == [["Exp", "Exp", "Fill", "Mul", "Mul", "Sum"]]
+
+
+def test_what_needs_no_variable_is_computed_while_others_wait() -> None:
+    x = placeholder()
+    queue = raw.FIFOQueueV2(component_types=["float32"], shapes=[[2]], shared_name="q")
+    waited = raw.QueueDequeueV2(queue, component_types=["float32"])[0]
+    product = raw.Mul(waited, raw.Exp(x))
+    assert ["Exp"] in kinds([product], [x])
+
+
+def test_what_is_fed_and_small_is_prepared_for_the_host_there() -> None:
+    """A program of XLA's would take ten times as long."""
+
+    def labels_of(size: int, passed: int = 1) -> list[list[str]]:
+        x = placeholder([size, 1], "int32")
+        labels = raw.Cast(x, DstT="int64")
+        for _ in range(passed):
+            labels = raw.Reshape(labels, [-1])
+        drawn = raw.PyFunc([labels], token="token", Tout=["int64"])[0]
+        drawn.set_shape([size])
+        return kinds([raw.Mul(drawn, labels)], [x])
+
+    assert labels_of(128) == [["host Cast"], ["host Reshape"], ["host PyFunc"], ["Mul"]]
+    assert labels_of(1 << 16) == [["Cast", "Reshape"], ["host PyFunc"], ["Mul"]]
+    assert len(labels_of(128, passed=4)) == 3
+    # what no host operation takes stays compiled
+    x = placeholder([4], "int32")
+    assert kinds([raw.Cast(x, DstT="int64"), raw.AsString(x)], [x]) == [["Cast"], ["host AsString"]]
+
+
 def test_a_variable_first_written_in_an_island_is_not_read_from_outside() -> None:
     handle = variable()
     write = raw.AssignVariableOp(handle, convert_to_tensor([1.0, 2.0]))
