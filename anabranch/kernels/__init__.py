@@ -47,6 +47,7 @@ MODULES: Final = {
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
     "anabranch.kernels.pool_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,

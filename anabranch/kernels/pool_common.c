@@ -8,6 +8,7 @@
  *
  * The structures are those of `xla/ffi/api/c_api.h`, whose fields do not move within a major version.
  */
+#include <immintrin.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -21,6 +21,7 @@ typedef struct Plan {
   int64_t scratch_bytes;
   int64_t mark; /* the offset (bytes) of the mark */
   int (*recover)(void **arrays);
+  const Normalization *normalization; /* is computed instead of all stages, unless NULL */
   const int64_t *elements; /* of each of the call's arrays */
   const Place *places;
   const Span *phases; /* of parts */
@@ -53,7 +54,7 @@ typedef struct Kept {
   void *own_scratch;    /* where the program brings too little: it was compiled where the library wanted less */
 } Kept;
 
-enum { BUCKETS = 1024, ALIGNMENT = 64, MOST_ARRAYS = 8 };
+enum { BUCKETS = 1024, ALIGNMENT = 64, MOST_ARRAYS = 9 };
 static Kept *table[BUCKETS];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -172,6 +173,7 @@ static int compute_stages(const Job *work, int part) {
 static int run_plan(const Plan *plan, const Frame *frame, void **arrays, char *scratch) {
   int threads = 0, failed = 0;
   atomic_int odd = 0;
+  if (plan->normalization != NULL) return run_normalization(plan->normalization, frame, arrays, (float *)scratch);
   char *mark = plan->marked < 0 ? NULL : (char *)arrays[plan->marked] + plan->mark;
   if (mark != NULL && plan->asks && *mark) return plan->recover(arrays);
   for (int at = 0; at < plan->place_count && !failed; at++) {

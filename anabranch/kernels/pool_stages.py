@@ -49,6 +49,7 @@ class _PlanFields(ctypes.Structure):
         ("scratch_bytes", ctypes.c_int64),
         ("mark", ctypes.c_int64),
         ("recover", ctypes.c_void_p),
+        ("normalization", ctypes.c_void_p),
         ("elements", ctypes.POINTER(ctypes.c_int64)),
         ("places", ctypes.POINTER(_PlaceFields)),
         ("phases", ctypes.POINTER(_SpanFields)),
@@ -95,6 +96,20 @@ class Mark(NamedTuple):
             return 0
 
         return _RECOVER(recovered)
+
+
+class NormalizationFields(ctypes.Structure):
+    """What `pool_normalization.c` computes: rows of channels, of numbers so wide (bytes)."""
+
+    _fields_ = (
+        ("rows", ctypes.c_int64),
+        ("channels", ctypes.c_int64),
+        ("epsilon", ctypes.c_float),
+        ("width", ctypes.c_int),
+        ("relu", ctypes.c_int),
+        ("backward", ctypes.c_int),
+        ("parts", ctypes.c_int),
+    )
 
 
 class StagePlan(NamedTuple):
@@ -185,8 +200,19 @@ class PlanBuilder:
             marks = (looked_at, mark.width, mark.array, mark.looked_at is None)
         place = 0 if mark is None else mark.offset
         address = ctypes.cast(recover, ctypes.c_void_p)
-        structure = _PlanFields(self._library.stream.value, scratch, place, address, elements, *rows, *counts, *marks)
+        first = self._library.stream.value, scratch, place, address, None
+        structure = _PlanFields(*first, elements, *rows, *counts, *marks)
         return StagePlan(structure, scratch, (recover, elements, *rows, *self._kept))
+
+
+def normalization_plan(fields: NormalizationFields, elements: Sequence[int], results: int) -> StagePlan:
+    """The plan of a normalization; `elements` and `results` as `PlanBuilder` takes them."""
+    scratch = 4 * fields.channels * (4 * fields.parts + 3) + _ALIGNMENT
+    sizes = (ctypes.c_int64 * len(elements))(*elements)
+    address = ctypes.addressof(fields)
+    counts = len(elements), results, 0, 0
+    structure = _PlanFields(None, scratch, 0, None, address, sizes, None, None, None, None, *counts, -1, 0, -1, 0)
+    return StagePlan(structure, scratch, (sizes, fields))
 
 
 # ---------------------------------------------------------------------- the plans of a process

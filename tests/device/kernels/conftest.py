@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.kernels import onednn, pool_convolutions, pool_handler, pool_pooling, pool_stages
+from anabranch.kernels import onednn, pool_convolutions, pool_handler, pool_normalization, pool_pooling, pool_stages
 from anabranch.xla.kernel_choice import chooser
 
 #: what the fixtures replace
@@ -44,7 +44,8 @@ def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(pool_stages, "has_wide_vectors", lambda: True)
     monkeypatch.setattr(pool_convolutions, "LEAST_PRODUCTS", 1)
     monkeypatch.setattr(pool_pooling, "LEAST_SEEN", 1)
-    for module in (pool_stages, pool_convolutions, pool_pooling):
+    monkeypatch.setattr(pool_normalization, "LEAST_ELEMENTS", 1)
+    for module in (pool_stages, pool_convolutions, pool_pooling, pool_normalization):
         monkeypatch.setattr(module, "core_count", lambda: 2)
     _IN_PARTS.cache_clear()
     yield

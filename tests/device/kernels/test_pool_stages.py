@@ -15,9 +15,17 @@ import pytest
 
 import anabranch as tf
 from anabranch.kernels import native_calls, native_convolutions, onednn, pool_convolutions, pool_handler, pool_stages
+from anabranch.kernels.native_normalization import Normalization
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla.variants import compile_log
-from tests.device.kernels import test_fused_bias, test_native_convolutions, test_native_maxima, test_native_pooling
+from tests.device.kernels import (
+    test_fused_bias,
+    test_fused_relu,
+    test_native_convolutions,
+    test_native_maxima,
+    test_native_normalization,
+    test_native_pooling,
+)
 from tests.device.kernels.conftest import need_bfloat16
 
 FORWARD, TO_INPUT, TO_FILTER = range(3)
@@ -58,6 +66,65 @@ def test_maxima_and_their_places(parts: None, dtype: str) -> None:
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_what_is_no_finite_number(parts: None, dtype: Any, special: float, layout: str) -> None:
     test_native_maxima.test_what_is_no_finite_number(None, dtype, special, layout)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_normalization(parts: None, dtype: str) -> None:
+    test_native_normalization.test_results_are_those_of_the_own_kernel(None, dtype)
+    test_fused_relu.test_the_library_gives_what_the_own_kernels_give(None, dtype)
+
+
+def test_normalization_passes_on_what_is_no_number(parts: None) -> None:
+    test_native_normalization.test_no_number_is_passed_on(None)
+
+
+def normalized(x: Any, grad: Any, relu: bool) -> tuple[list[Any], list[Any]]:
+    """A normalization and its gradient, in parts, with scales of 1 and offsets of 0.5; and both in float64."""
+    channels = x.shape[-1]
+    scale, offset = np.ones(channels, np.float32), np.full(channels, 0.5, np.float32)
+    attrs = {"data_format": b"NHWC", "is_training": True, "epsilon": 1e-3}
+    texts = []
+    for backward in (False, True):
+        one = Normalization.of(attrs, x.shape, x.dtype, backward, relu)
+        assert one is not None
+        assert parts_of(one.text) == 4
+        texts.append(one.text)
+    vector, whole = ((channels,), np.float32), (x.shape, x.dtype)
+    mask = [((x.size // 8,), np.uint8)] if relu else []
+    forward = jax.jit(lambda *v: native_calls.call_several("norm", texts[0], v, [whole, vector, vector, *mask]))
+    backward_of = jax.jit(lambda *v: native_calls.call_several("norm", texts[1], v, [whole, vector, vector]))
+    y, mean, variance, *positive = forward(x, scale, offset)
+    found = [y, mean, variance, *backward_of(x, grad, mean, variance, scale, *positive)]
+    wide, given = x.astype(np.float64), grad.astype(np.float64)
+    normal = (wide - wide.mean((0, 1, 2))) / np.sqrt(wide.var((0, 1, 2)) + 1e-3)
+    passed = given * (normal + 0.5 > 0) if relu else given
+    to_scale, to_offset = (passed * normal).sum((0, 1, 2)), passed.sum((0, 1, 2))
+    count = x.size // channels
+    to_data = (passed - to_offset / count - normal * to_scale / count) / np.sqrt(wide.var((0, 1, 2)) + 1e-3)
+    result = np.maximum(normal + 0.5, 0) if relu else normal + 0.5
+    if relu:
+        bits = np.unpackbits(np.asarray(positive[0]), bitorder="little").reshape(x.shape)
+        assert (bits == (np.asarray(y).astype(np.float32) > 0)).all()
+    return found, [result, wide.mean((0, 1, 2)), wide.var((0, 1, 2)), to_data, to_scale, to_offset]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("channels", [16, 48, 2064])
+def test_normalizations_are_exact(parts: None, channels: int, relu: bool) -> None:
+    """Rows that are no multiple of the parts, and of the blocks in which they are summed up."""
+    rng = np.random.default_rng(channels)
+    shape = (3, 41, 27, channels) if channels < 2000 else (3, 5, 7, channels)
+    x, grad = (rng.normal(2, 3, shape).astype(np.float32) for _ in range(2))
+    for one, wanted in zip(*normalized(x, grad, relu), strict=True):
+        np.testing.assert_allclose(np.asarray(one), wanted, rtol=0, atol=2e-5 * max(1, np.abs(wanted).max()))
+
+
+def test_variances_beside_large_means(parts: None) -> None:
+    """Nothing is lost: sums of squares are taken around means."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(1e3, 1, (4, 30, 31, 16)).astype(np.float32)
+    found, wanted = normalized(x, x, False)
+    np.testing.assert_allclose(np.asarray(found[2]), wanted[2], rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
