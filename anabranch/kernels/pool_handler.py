@@ -34,7 +34,7 @@ TARGET: Final = "anabranch_pool_products_1"
 STAGES_TARGET: Final = "anabranch_pool_stages_1"
 #: the source, in this order
 _SOURCES: Final = tuple(
-    Path(__file__).with_name(f"pool_{name}.c") for name in ("common", "products", "normalization", "stages")
+    Path(__file__).with_name(f"pool_{name}.c") for name in ("common", "products", "normalization", "maxima", "stages")
 )
 #: the functions of the source: the handlers, and what names the library's functions to them
 _HANDLERS: Final = {TARGET: "anabranch_pool_products", STAGES_TARGET: "anabranch_pool_stages"}

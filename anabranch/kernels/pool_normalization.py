@@ -47,9 +47,9 @@ def plan(library: Library, text: str) -> StagePlan:
     vectors, positive = [channels] * 3, [mask_bytes(values["lengths"])] if relu else []
     if backward:
         elements = [size, size, *vectors, *positive, size, *vectors[:2]]
-        return pool_stages.normalization_plan(fields, elements, 3)
+        return pool_stages.plan_in_c(fields, elements, 3)
     elements = [size, *vectors[:2], size, *vectors[:2], *positive]
-    return pool_stages.normalization_plan(fields, elements, 3 + relu)
+    return pool_stages.plan_in_c(fields, elements, 3 + relu)
 
 
 pool_stages.register_cutter(native_normalization.KIND, Cutter(cut, plan))

@@ -2,30 +2,33 @@
 
 Averages, maxima with their places, and the gradients of both. What is no number among the data is looked for part by
 part, before the maxima of the part are computed; where there is any, the maxima are computed as the operation's own
-kernel computes them, as `native_pooling` does.
+kernel computes them, as `native_pooling` does. Maxima of images with channels last, and their gradients, are C
+(`pool_maxima.c`): the library takes twice as long.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.kernels import native_calls, native_pooling, onednn, pool_stages
-from anabranch.kernels.native_pooling import AtPlaces, Largest
+from anabranch.kernels.native_pooling import GRADIENT_AT_PLACES, LARGEST, AtPlaces, Largest
 from anabranch.kernels.onednn import Library, NativeError
 from anabranch.kernels.onednn_stages import Stages
-from anabranch.kernels.pool_stages import Cutter, Mark, PlanBuilder, StagePlan
+from anabranch.kernels.pool_stages import Cutter, Mark, MaximaFields, PlanBuilder, StagePlan
 from anabranch.kernels.processor import core_count
 
 #: parts for each core, so that one that comes late has work left
 _PARTS_OF_A_CORE: Final = 2
 #: the positions of the window see so many elements in a part, at least
 LEAST_SEEN: Final = 1 << 17
+#: in C channels come in so many, and windows have so many places along an axis at most: a place is a byte
+_LANES, _MOST_TAPS = 16, 15
 
 
 def cut(text: str) -> str | None:
@@ -61,6 +64,8 @@ def plan(library: Library, text: str) -> StagePlan:
     """
     number, _, described = text.partition(" ")
     parts, values = int(number), json.loads(described)
+    if (in_c := _plan_in_c(values, parts, f"{native_pooling.KIND} {described}")) is not None:
+        return in_c
     for name in ("data", "output"):
         values[name][0][0] //= parts
     prepared = native_pooling.make(json.dumps(values))
@@ -91,10 +96,29 @@ def plan(library: Library, text: str) -> StagePlan:
     builder.phase(phase)
     if marked < 0:
         return builder.plan()
-    looked_at = 0 if isinstance(one, Largest) else None
-    return builder.plan(
-        Mark(marked, sizes[marked] - 1, _Recovery(f"{native_pooling.KIND} {described}"), looked_at, width)
-    )
+    recover = _Recovery(f"{native_pooling.KIND} {described}")
+    is_set = isinstance(one, Largest)
+    return builder.plan(Mark(marked, sizes[marked] - 1, recover, not is_set, 0 if is_set else -1, width))
+
+
+def _plan_in_c(values: Mapping[str, Any], parts: int, text: str) -> StagePlan | None:
+    """The plan of maxima, or their gradient at places, of images with channels last, in sixteens; otherwise None."""
+    lengths, strides = values["data"]
+    (_, _, *outputs), what = values["output"][0], values["what"]
+    fits = len(lengths) == 4 and strides[1] == 1 and lengths[1] % _LANES == 0 and max(values["size"]) <= _MOST_TAPS
+    if what not in {LARGEST, GRADIENT_AT_PLACES} or not fits:
+        return None
+    images, channels, *sides = lengths
+    size = math.prod(lengths)
+    pooled = images * channels * math.prod(outputs)
+    bytes_of_number = 4 if values["type"] == onednn.FLOAT32 else 2
+    backward = what == GRADIENT_AT_PLACES
+    window = (*values["size"], *values["strides"], *values["low"])
+    fields = MaximaFields(images, *sides, channels, *outputs, *window, bytes_of_number, backward, parts)
+    recover = _Recovery(text)
+    if backward:
+        return pool_stages.plan_in_c(fields, (pooled, pooled + 1, pooled, size), 1, Mark(1, pooled, recover))
+    return pool_stages.plan_in_c(fields, (size, pooled, pooled + 1), 2, Mark(2, pooled, recover, asks=False))
 
 
 pool_stages.register_cutter(native_pooling.KIND, Cutter(cut, plan))

@@ -22,6 +22,7 @@ typedef struct Plan {
   int64_t mark; /* the offset (bytes) of the mark */
   int (*recover)(void **arrays);
   const Normalization *normalization; /* is computed instead of all stages, unless NULL */
+  const Maxima *maxima;               /* likewise */
   const int64_t *elements; /* of each of the call's arrays */
   const Place *places;
   const Span *phases; /* of parts */
@@ -176,6 +177,7 @@ static int run_plan(const Plan *plan, const Frame *frame, void **arrays, char *s
   if (plan->normalization != NULL) return run_normalization(plan->normalization, frame, arrays, (float *)scratch);
   char *mark = plan->marked < 0 ? NULL : (char *)arrays[plan->marked] + plan->mark;
   if (mark != NULL && plan->asks && *mark) return plan->recover(arrays);
+  if (plan->maxima != NULL) failed = run_maxima(plan->maxima, frame, arrays, &odd);
   for (int at = 0; at < plan->place_count && !failed; at++) {
     const Place *place = &plan->places[at];
     failed = set_data(place->memory, (place->array < 0 ? scratch : (char *)arrays[place->array]) + place->offset);

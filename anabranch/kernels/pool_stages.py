@@ -50,6 +50,7 @@ class _PlanFields(ctypes.Structure):
         ("mark", ctypes.c_int64),
         ("recover", ctypes.c_void_p),
         ("normalization", ctypes.c_void_p),
+        ("maxima", ctypes.c_void_p),
         ("elements", ctypes.POINTER(ctypes.c_int64)),
         ("places", ctypes.POINTER(_PlaceFields)),
         ("phases", ctypes.POINTER(_SpanFields)),
@@ -75,14 +76,16 @@ class Mark(NamedTuple):
     Attributes:
         array, offset: where it is: which of the call's arrays, and where in it (bytes).
         recover: computes, from the addresses of the call's arrays.
-        looked_at: the array that is looked at, by which the byte is set; None: the byte is there, and is asked.
+        asks: whether the byte is there, and is asked; otherwise it is set.
+        looked_at: the array that is looked at, by which it is set; -1: none, what is computed tells.
         width: of its numbers (bytes).
     """
 
     array: int
     offset: int
     recover: Callable[[Sequence[int]], None]
-    looked_at: int | None = None
+    asks: bool = True
+    looked_at: int = -1
     width: int = 4
 
     def callback(self, arrays: int) -> Any:
@@ -109,6 +112,17 @@ class NormalizationFields(ctypes.Structure):
         ("relu", ctypes.c_int),
         ("backward", ctypes.c_int),
         ("parts", ctypes.c_int),
+    )
+
+
+class MaximaFields(ctypes.Structure):
+    """What `pool_maxima.c` computes."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("images", "height", "width", "channels", "out_height", "out_width")),
+        *((name, ctypes.c_int64) for name in ("window_height", "window_width", "row_step", "column_step")),
+        *((name, ctypes.c_int64) for name in ("above", "before")),
+        *((name, ctypes.c_int) for name in ("number_bytes", "backward", "parts")),
     )
 
 
@@ -183,7 +197,6 @@ class PlanBuilder:
 
     def plan(self, mark: Mark | None = None) -> StagePlan:
         """The plan. Nothing is added afterwards."""
-        elements = (ctypes.c_int64 * len(self._elements))(*self._elements)
         rows: tuple[Any, ...] = (
             (_PlaceFields * len(self._places))(*self._places),
             (_SpanFields * len(self._phases))(*self._phases),
@@ -191,28 +204,41 @@ class PlanBuilder:
             (_StageFields * len(self._stages))(*self._stages),
         )
         scratch = self._end + _ALIGNMENT if self._end else 0
-        counts = len(self._elements), self._results, len(self._places), len(self._phases)
-        recover: Any = None
-        marks = (-1, 0, -1, 0)
-        if mark is not None:
-            looked_at = -1 if mark.looked_at is None else mark.looked_at
-            recover = mark.callback(len(elements))
-            marks = (looked_at, mark.width, mark.array, mark.looked_at is None)
-        place = 0 if mark is None else mark.offset
-        address = ctypes.cast(recover, ctypes.c_void_p)
-        first = self._library.stream.value, scratch, place, address, None
-        structure = _PlanFields(*first, elements, *rows, *counts, *marks)
-        return StagePlan(structure, scratch, (recover, elements, *rows, *self._kept))
+        fields = {
+            "stream": self._library.stream.value,
+            **dict(zip(("places", "phases", "parts", "stages"), rows, strict=True)),
+            "place_count": len(self._places),
+            "phase_count": len(self._phases),
+        }
+        return _planned(self._elements, self._results, scratch, mark, fields, (*rows, *self._kept))
 
 
-def normalization_plan(fields: NormalizationFields, elements: Sequence[int], results: int) -> StagePlan:
-    """The plan of a normalization; `elements` and `results` as `PlanBuilder` takes them."""
-    scratch = 4 * fields.channels * (4 * fields.parts + 3) + _ALIGNMENT
-    sizes = (ctypes.c_int64 * len(elements))(*elements)
-    address = ctypes.addressof(fields)
-    counts = len(elements), results, 0, 0
-    structure = _PlanFields(None, scratch, 0, None, address, sizes, None, None, None, None, *counts, -1, 0, -1, 0)
-    return StagePlan(structure, scratch, (sizes, fields))
+def plan_in_c(
+    fields: NormalizationFields | MaximaFields, elements: Sequence[int], results: int, mark: Mark | None = None
+) -> StagePlan:
+    """The plan of what is computed without the library; `elements` and `results` as `PlanBuilder` takes them."""
+    name, scratch = "maxima", 0
+    if isinstance(fields, NormalizationFields):
+        name, scratch = "normalization", 4 * fields.channels * (4 * fields.parts + 3) + _ALIGNMENT
+    return _planned(elements, results, scratch, mark, {name: ctypes.addressof(fields)}, (fields,))
+
+
+def _planned(
+    elements: Sequence[int],
+    results: int,
+    scratch: int,
+    mark: Mark | None,
+    fields: Mapping[str, Any],
+    kept: tuple[object, ...],
+) -> StagePlan:
+    sizes, recover = (ctypes.c_int64 * len(elements))(*elements), None
+    marks: dict[str, Any] = {"looked_at": -1, "marked": -1}
+    if mark is not None:
+        recover = mark.callback(len(elements))
+        marks = {"mark": mark.offset, "recover": ctypes.cast(recover, ctypes.c_void_p), "marked": mark.array}
+        marks |= {"looked_at": mark.looked_at, "width": mark.width, "asks": mark.asks}
+    counts = {"arrays": len(elements), "results": results, "scratch_bytes": scratch, "elements": sizes}
+    return StagePlan(_PlanFields(**counts, **marks, **fields), scratch, (recover, sizes, *kept))
 
 
 # ---------------------------------------------------------------------- the plans of a process

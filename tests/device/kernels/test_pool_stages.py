@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +17,9 @@ import pytest
 import anabranch as tf
 from anabranch.kernels import native_calls, native_convolutions, onednn, pool_convolutions, pool_handler, pool_stages
 from anabranch.kernels.native_normalization import Normalization
+from anabranch.kernels.native_pooling import GRADIENT_AT_PLACES, LARGEST, Pooling
 from anabranch.ops.nn.conv import Geometry
+from anabranch.ops.nn.pool import pool_window
 from anabranch.xla.variants import compile_log
 from tests.device.kernels import (
     test_fused_bias,
@@ -66,6 +69,38 @@ def test_maxima_and_their_places(parts: None, dtype: str) -> None:
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_what_is_no_finite_number(parts: None, dtype: Any, special: float, layout: str) -> None:
     test_native_maxima.test_what_is_no_finite_number(None, dtype, special, layout)
+
+
+@pytest.mark.parametrize("levels", [0, 2])
+@pytest.mark.parametrize(
+    ("size", "strides", "padding"),
+    [((3, 3), (2, 2), b"SAME"), ((3, 3), (1, 1), b"SAME"), ((2, 3), (2, 1), b"VALID"), ((5, 1), (3, 2), b"SAME")],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_places_are_the_library_s(
+    parts: None, dtype: str, size: Any, strides: Any, padding: bytes, levels: int
+) -> None:
+    """So that either way computes the gradient from the other's; of equal maxima (`levels`) the first has it."""
+    if dtype == "bfloat16":
+        need_bfloat16()
+    shape, of_type = (4, 11, 13, 32), tf.as_dtype(dtype).as_numpy_dtype
+    rng = np.random.default_rng(1)
+    x = (rng.integers(0, levels, shape) if levels else rng.normal(size=shape)).astype(of_type)
+    attrs = {"ksize": [1, *size, 1], "strides": [1, *strides, 1], "padding": padding, "data_format": b"NHWC"}
+    window = pool_window(list(shape), attrs)
+    one = Pooling.of(LARGEST, onednn.TYPES[dtype], window, b"NHWC")
+    assert one is not None
+    assert parts_of(one.text) == 4
+    results = [(tuple(window.outputs), of_type), ((int(np.prod(window.outputs)) + 1,), np.uint8)]
+    placed = jax.jit(lambda v: native_calls.call_several("pool", one.text, [v], results))(x)
+    wide = native_calls.call_several("pool", one.text, [x], results)
+    for found, wanted in zip(placed, wide, strict=True):
+        np.testing.assert_array_equal(np.asarray(found).astype(np.float32), wanted.astype(np.float32))
+    back = replace(one, what=GRADIENT_AT_PLACES).text
+    given = [rng.integers(-3, 4, window.outputs).astype(of_type), wide[1], wide[0]]
+    in_parts = jax.jit(lambda *v: native_calls.call("pool", back, v, shape, of_type))(*given)
+    wanted = native_calls.call("pool", back, given, shape, of_type)
+    np.testing.assert_array_equal(np.asarray(in_parts).astype(np.float32), wanted.astype(np.float32))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
