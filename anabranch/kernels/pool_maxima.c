@@ -1,5 +1,5 @@
-/* Maxima of windows over images and their gradient, channels last, in parts (`pool_common.c`): what a plan of
- * `pool_stages.c` may compute instead of primitives. Data are float32 or bfloat16. Where each maximum was (the first of
+/* Maxima of windows over images, channels last, in parts (`pool_common.c`): what a plan of `pool_stages.c` may compute
+ * instead of primitives. Data are float32 or bfloat16. Where each maximum was (the first of
  * equal ones) is a byte: the number of the place in its window, row by row. Channels come in sixteens.
  *
  * What is no number is passed over; the sum of a window tells that there may be some, and the caller is told.
@@ -9,10 +9,8 @@
 typedef struct {
   int64_t images, height, width, channels, out_height, out_width;
   int64_t window_height, window_width, row_step, column_step, above, before; /* the last two: padding */
-  int number_bytes, backward, parts;
+  int number_bytes, parts;
 } Maxima;
-
-enum { MOST_WINDOWS = 16 };
 
 typedef struct {
   Job work;
@@ -67,52 +65,11 @@ WIDE static int set_maxima(const Maxima *m, void **arrays, int64_t image) {
 }
 
 
-/* The windows along an axis that see a place: which they are, and where in them it is. */
-static int windows_of(int64_t at, int64_t padding, int64_t size, int64_t step, int64_t count, int64_t *which, int64_t *place) {
-  int found = 0;
-  for (int64_t in = 0; in < size && found < MOST_WINDOWS; in++) {
-    int64_t begin = at + padding - in;
-    if (begin < 0 || begin % step || begin / step >= count) continue;
-    which[found] = begin / step;
-    place[found++] = in;
-  }
-  return found;
-}
-
-WIDE static void set_spread(const Maxima *m, void **arrays, int64_t image) {
-  const char *grad = arrays[0];
-  const uint8_t *places = arrays[1];
-  char *result = arrays[3];
-  int64_t rows[MOST_WINDOWS], in_rows[MOST_WINDOWS], columns[MOST_WINDOWS], in_columns[MOST_WINDOWS];
-  for (int64_t row = 0; row < m->height; row++) {
-    int down = windows_of(row, m->above, m->window_height, m->row_step, m->out_height, rows, in_rows);
-    for (int64_t column = 0; column < m->width; column++) {
-      int across = windows_of(column, m->before, m->window_width, m->column_step, m->out_width, columns, in_columns);
-      int64_t to = ((image * m->height + row) * m->width + column) * m->channels;
-      for (int64_t c = 0; c < m->channels; c += LANES) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int one = 0; one < down; one++)
-          for (int other = 0; other < across; other++) {
-            int64_t from = ((image * m->out_height + rows[one]) * m->out_width + columns[other]) * m->channels + c;
-            __m512i found = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(places + from)));
-            __m512i here = _mm512_set1_epi32((int)(in_rows[one] * m->window_width + in_columns[other]));
-            __mmask16 taken = _mm512_cmpeq_epi32_mask(found, here);
-            sum = _mm512_mask_add_ps(sum, taken, sum, loaded(grad, from, m->number_bytes));
-          }
-        stored(result, to + c, m->number_bytes, sum);
-      }
-    }
-  }
-}
-
 static int compute_maxima(const Job *work, int part) {
   const MaximaJob *job = (const MaximaJob *)work;
   const Maxima *m = job->of;
   for (int64_t image = m->images * part / m->parts; image < m->images * (part + 1) / m->parts; image++)
-    if (m->backward)
-      set_spread(m, job->arrays, image);
-    else if (set_maxima(m, job->arrays, image))
-      atomic_store(job->odd, 1);
+    if (set_maxima(m, job->arrays, image)) atomic_store(job->odd, 1);
   return 0;
 }
 

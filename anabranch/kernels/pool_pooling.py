@@ -2,8 +2,8 @@
 
 Averages, maxima with their places, and the gradients of both. What is no number among the data is looked for part by
 part, before the maxima of the part are computed; where there is any, the maxima are computed as the operation's own
-kernel computes them, as `native_pooling` does. Maxima of images with channels last, and their gradients, are C
-(`pool_maxima.c`): the library takes twice as long.
+kernel computes them, as `native_pooling` does. Maxima of images with channels last are C (`pool_maxima.c`), which needs
+no other pass to see whether all are numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.kernels import native_calls, native_pooling, onednn, pool_stages
-from anabranch.kernels.native_pooling import GRADIENT_AT_PLACES, LARGEST, AtPlaces, Largest
+from anabranch.kernels.native_pooling import LARGEST, AtPlaces, Largest
 from anabranch.kernels.onednn import Library, NativeError
 from anabranch.kernels.onednn_stages import Stages
 from anabranch.kernels.pool_stages import Cutter, Mark, MaximaFields, PlanBuilder, StagePlan
@@ -102,23 +102,18 @@ def plan(library: Library, text: str) -> StagePlan:
 
 
 def _plan_in_c(values: Mapping[str, Any], parts: int, text: str) -> StagePlan | None:
-    """The plan of maxima, or their gradient at places, of images with channels last, in sixteens; otherwise None."""
+    """The plan of maxima of images with channels last, in sixteens; otherwise None."""
     lengths, strides = values["data"]
-    (_, _, *outputs), what = values["output"][0], values["what"]
     fits = len(lengths) == 4 and strides[1] == 1 and lengths[1] % _LANES == 0 and max(values["size"]) <= _MOST_TAPS
-    if what not in {LARGEST, GRADIENT_AT_PLACES} or not fits:
+    if values["what"] != LARGEST or not fits:
         return None
-    images, channels, *sides = lengths
-    size = math.prod(lengths)
-    pooled = images * channels * math.prod(outputs)
-    bytes_of_number = 4 if values["type"] == onednn.FLOAT32 else 2
-    backward = what == GRADIENT_AT_PLACES
+    (_, _, *outputs), (images, channels, *sides) = values["output"][0], lengths
+    size, pooled = math.prod(lengths), images * channels * math.prod(outputs)
     window = (*values["size"], *values["strides"], *values["low"])
-    fields = MaximaFields(images, *sides, channels, *outputs, *window, bytes_of_number, backward, parts)
-    recover = _Recovery(text)
-    if backward:
-        return pool_stages.plan_in_c(fields, (pooled, pooled + 1, pooled, size), 1, Mark(1, pooled, recover))
-    return pool_stages.plan_in_c(fields, (size, pooled, pooled + 1), 2, Mark(2, pooled, recover, asks=False))
+    width = 4 if values["type"] == onednn.FLOAT32 else 2
+    fields = MaximaFields(images, *sides, channels, *outputs, *window, width, parts)
+    mark = Mark(2, pooled, _Recovery(text), asks=False)
+    return pool_stages.plan_in_c(fields, (size, pooled, pooled + 1), 2, mark)
 
 
 pool_stages.register_cutter(native_pooling.KIND, Cutter(cut, plan))

@@ -122,7 +122,7 @@ class MaximaFields(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("images", "height", "width", "channels", "out_height", "out_width")),
         *((name, ctypes.c_int64) for name in ("window_height", "window_width", "row_step", "column_step")),
         *((name, ctypes.c_int64) for name in ("above", "before")),
-        *((name, ctypes.c_int) for name in ("number_bytes", "backward", "parts")),
+        *((name, ctypes.c_int) for name in ("number_bytes", "parts")),
     )
 
 
@@ -247,8 +247,8 @@ class Cutter(NamedTuple):
 
     Attributes:
         cut: from the text of a computation to that of a plan; None where it is not to be cut.
-        plan: makes the plan. The library makes primitives for one thread meanwhile. Raises `NativeError` where it
-            cannot compute them, or only slowly.
+        plan: makes the plan. The library makes primitives for one thread meanwhile; what it asks `native_calls` for
+            would be kept, and run by several. Raises `NativeError` where the library cannot compute it, or only slowly.
     """
 
     cut: Callable[[str], str | None]
