@@ -19,6 +19,7 @@ _CONVOLUTIONS: Final = (
 )
 _PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _POOLING: Final = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2")
+_MAXIMA: Final = ("MaxPool", "_MaxPoolWithPlaces", "_MaxPoolGradAtPlaces")
 _NORMALIZATIONS: Final = (
     *(f"FusedBatchNorm{way}{version}" for way in ("", "Grad") for version in ("", "V2", "V3")),
     *("_FusedBatchNormRelu", "_FusedBatchNormReluGrad"),
@@ -34,24 +35,27 @@ _BYTE_PRODUCTS: Final = (
     *("QuantizedMatMul", "QuantizedMatMulWithBias", "QuantizedMatMulWithBiasAndRelu"),
     *("QuantizedMatMulWithBiasAndReluAndRequantize", "QuantizedMatMulWithBiasAndRequantize"),
 )
-#: module -> the operations of which it has kernels
+#: module -> the operations of which it has kernels, or whose kernels it gives to XLA's threads
 MODULES: Final = {
     "anabranch.kernels.convolutions": _CONVOLUTIONS,
     "anabranch.kernels.loop_products": ("MatMul",),
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.native_halves": ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "ReluGrad"),
-    "anabranch.kernels.native_maxima": ("MaxPool", "_MaxPoolWithPlaces", "_MaxPoolGradAtPlaces"),
+    "anabranch.kernels.native_maxima": _MAXIMA,
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
+    "anabranch.kernels.pool_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
+    "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,
 }
 #: those whose kernels call a library -> the module that knows whether it is there
 _NEEDS: Final = {
     **{module: "anabranch.kernels.onednn" for module in MODULES if module.startswith("anabranch.kernels.native")},
-    "anabranch.kernels.pool_products": "anabranch.kernels.pool_handler",
+    **{module: "anabranch.kernels.pool_handler" for module in MODULES if module.startswith("anabranch.kernels.pool")},
 }
 #: those that have kernels for some dtypes only
 _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -27,9 +26,10 @@ from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
 from anabranch.core.kernels import KernelCase
 from anabranch.errors import InternalError
-from anabranch.kernels import onednn, onednn_stages
+from anabranch.kernels import onednn, onednn_stages, pool_stages
 from anabranch.kernels.crowding import RunnableComputation, SparingComputation, cores
 from anabranch.kernels.onednn import NativeError, Strided
+from anabranch.kernels.processor import core_count
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
 TARGET: Final = "anabranch_native_2"
@@ -231,11 +231,9 @@ def _find(text: bytes) -> _KeptCall:
     return call
 
 
-@functools.cache
 def _has_few_cores() -> bool:
     """Whether one thread is a large share of what the cores do, and the compiler's threads take all of them."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return count <= _FEW_CORES
+    return core_count() <= _FEW_CORES
 
 
 def forget() -> None:
@@ -266,6 +264,8 @@ def call_several(
     """Like `call`, of a computation with several results; `results`: shape and dtype of each."""
     if all(isinstance(value, np.ndarray) for value in inputs):
         return compute(node, text, inputs, [aligned_empty(shape, np.dtype(dtype)) for shape, dtype in results])
+    if (parts := pool_stages.in_parts(text)) is not None:
+        return pool_stages.call(node, parts, inputs, results)
     register()
     struct = jax.ShapeDtypeStruct
     given = [*results, ((prepared(text).scratch_bytes,), np.uint8)]

@@ -31,13 +31,13 @@ from anabranch.kernels.onednn_stages import Computation
 from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
-_KIND: Final = "convolution"
+KIND: Final = "convolution"
 #: windows with strides that have fewer positions along an axis are not trusted in bfloat16
 _FEW_POSITIONS: Final = 8
 #: channels that fill a tile of AMX, in bfloat16, and half of it
 _TILE, _HALF_TILE = 32, 16
 #: forward, to the input, to the filter
-_FORWARD, _TO_INPUT, _TO_FILTER = range(3)
+FORWARD, TO_INPUT, TO_FILTER = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Convolution:
         """What `native_calls.prepared` takes; the same in every process."""
         # flat: `asdict` would copy each tuple of numbers, again and again, which a network's first step would feel
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return f"{_KIND} {json.dumps(values, separators=(',', ':'))}"
+        return f"{KIND} {json.dumps(values, separators=(',', ':'))}"
 
     @property
     def trusted(self) -> bool:
@@ -111,11 +111,11 @@ class Convolution:
         spans = [(count - 1) * (dilation + 1) for count, dilation in zip(taps, self.dilations, strict=True)]
         if any(max(pads) > span for *pads, span in zip(self.low, self.high, spans, strict=True)):
             return False
-        if self.direction == _FORWARD and self.type == onednn.BFLOAT16 and max(self.strides) > 1 and _has_tiles():
+        if self.direction == FORWARD and self.type == onednn.BFLOAT16 and max(self.strides) > 1 and _has_tiles():
             channels = self.data[0][1]
             fills = self.strides[-1] == 1 or channels % _TILE == 0
             return channels <= _HALF_TILE or (fills and max(self.strides) <= 2 and not any(self.dilations))
-        if self.direction != _TO_FILTER:
+        if self.direction != TO_FILTER:
             return True
         if self.type == onednn.BFLOAT16:
             few = self.strides[-1] > 1 and self.output[0][-1] < _FEW_POSITIONS
@@ -131,7 +131,8 @@ class Convolution:
         return inner * math.prod(self.output[0])
 
 
-def _from_json(text: str) -> Convolution:
+def from_json(text: str) -> Convolution:
+    """The convolution of a text, without its first word."""
     values = json.loads(text)
     data, filter, output = (_pair(*values[name]) for name in ("data", "filter", "output"))
     strides, dilations, low, high = (tuple(values[name]) for name in ("strides", "dilations", "low", "high"))
@@ -168,18 +169,28 @@ def _make(text: str) -> native_calls.Prepared:
     library = onednn.library()
     if library is None:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
-    one = _from_json(text)
-    computation, arrays = _computation(library, one)
+    one = from_json(text)
+    made, arrays = computation(library, one)
     # where several threads add to one filter, they wait for each other
     sizes = tuple(math.prod(array.lengths) for array in arrays)
-    return native_calls.Prepared(computation, sizes, spins=one.direction == _TO_FILTER)
+    return native_calls.Prepared(made, sizes, spins=one.direction == TO_FILTER)
 
 
-def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation, list[Strided]]:
+def computation(
+    library: onednn.Library, one: Convolution, sums: int | None = None
+) -> tuple[Computation, list[Strided]]:
+    """A convolution, and the arrays that it takes: what it reads, in order, and its result.
+
+    Args:
+        sums: the type of the sums of a gradient to the filter, where it is another than the result's.
+
+    Raises:
+        NativeError: the library cannot compute it, or only slowly.
+    """
     data, filter, output = (Strided(*pair, one.type) for pair in (one.data, one.filter, one.output))
     described = [
         library.described(data, free=one.blocked),
-        library.described(filter, free=True),
+        library.described(filter if sums is None else replace(filter, type=sums), free=True),
         library.described(output, free=one.blocked),
     ]
     x, w, y = (each.value for each in described)
@@ -187,11 +198,11 @@ def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation
     b = library.described(bias) if one.biased else None
     window = tuple(map(onednn.dimensions, (one.strides, one.dilations, one.low, one.high)))
     forward = (onednn.FORWARD_TRAINING, onednn.CONVOLUTION_DIRECT, x, w, b and b.value, y, *window)
-    if one.direction == _FORWARD:
+    if one.direction == FORWARD:
         primitive = library.convolution("convolution_forward", *forward, relu=one.relu)
         given, result = {onednn.SOURCE: data, onednn.WEIGHTS: filter}, {onednn.DESTINATION: output}
         given |= {onednn.BIAS: bias} if one.biased else {}
-    elif one.direction == _TO_INPUT:
+    elif one.direction == TO_INPUT:
         primitive = library.convolution("convolution_backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, *window)
         given = {onednn.WEIGHTS: filter, onednn.DESTINATION_GRADIENT: output}
         result = {onednn.SOURCE_GRADIENT: data}
@@ -203,7 +214,7 @@ def _computation(library: onednn.Library, one: Convolution) -> tuple[Computation
     return Computation(library, primitive, given, result), [*given.values(), *result.values()]
 
 
-native_calls.register_maker(_KIND, _make)
+native_calls.register_maker(KIND, _make)
 
 
 @functools.lru_cache(1024)
@@ -251,16 +262,16 @@ def _has_tiles() -> bool:
     return library is not None and library.has_tiles
 
 
-def _cost(one: Convolution, geometry: Geometry) -> float:
+def cost(one: Convolution, geometry: Geometry) -> float:
     shares = _shares(one)
     share = shares[one.direction]
     few = geometry.channels < _FEW_CHANNELS
-    if shares is _SHARES and one.direction == _TO_FILTER and geometry.window.taps == max(one.strides) == 1:
+    if shares is _SHARES and one.direction == TO_FILTER and geometry.window.taps == max(one.strides) == 1:
         positions = one.output[0][0] * math.prod(one.output[0][2:])
         share = _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
-    if few and one.type == onednn.FLOAT32 and one.direction == _TO_INPUT:
+    if few and one.type == onednn.FLOAT32 and one.direction == TO_INPUT:
         share = 1.0
-    if few and shares is _BFLOAT16_SHARES and one.direction == _TO_FILTER and max(one.strides) > 1:
+    if few and shares is _BFLOAT16_SHARES and one.direction == TO_FILTER and max(one.strides) > 1:
         share = 0.2 if one.blocked else 1.0
     if geometry.depthwise:
         return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)
@@ -276,7 +287,7 @@ def _cost(one: Convolution, geometry: Geometry) -> float:
 
 # ---------------------------------------------------------------------- the kernels
 @functools.lru_cache(2048)
-def _described(
+def described_of(
     geometry: Geometry, at: int, blocked: bool, dtype: str, biased: bool = False, relu: bool = False
 ) -> tuple[Convolution, str]:
     """A convolution, and its text; for each geometry once, since each call that runs directly asks for it."""
@@ -297,7 +308,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         geometry = direction.fitting(case)
         assert geometry is not None  # `takes` has said so
         dtype = str(case.inputs[direction.operands[0]].dtype)
-        return _described(geometry, at, blocked, dtype, has_bias, has_bias)[0], geometry
+        return described_of(geometry, at, blocked, dtype, has_bias, has_bias)[0], geometry
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
@@ -305,7 +316,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         operands = [inputs[i] for i in direction.operands]
         if direction.bias is not None:
             operands.append(inputs[direction.bias])
-        text = _described(geometry, at, blocked, str(operands[0].dtype), has_bias, has_bias)[1]
+        text = described_of(geometry, at, blocked, str(operands[0].dtype), has_bias, has_bias)[1]
         shape = (geometry.out_shape, geometry.shape, geometry.filter_shape)[at]
         return native_calls.call(ctx.op.name, text, operands, tuple(map(int, shape)), operands[0].dtype)
 
@@ -317,7 +328,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
         offered=lambda case: _usable(described(case)[0]),
-        cost=lambda case: _cost(*described(case)),
+        cost=lambda case: cost(*described(case)),
         rough=native_calls.is_rough,
         calls_back=True,
         takes_numpy=True,
@@ -326,16 +337,16 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
 
 def can_add_bias(geometry: Geometry, dtype: object) -> bool:
     """Whether the library computes a convolution and adds a number for each channel, where the data lies."""
-    return _usable(_described(geometry, _FORWARD, False, str(dtype), True)[0])
+    return _usable(described_of(geometry, FORWARD, False, str(dtype), True)[0])
 
 
 def text_with_bias(geometry: Geometry, dtype: object) -> str:
     """What `native_calls.call` takes for that: of the data, the filter and the bias."""
-    return _described(geometry, _FORWARD, False, str(dtype), True)[1]
+    return described_of(geometry, FORWARD, False, str(dtype), True)[1]
 
 
 for _blocked in (False, True):
     for _three in CONVOLUTIONS:
         for _at, _direction in enumerate(_three):
             _register(_direction, _at, _blocked)
-    _register(WITH_BIAS, _FORWARD, _blocked)
+    _register(WITH_BIAS, FORWARD, _blocked)

@@ -28,7 +28,7 @@ from anabranch.ops.nn import windows
 from anabranch.ops.nn.normalization import running_averages
 
 #: what the texts of these computations begin with
-_KIND: Final = "normalization"
+KIND: Final = "normalization"
 #: the versions of the operation; those after the first have vectors in float32 whatever the data
 VERSIONS: Final = ("", "V2", "V3")
 
@@ -69,7 +69,7 @@ class Normalization:
     @property
     def text(self) -> str:
         """What `native_calls.prepared` takes; the same in every process."""
-        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+        return f"{KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
 
     @property
     def elements(self) -> int:
@@ -82,7 +82,7 @@ def mask_bytes(lengths: Sequence[int]) -> int:
 
 
 # ---------------------------------------------------------------------- computations
-def _make(text: str) -> native_calls.Prepared:
+def make(text: str) -> native_calls.Prepared:
     """What `native_calls` calls. Forward: data, scale, offset -> y, mean, variance. Backward: data, gradient, mean,
     variance, scale -> gradients to the data, the scale and the offset. With ReLU what says where it is positive follows
     the results, and the operands of the gradient.
@@ -145,7 +145,7 @@ class _SeeingNaN:
             native_calls.array_at(y, self._data)[:, lost] = np.maximum(normal, np.float32(0))
 
 
-native_calls.register_maker(_KIND, _make)
+native_calls.register_maker(KIND, make)
 
 
 @functools.lru_cache(1024)

@@ -33,7 +33,7 @@ from anabranch.ops.nn.pool import largest_seen, pool_window
 from anabranch.ops.nn.sliding import Window
 
 #: what the texts of these computations begin with
-_KIND: Final = "pooling"
+KIND: Final = "pooling"
 _AVERAGE, _AVERAGE_GRADIENT, MAXIMUM_GRADIENT, LARGEST, GRADIENT_AT_PLACES = range(5)
 #: summands of a sum in bfloat16 that may be rounded after each
 _MOST_SUMS: Final = 9
@@ -81,7 +81,7 @@ class Pooling:
         """What `native_calls.prepared` takes; the same in every process."""
         # flat: `asdict` would copy each tuple of numbers, again and again, which a network's first step would feel
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return f"{_KIND} {json.dumps(values, separators=(',', ':'))}"
+        return f"{KIND} {json.dumps(values, separators=(',', ':'))}"
 
     @property
     def exact(self) -> bool:
@@ -111,8 +111,8 @@ def _integers(values: Sequence[int]) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------------- computations
-def _make(text: str) -> native_calls.Prepared:
-    """What `native_calls` calls."""
+def make(text: str) -> native_calls.Prepared:
+    """What `native_calls` calls: the computation of a text, without its first word."""
     library = onednn.library()
     if library is None:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
@@ -132,12 +132,12 @@ def _make(text: str) -> native_calls.Prepared:
         if values["what"] == LARGEST:
             named = {onednn.SOURCE: 0, onednn.DESTINATION: 1, onednn.WORKSPACE: 2}
             stages = Stages(library, (*described, places), [], [(forward, named)])
-            largest = _Largest(stages, data, output, bytes, _window(values))
+            largest = Largest(stages, data, output, bytes, _window(values))
             return native_calls.Prepared(largest, (*sizes, bytes), 2)
         named = {onednn.DESTINATION_GRADIENT: 0, onednn.WORKSPACE: 1, onednn.SOURCE_GRADIENT: 2}
         backward = library.pooling(*arguments, hint=forward)
         stages = Stages(library, (described[1], places, described[0]), [], [(backward, named)])
-        return native_calls.Prepared(_AtPlaces(stages, output, bytes), (sizes[1], bytes, sizes[1], sizes[0]))
+        return native_calls.Prepared(AtPlaces(stages, output, bytes), (sizes[1], bytes, sizes[1], sizes[0]))
     if values["what"] == _AVERAGE:
         computation = Computation(library, forward, {onednn.SOURCE: data}, {onednn.DESTINATION: output})
         return native_calls.Prepared(computation, tuple(sizes))
@@ -175,45 +175,50 @@ def _window(values: Mapping[str, Any]) -> Window:
     return Window(size, strides, (1,) * len(size), pads, tuple(values["data"][0]), tuple(values["output"][0]))
 
 
-class _Largest:
+class Largest:
     """Maxima and their places, of data that may hold what is no number, or minus infinity, which the library skips."""
 
     def __init__(self, stages: Stages, data: Strided, output: Strided, bytes: int, window: Window) -> None:
-        self._stages, self._data, self._output, self._bytes, self._window = stages, data, output, bytes, window
+        self.stages, self._data, self._output, self._bytes, self._window = stages, data, output, bytes, window
 
     @property
     def scratch_bytes(self) -> int:
-        return self._stages.scratch_bytes
+        return self.stages.scratch_bytes
 
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
-        data, output, places = addresses
-        self._stages.run(addresses, scratch, scratch_bytes)
+        data, _, places = addresses
+        self.stages.run(addresses, scratch, scratch_bytes)
         # in the order in which they lie
         skipped = not has_numbers_alone(native_calls.array_at(data, _flat(self._data)), bounded=True)
         if skipped:
-            seen = native_calls.array_at(data, self._data)
-            native_calls.array_at(output, self._output)[:] = largest_seen(np, seen, self._window)
+            self.compute_maxima(addresses)
         _mark_at(places, self._bytes).value = skipped
 
+    def compute_maxima(self, addresses: Sequence[int]) -> None:
+        """Computes the maxima as the operation's own kernel does."""
+        data, output, _ = addresses
+        seen = native_calls.array_at(data, self._data)
+        native_calls.array_at(output, self._output)[:] = largest_seen(np, seen, self._window)
 
-class _AtPlaces:
+
+class AtPlaces:
     """The gradient of maxima from their places; that of a maximum that is no number is zero."""
 
     def __init__(self, stages: Stages, output: Strided, bytes: int) -> None:
-        self._stages, self._output, self._bytes = stages, _flat(output), bytes
+        self.stages, self._output, self._bytes = stages, _flat(output), bytes
 
     @property
     def scratch_bytes(self) -> int:
-        return self._stages.scratch_bytes
+        return self.stages.scratch_bytes
 
     def run(self, addresses: Sequence[int], scratch: int, scratch_bytes: int) -> None:
         grad, places, maxima, result = addresses
         if _mark_at(places, self._bytes).value:
             seen = ~np.isnan(native_calls.array_at(maxima, self._output))
             kept = np.where(seen, (given := native_calls.array_at(grad, self._output)), given.dtype.type(0))
-            self._stages.run([kept.ctypes.data, places, result], scratch, scratch_bytes)
+            self.stages.run([kept.ctypes.data, places, result], scratch, scratch_bytes)
         else:
-            self._stages.run([grad, places, result], scratch, scratch_bytes)
+            self.stages.run([grad, places, result], scratch, scratch_bytes)
 
 
 def _flat(array: Strided) -> Strided:
@@ -225,7 +230,7 @@ def _mark_at(places: int, bytes: int) -> ctypes.c_uint8:
     return ctypes.c_uint8.from_address(places + bytes - 1)
 
 
-native_calls.register_maker(_KIND, _make)
+native_calls.register_maker(KIND, make)
 
 
 @functools.lru_cache(1024)

@@ -271,6 +271,11 @@ class Library:
         """A product of float32 matrices (`dnnl_sgemm`), and what asks and says how many threads the caller has."""
         return self._dll.dnnl_sgemm, self._dll.omp_get_max_threads, self._dll.omp_set_num_threads
 
+    @property
+    def execution_functions(self) -> tuple[Any, Any]:
+        """What runs a primitive (`dnnl_primitive_execute`), and what says where the data of an array lies."""
+        return self._dll.dnnl_primitive_execute, self._dll.dnnl_memory_set_data_handle
+
     def computes(self, dtype: np.typing.DTypeLike) -> bool:
         """Whether it is worth while in this dtype: in bfloat16 only where it multiplies so."""
         return str(dtype) == "float32" or (str(dtype) == "bfloat16" and self.instruction_set in _BFLOAT16_SETS)

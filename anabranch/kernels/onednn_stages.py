@@ -42,7 +42,7 @@ class Stages:
         stages: Sequence[tuple[Handle, Mapping[int, int]]],
     ) -> None:
         self._library = library
-        self._outer, self._inner, self._described = tuple(outer), tuple(inner), tuple(stages)
+        self.outer, self.inner, self.described = tuple(outer), tuple(inner), tuple(stages)
         #: where the inner arrays begin in the caller's memory (bytes)
         self._places: list[int] = []
         end = 0
@@ -89,12 +89,12 @@ class Stages:
     def _prepare(self) -> list[_Stage]:
         """Compiles the primitives, and makes their arguments."""
         library = self._library
-        memories = [library.memory(description.value) for description in self._outer]
-        between = [library.memory(description) for description in self._inner]
+        memories = [library.memory(description.value) for description in self.outer]
+        between = [library.memory(description) for description in self.inner]
         in_scratch = list(zip(between, self._places, strict=True))
         every = [*memories, *between]
         stages = []
-        for primitive, arguments in self._described:
+        for primitive, arguments in self.described:
             scratchpad = library.memory(library.scratchpad(primitive))
             in_scratch.append((scratchpad, self._shared))
             given = [*((argument, every[at]) for argument, at in arguments.items()), (SCRATCHPAD, scratchpad)]

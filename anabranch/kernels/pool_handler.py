@@ -1,7 +1,7 @@
-"""The compiled handler of `pool_products.c`: compiled once, kept in the cache directory, loaded and told of oneDNN.
+"""The compiled handlers of `pool_*.c`: compiled once, kept in the cache directory, loaded and told of oneDNN.
 
-It needs a C compiler once, and the extra `native`. Where either is missing, or the file cannot be kept or loaded, there
-is no handler, `missing()` says why, and no kernel of it is offered.
+They need a C compiler once, and the extra `native`. Where either is missing, or the file cannot be kept or loaded,
+there are no handlers, `missing()` says why, and nothing of them is offered.
 
 What is kept is named after the source, the compiler's options and the kind of machine, and begins with the sum of what
 follows: a file that was damaged is compiled anew, not loaded.
@@ -29,11 +29,16 @@ from anabranch.io import durable
 from anabranch.io.cache_home import cache_home
 from anabranch.kernels import onednn
 
-#: what programs call the handler; a change of its numbers needs another name
+#: what programs call the handlers; a change of what they are given needs another name
 TARGET: Final = "anabranch_pool_products_1"
-_SOURCE: Final = Path(__file__).with_name("pool_products.c")
-#: the functions of the source: the handler, and what names the library's functions to it
-_HANDLER, _USE = "anabranch_pool_products", "anabranch_pool_products_use"
+STAGES_TARGET: Final = "anabranch_pool_stages_1"
+#: the source, in this order
+_SOURCES: Final = tuple(
+    Path(__file__).with_name(f"pool_{name}.c") for name in ("common", "products", "normalization", "maxima", "stages")
+)
+#: the functions of the source: the handlers, and what names the library's functions to them
+_HANDLERS: Final = {TARGET: "anabranch_pool_products", STAGES_TARGET: "anabranch_pool_stages"}
+_USE: Final = "anabranch_pool_products_use"
 #: names under which a C compiler is looked for, after what the environment says, and how it is called
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _OPTIONS: Final = ("-O2", "-std=gnu11", "-shared", "-fPIC")
@@ -60,23 +65,34 @@ def missing() -> str:
 def failure(library: onednn.Library) -> str:
     """Why the handler cannot call this library; empty where it can, and XLA knows it. (`failure.cache_clear()`.)"""
     try:
-        _register(compiled(), library)
+        loaded(library)
     except (OSError, AttributeError, HandlerError) as error:
         return str(error)
     return ""
 
 
+def loaded(library: onednn.Library) -> ctypes.CDLL:
+    """The compiled file, whose handlers XLA knows.
+
+    Raises:
+        HandlerError, OSError, AttributeError: there is none.
+    """
+    return _register(compiled(), library)
+
+
 @functools.cache
 def _register(path: Path, library: onednn.Library) -> ctypes.CDLL:
-    """Loads the handler, and makes it known to XLA."""
+    """Loads the handlers, and makes them known to XLA."""
     found = ctypes.CDLL(str(path))
-    getattr(found, _USE)(*map(_address, library.single_product_functions))
-    capsule = jax.ffi.pycapsule(_address(getattr(found, _HANDLER)).value)  # type: ignore[no-untyped-call]
-    jax.ffi.register_ffi_target(TARGET, capsule, platform="cpu")
+    getattr(found, _USE)(*map(address, library.single_product_functions))
+    for target, name in _HANDLERS.items():
+        capsule = jax.ffi.pycapsule(address(getattr(found, name)).value)  # type: ignore[no-untyped-call]
+        jax.ffi.register_ffi_target(target, capsule, platform="cpu")
     return found
 
 
-def _address(function: object) -> ctypes.c_void_p:
+def address(function: object) -> ctypes.c_void_p:
+    """Where a function of a loaded library, or a callback, begins."""
     return ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]
 
 
@@ -91,7 +107,7 @@ def compiled() -> Path:
     home = cache_home()
     if home is None:
         raise HandlerError("nothing is kept between processes (ANABRANCH_CACHE_DIR is empty)")
-    source = _SOURCE.read_bytes()
+    source = b"\n".join(path.read_bytes() for path in _SOURCES)
     options = " ".join((platform.machine(), *_OPTIONS)).encode()
     name = hashlib.sha256(options + b"\n" + source).hexdigest()[:32]
     path = home / "native" / f"{name}.so"

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
+
+
+@functools.cache
+def core_count() -> int:
+    """On how many cores the process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

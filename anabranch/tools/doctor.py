@@ -191,8 +191,8 @@ def _native() -> Iterable[Finding]:
     if state.version:
         yield Finding(subject, f"{state.version}, with instructions up to {state.instruction_set}")
         missing = pool_handler.missing()
-        said = f"{missing}; XLA's own run" if missing else "oneDNN's, on XLA's threads"
-        yield Finding("products of float32", said)
+        said = f"{missing}; XLA's own products run, oneDNN's threads compute the rest" if missing else "where it pays"
+        yield Finding("oneDNN on XLA's threads", said)
     else:
         yield Finding(subject, f"{state.missing}; XLA's own kernels run (extra: native)")
 

@@ -43,6 +43,7 @@ COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "tes
     "test_random_graphs",
     "test_random_programs",
     *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),
+    "test_pool_stages",
     "test_convolutions",
     "test_random",
     "test_winograd",
@@ -59,7 +60,8 @@ OF_PROCESSORS = frozenset(
         *("test_registered_devices", "test_step_stats", "test_stopping_loops"),
         *("test_host_convolutions", "test_lent_tensors", "test_loop_products"),
         *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),
-        *("test_native_chains", "test_native_halves"),
+        "test_pool_stages",
+        *("test_native_chains", "test_native_halves", "test_pool_stages"),
     }
 )
 #: tests that say how often something is compiled

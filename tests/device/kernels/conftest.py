@@ -7,13 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.kernels import onednn
+from anabranch.kernels import onednn, pool_convolutions, pool_handler, pool_normalization, pool_pooling, pool_stages
 from anabranch.xla.kernel_choice import chooser
+
+#: what the fixtures replace
+_IN_PARTS = pool_stages.in_parts
+
+
+def _in_no_parts(text: str) -> None:
+    pass
 
 
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Turns the library on."""
+    """Turns the library on; its own threads compute what could be cut into parts for XLA's."""
+    monkeypatch.setattr(pool_stages, "in_parts", _in_no_parts)
     try:
         importlib.metadata.version(onednn.DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
@@ -24,6 +32,25 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     onednn.loaded.cache_clear()
     chooser.forget()
+
+
+@pytest.fixture
+def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has everything cut into parts that can be, however small, as on two cores."""
+    pool_handler.failure.cache_clear()
+    if pool_handler.missing():
+        pytest.skip(pool_handler.missing())
+    monkeypatch.setattr(pool_stages, "in_parts", _IN_PARTS)
+    monkeypatch.setattr(pool_stages, "has_wide_vectors", lambda: True)
+    monkeypatch.setattr(pool_convolutions, "LEAST_PRODUCTS", 1)
+    monkeypatch.setattr(pool_pooling, "LEAST_SEEN", 1)
+    monkeypatch.setattr(pool_normalization, "LEAST_ELEMENTS", 1)
+    for module in (pool_stages, pool_convolutions, pool_pooling, pool_normalization):
+        monkeypatch.setattr(module, "core_count", lambda: 2)
+    _IN_PARTS.cache_clear()
+    yield
+    _IN_PARTS.cache_clear()
+    pool_handler.failure.cache_clear()
 
 
 def need_bfloat16() -> None:
