@@ -23,9 +23,9 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     check = executable.check_compiled
 
-    def noted(compiled: Any, *rest: Any) -> None:
+    def noted(compiled: Any, *rest: Any) -> int:
         texts.append(compiled.as_text())
-        check(compiled, *rest)
+        return int(check(compiled, *rest))
 
     monkeypatch.setattr(executable, "check_compiled", noted)
     monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
