@@ -41,7 +41,7 @@ def count_loops(step: StepGraph) -> StepGraph:
     members, taken_by = set(step.operations), _users(step)
     rewriting = Rewriting(step)
     counts = {op: _bound_of(op, members, taken_by) for op in growing}
-    rounded = {bound for bound in counts.values() if bound is not None and bound.type == "_DeviceLoopBound"}
+    rounded = {bound for bound in counts.values() if bound is not None}
     for op in step.operations:
         if op in rounded:
             count = op.copied([rewriting.tensor(t) for t in op.inputs], rewriting.nodes(op.control_inputs))
@@ -85,8 +85,8 @@ def _bound_of(op: StepNode, members: set[StepNode], taken_by: dict[StepTensor, l
     if op.type != "_RecordingWhile" or op.inputs[0].op not in members:
         return None
     bound = op.inputs[0].op
-    is_bound = bound.type in ("_DeviceLoopBound", "_LoopBound")
-    return bound if is_bound and all(u.type == "_RecordingWhile" for u in taken_by[op.inputs[0]]) else None
+    is_rounded = bound.type == "_DeviceLoopBound"
+    return bound if is_rounded and all(u.type == "_RecordingWhile" for u in taken_by[op.inputs[0]]) else None
 
 
 def _is_cheap_to_count(op: StepNode) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorValue
 from anabranch.graph.loop_bodies import behind_identities, parameters_behind
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.control_flow.counters import constant_integer, counter_steps
@@ -84,7 +85,7 @@ def with_room(start: list[Any], places_of: Mapping[int, Sequence[_Place]], count
     return made
 
 
-def as_left(value: Any) -> Any:
+def as_left(value: TensorValue) -> Any:
     """A loop variable as it leaves the loop: of a list it is not known any more where it is written."""
     if isinstance(value, TensorList) and value.declared is not None and value.declared.has_room:
         return value.declared_as(replace(value.declared, has_room=False))

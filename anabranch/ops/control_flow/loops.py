@@ -40,6 +40,7 @@ from anabranch.graph.loop_bodies import (
 )
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.ops.control_flow import growing_lists, loop_counts, loop_rewrites, settled_checks
+from anabranch.ops.control_flow.appended_values import Appended, appended_values
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.control_flow.counters import counter_steps
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
@@ -166,14 +167,17 @@ class CompiledLoop:
         self.later: list[loop_rewrites.LaterSum] = []
         self.products: dict[Any, Any] = {}
         self.multiplied_before = 0
+        #: what the loop appends to: joined after it
+        self.appended: list[Appended] = []
         if loop_rewrites.enabled():
             self.later = loop_rewrites.later_sums(cond, body, self.carried)
             self.products, self.multiplied_before = loop_rewrites.products(ctx, body, inputs, fixed_parameters(body))
 
     @property
     def factors(self) -> list[Any]:
-        """The tensors of the body that are kept for sums after the loop."""
-        return list(dict.fromkeys(t for later in self.later for t in later.factors))
+        """The tensors of the body of which all values are kept for what is computed after the loop."""
+        kept = [t for later in self.later for t in later.factors]
+        return list(dict.fromkeys([*kept, *(appended.piece for appended in self.appended)]))
 
     def _needed(self, used: list[bool]) -> list[int]:
         fixed = fixed_parameters(self.body)
@@ -244,6 +248,8 @@ class CompiledLoop:
             of `shaped` come last, and hold nothing.
         """
         self._make_room(recorded)
+        if self.appended:
+            bound = max(bound, self.count or 0)
         traced = self._traced([*recorded, *shaped])
         types, variables = traced.types, traced.variables
         values, kept = self._choose_sums(traced.values, types, bound)
@@ -309,19 +315,24 @@ class CompiledLoop:
         all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
         for later in self.later:
             full[later.position] = later.total(self.inputs[later.position], all_of)
+        for one in self.appended:
+            full[one.position] = one.whole(self.inputs[one.position], all_of[one.piece], self.count or 0)
         self._tell(known)
         empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
         number = last["number"] if known is None else np.int32(known)
         return full, number, [*last["records"][: len(recorded)], *empty]
 
     def _make_room(self, recorded: list[int]) -> None:
-        """Lets lists begin as long as they will be, where that is known."""
-        growing = self.ctx.op.attrs.get(growing_lists.GROWING)
-        if not growing:
+        """Lets lists begin as long as they will be, and joins what is appended after the loop, where that is known."""
+        growing = self.ctx.op.attrs.get(growing_lists.GROWING, ())
+        appended = appended_values(self.cond, self.body, self.carried)
+        if not growing and not appended:
             return
         if self.count is None:
             self.count = self._known_count()
         if self.count is not None:
+            self.appended, without = appended, {one.position for one in appended}
+            self.carried = [position for position in self.carried if position not in without]
             places = growing_lists.growing_lists(self.cond, self.body, recorded)
             wanted = {position: places[position] for position in growing if position in places}
             self.inputs = growing_lists.with_room(self.inputs, wanted, self.count)
@@ -343,7 +354,7 @@ class CompiledLoop:
         Returns:
             The first values of what is still carried, and the types of what is kept for the sums.
         """
-        if not self.later:
+        if not self.factors:
             return values, []
         type_of = dict(zip(self.factors, types.factors, strict=True))
         self.later = loop_rewrites.worth_keeping(self.later, type_of, bound) if bound > 1 else []
