@@ -22,6 +22,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.counted_loops import count_loops
 from anabranch.passes.cse import merge_common_subexpressions
+from anabranch.passes.equal_shapes import drop_reshapes_to_equal_shapes
 from anabranch.passes.fold import fold
 from anabranch.passes.fused_bias import fuse_bias
 from anabranch.passes.fused_relu import fuse_relu
@@ -173,6 +174,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None, half: HalfReque
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step, task_for))
+    step = stage("shapes", functools.partial(drop_reshapes_to_equal_shapes, step))
     step = stage("fuse", lambda: place_maxima(fuse_bias(fuse_relu(step))))
     step = stage("count", functools.partial(count_loops, step))
     placement, receives = None, None
