@@ -93,6 +93,8 @@ def _is_cheap_to_count(op: StepNode) -> bool:
     """Whether the part of a loop that its condition depends on may run by itself before it, and takes little."""
     if nesting(op) > _ONE_LOOP or op.control_inputs or op.after:
         return False
+    if op.device or "_class" in op.attrs:  # the number is to be found where the loop runs
+        return False
     return all(
         not (inner.op_def.stateful or inner.op_def.random or inner.functions or inner.op_def.flops_rule)
         and inner.op_def.compiled_rule is not None

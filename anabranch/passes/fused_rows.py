@@ -1,4 +1,4 @@
-"""Operations that together pick rows become one, where the host runs them (docs/decisions/0112).
+"""Operations that together pick rows become one, where the host runs them (docs/decisions/0115).
 
 * ``tf.gather(x, tf.where(mask)[:, 0])``, of several tensors for one mask, which is what `tf.boolean_mask` and the
   look-ups of sparse tensors are made of. Mostly a look-up keeps all of its ids, and then nothing is to be done at all.
@@ -35,6 +35,7 @@ def fuse_rows(step: StepGraph) -> StepGraph:
     for op in step.operations:
         if op in kept:
             flat, gathers = kept[op]
+            rewriting.keep(op)  # somebody else may take the places as they are
             _keep_rows(op, flat, gathers, rewriting)
             placed.update(gathers)
         elif op in zeros:

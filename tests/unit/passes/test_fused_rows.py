@@ -72,6 +72,16 @@ def test_a_mask_of_another_length(rows: int) -> None:
             assert session.run(picked, {mask: [1, 1, 1], **fed}).tolist() == [0, 1, 2]
 
 
+def test_the_places_are_taken_by_others_too() -> None:
+    mask, x = tf.placeholder(tf.bool, [None]), tf.placeholder(tf.float32, [None])
+    places = tf.where(mask)
+    picked = tf.gather(x, places[:, 0])
+    scattered = tf.scatter_nd(places, picked * 10.0, tf.shape(x, out_type=tf.int64))
+    with tf.Session() as session:
+        values = session.run([scattered, places, picked], {mask: [1, 0, 1], x: [1, 2, 3]})
+    assert [value.tolist() for value in values] == [[10, 0, 30], [[0], [2]], [1, 3]]
+
+
 def test_what_is_computed_of_the_places_is_not_taken_in() -> None:
     mask, x = tf.placeholder(tf.bool, [None]), tf.placeholder(tf.float32, [None])
     at = tf.where(mask)[:, 0]
