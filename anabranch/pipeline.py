@@ -20,10 +20,13 @@ from anabranch.core.devices import LOCAL_TASK, Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
+from anabranch.passes.counted_loops import count_loops
 from anabranch.passes.cse import merge_common_subexpressions
+from anabranch.passes.equal_shapes import drop_reshapes_to_equal_shapes
 from anabranch.passes.fold import fold
 from anabranch.passes.fused_bias import fuse_bias
 from anabranch.passes.fused_relu import fuse_relu
+from anabranch.passes.fused_rows import fuse_rows
 from anabranch.passes.half_precision import HalfRequest, TypeChoice, convert_to_half
 from anabranch.passes.lower_control_flow import lower_control_flow
 from anabranch.passes.placed_maxima import place_maxima
@@ -172,7 +175,9 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None, half: HalfReque
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step, task_for))
+    step = stage("shapes", lambda: fuse_rows(drop_reshapes_to_equal_shapes(step)))
     step = stage("fuse", lambda: place_maxima(fuse_bias(fuse_relu(step))))
+    step = stage("count", functools.partial(count_loops, step))
     placement, receives = None, None
     devices: Mapping[str, Device] = {}
     if placer is not None:

@@ -106,6 +106,13 @@ def columns(console: Console, rounds: int) -> None:
     print_table("wide and deep, a step", results, systems, "ms", 1e3, console)
 
 
+def highlevel(console: Console, rounds: int) -> None:
+    """Short trainings by Keras' `fit` and by estimators: to the first step, a step, all."""
+    systems = ("anabranch", "tensorflow")
+    results = measure("highlevel", systems, rounds, console)
+    print_table("short trainings", results, systems, "ms", 1e3, console)
+
+
 def building(console: Console, rounds: int) -> None:
     """Building and differentiating Inception-v3."""
     systems = ("anabranch", "tensorflow")
@@ -285,6 +292,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "first": first,
     "embedding": embedding,
     "columns": columns,
+    "highlevel": highlevel,
     "building": building,
     "executor": executor,
     "queues": queues,

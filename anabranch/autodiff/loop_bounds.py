@@ -21,7 +21,7 @@ from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import closure_of_parameters, operations_behind, parameters_behind
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops.control_flow.loops import DeviceLoopBound, LoopBound
+from anabranch.ops.control_flow.loop_sizes import DeviceLoopBound, LoopBound
 
 
 def loop_bound(op: Operation) -> Tensor:

@@ -133,6 +133,7 @@ class OpFlags(TypedDict, total=False):
     adds: bool
     one_function: bool
     sums: bool
+    shaped_by: str
     static: Iterable[str]
     ranks: dict[str, int]
     late_ranks: dict[str, int]
@@ -204,6 +205,8 @@ class OpDef:
         one_function: it is one function of two arguments, of NumPy's and XLA's alike, elementwise, and both give the
             same to the last bit.
         sums: it sums its first input up over the axes that its second one lists.
+        shaped_by: the name of the input that holds the output's shape; where another input comes first, the output has
+            its elements, repeated where there are too few.
         passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
             kernel runs on the host as well.
         repeats_bodies: its functions run any number of times in a run of the operation.
@@ -229,6 +232,7 @@ class OpDef:
     adds: bool = False
     one_function: bool = False
     sums: bool = False
+    shaped_by: str = ""
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)
     late_ranks: dict[str, int] = field(default_factory=dict)

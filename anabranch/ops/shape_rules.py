@@ -47,6 +47,16 @@ def broadcast(first: TensorShape, *others: TensorShape) -> TensorShape:
     return result
 
 
+def chosen(condition: TensorShape, one: TensorShape, other: TensorShape) -> TensorShape:
+    """One output of the shape of two inputs, which a condition of their shape, for their rows, or a scalar chooses."""
+    result = one.merge_with(other)
+    if condition.ndims is None or result.ndims is None or condition.ndims == 0:
+        return result
+    if condition.ndims == 1 and result.ndims > 0:
+        return condition.concatenate(result[1:]).merge_with(result)
+    return result.merge_with(condition)
+
+
 def scalar(*_: TensorShape | list[TensorShape]) -> TensorShape:
     """One scalar output."""
     return SCALAR

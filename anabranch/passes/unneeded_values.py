@@ -122,7 +122,7 @@ class _Uses:
         results = sorted(self._outputs[node])
         functions = bodies_of(node)
         return [
-            (function.name, _shrunk(function, [0] if loop and number == 0 else results, parameters))
+            (function.name, part_of(function, [0] if loop and number == 0 else results, parameters))
             for number, function in enumerate(functions)
         ]
 
@@ -200,7 +200,7 @@ def _uses_in(function: StepFunction, results: Iterable[int]) -> _Uses:
     )
 
 
-def _shrunk(function: StepFunction, results: Sequence[int], parameters: Sequence[int]) -> StepFunction:
+def part_of(function: StepFunction, results: Sequence[int], parameters: Sequence[int]) -> StepFunction:
     """A function with some of its results and parameters; its name says which, as the bits of two numbers."""
     uses = _uses_in(function, results)
     everything = len(results) == len(function.outputs) and len(parameters) == len(function.inputs)
@@ -215,7 +215,7 @@ def _shrunk(function: StepFunction, results: Sequence[int], parameters: Sequence
         name = f"{function.name}[{kept:x} of {taken:x}]"
         return StepFunction(name, inputs, left.fetches, left.operations, function.colocated)
 
-    return _fact(function, (_shrunk, tuple(results), tuple(parameters)), shrink)
+    return _fact(function, (part_of, tuple(results), tuple(parameters)), shrink)
 
 
 def _fact(function: StepFunction, question: object, find: Callable[[], Found]) -> Found:

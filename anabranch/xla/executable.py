@@ -30,6 +30,7 @@ from anabranch.graph.constants import is_open
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.kernels.crowding import cores
+from anabranch.ops.control_flow.loops import COUNTED
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
@@ -41,7 +42,7 @@ from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
-from anabranch.xla.lowering import TraceState, trace_operations
+from anabranch.xla.lowering import NeedsHostError, TraceState, trace_operations
 from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, processors
 from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.resident_constants import ResidentConstant, resident
@@ -55,6 +56,8 @@ from anabranch.xla.watched_loops import WatchedLoops
 MAX_VARIANTS = 64
 #: variants of an island that are compiled as soon as they are called again; later ones when they have been called often
 EAGER_VARIANTS = 2
+#: variants of an island with a loop whose number of iterations each is compiled for; then the host runs the loop
+MAX_COUNTS = 6
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
 COMPILER_OPTIONS: dict[str, bool | int | str] | None = None
 #: calls for which the kernels of such a later variant run directly, if it is small
@@ -171,6 +174,7 @@ class Executable:
             variant = self._variants.get(stored)
             if variant is None:
                 reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
+                self._check_counts()
                 variant = self._prepare(reason, static_values, watched)
                 if self._is_slow_to_compile(variant):
                     compiled = self._prepare(reason, static_values, watched, directly=False)
@@ -183,6 +187,13 @@ class Executable:
                 bound_inner_traces()
             self._last_key = key
         return variant
+
+    def _check_counts(self) -> None:
+        """Raises NeedsHostError where a loop has run so many different times that the host had better run it."""
+        if len(self._variants) >= MAX_COUNTS:
+            counted = next((op for op in self.island.operations if COUNTED in op.attrs), None)
+            if counted is not None:
+                raise NeedsHostError(counted, f"a loop makes a list longer, and {MAX_COUNTS} programs were made for it")
 
     def clear(self) -> None:
         """Releases all variants."""

@@ -2,8 +2,9 @@
 
 That is so where an island only waits; where it is called in each iteration of a loop and computes a few numbers, such
 as a loop's counter; where it does so with what is on its way from one task to another (`xla.between_tasks`); where it
-stands between host operations and does no more than that, reads small variables for them, or makes something of a few
-numbers; and where it makes little of what is fed for them: of NumPy's functions each takes 1 to 5 µs.
+stands between host operations and does no more than that, reads small variables for them, makes something of a few
+numbers, or takes few rows of a constant; and where it makes little of what is fed for them: of NumPy's functions each
+takes 1 to 5 µs.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _stands_between(
     inside, fed = set(operations), set(step.feeds)
     works_for_host = False
     for op in operations:
-        if not (_is_quick_arithmetic(op) or _reads_little(op) or _is_made_of_few_numbers(op)):
+        if not (_is_quick_arithmetic(op) or _reads_little(op) or _is_made_of_few_numbers(op) or _picks_few_rows(op)):
             return False
         # of what is fed only the shape: small programs stay compiled
         looks_at_fed = op.op_def.shape_valued
@@ -149,3 +150,15 @@ def _is_made_of_few_numbers(op: StepNode) -> bool:
     if not op_def.portable or op_def.stateful or not op.outputs:
         return False
     return all(map(_is_few_numbers, op.inputs))
+
+
+def _picks_few_rows(op: StepNode) -> bool:
+    """Whether an operation takes few rows of what is known, such as the next example of a constant."""
+    op_def = op.op_def
+    if not op_def.portable or op_def.stateful or len(op.outputs) != 1:
+        return False
+    sized_by = op_def.sized_by if op_def.sized_rule is None else op_def.sized_rule(op)
+    size = op.outputs[0].shape.num_elements()
+    if "rest" not in sized_by.values() or size is None or size > MAX_READ_ELEMENTS:
+        return False
+    return all(t.is_known or is_small_integer(t) for t in op.inputs)

@@ -150,16 +150,7 @@ def _(x: Array) -> Any:
 
 # ---------------------------------------------------------------------- choosing
 Select = define_op("Select", "condition: bool, t: T, e: T -> output: T", "T: any")
-
-
-@Select.shape
-def _(condition: TensorShape, t: TensorShape, e: TensorShape) -> TensorShape:
-    result = t.merge_with(e)
-    if condition.ndims is None or result.ndims is None or condition.ndims == 0:
-        return result
-    if condition.ndims == 1 and result.ndims > 0:
-        return condition.concatenate(result[1:]).merge_with(result)
-    return result.merge_with(condition)
+Select.shape(shape_rules.chosen)
 
 
 @Select.kernel

@@ -95,9 +95,9 @@ def kept(op: Operation, reduced: Tensor) -> Tensor:
         return reduced
     x, indices = op.inputs
     axes = constant_value(indices)
-    if x.shape.is_fully_defined() and axes is not None:
-        dims = _reduced_shape(x.shape, axes, True).as_list()
-        result: Tensor = raw.Reshape(reduced, dims)
+    dims = _reduced_shape(x.shape, axes, True)
+    if dims.is_fully_defined():
+        result: Tensor = raw.Reshape(reduced, dims.as_list())
         return result
     # only the shape of this reduction is asked for; its value is never computed
     shape = raw.Shape(getattr(raw, op.type)(x, indices, keep_dims=True))

@@ -267,6 +267,7 @@ Reshape = define_op(
     ranks={"shape": 1},
     rank_words={"shape": "sizes input must be 1-D"},
     sized_by={"shape": "sizes"},
+    shaped_by="shape",
 )
 
 
@@ -426,6 +427,7 @@ Fill = define_op(
     "T: any, index_type: {int32, int64} = int32",
     static=("dims",),
     ranks={"dims": 1, "value": 0},
+    shaped_by="dims",
 )
 
 
@@ -484,6 +486,7 @@ BroadcastTo = define_op(
     "input: T, shape: Tidx -> output: T",
     "T: any, Tidx: {int32, int64} = int32",
     static=("shape",),
+    shaped_by="shape",
     ranks={"shape": 1},
 )
 

@@ -118,6 +118,11 @@ def _host_rows(params: HostArray, indices: HostArray, ctx: OperationContext) -> 
     return params.take(indices, axis=0, mode="clip")
 
 
+def gathered_rows(params: Array, indices: Array, ctx: OperationContext, xp: ArrayLibrary = np) -> Any:
+    """The rows of an array at indices, which are checked."""
+    return _gather(params, indices, 0, 0, ctx, xp)
+
+
 def _rows_gradient(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
     """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
     shape = raw.Shape(params)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -22,7 +21,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
@@ -33,14 +32,15 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.loop_bodies import (
     closure_of_parameters,
     fixed_parameters,
     parameters_behind,
 )
 from anabranch.graph.step_nodes import StepFunction, StepNode
-from anabranch.ops.control_flow import loop_counts, loop_rewrites, settled_checks
+from anabranch.ops.control_flow import growing_lists, loop_counts, loop_rewrites, settled_checks
+from anabranch.ops.control_flow.appended_values import Appended, appended_values
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.control_flow.counters import counter_steps
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
@@ -73,19 +73,8 @@ LoopRecords = define_op(
     role=Role.BESIDE,
 )
 
-#: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
-LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
-#: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
-DeviceLoopBound = define_op(
-    "_DeviceLoopBound",
-    "input: T -> bound: int32",
-    "T: list(type) >= 0, cond: func, body: func",
-    stateful=True,
-    few_values=True,
-    repeats_bodies=True,
-    unnoticed=True,
-)
-
+#: an attribute of `_RecordingWhile`: its bound is how often the loop runs
+COUNTED = "_counted"
 
 #: the number of the first iteration
 _FIRST = np.int32(0)
@@ -143,12 +132,22 @@ class CompiledLoop:
     Carried from iteration to iteration: the loop variables that change and that something needs, the variables
     (resources) that the body writes, the outcome of its checks, and the records. All else is taken from outside.
     `ops.control_flow.loop_rewrites` tells which products are computed before or after the loop instead.
+
+    Args:
+        used: for each loop variable, whether something needs its last value.
+        count: how often the loop runs, where that was found out before.
     """
 
     def __init__(
-        self, ctx: StepTracingContext, cond: StepFunction, body: StepFunction, inputs: list[Any], used: list[bool]
+        self,
+        ctx: StepTracingContext,
+        cond: StepFunction,
+        body: StepFunction,
+        inputs: list[Any],
+        used: list[bool],
+        count: int | None = None,
     ) -> None:
-        self.ctx, self.cond, self.body, self.inputs = ctx, cond, body, inputs
+        self.ctx, self.cond, self.body, self.inputs, self.count = ctx, cond, body, inputs, count
         self.unread = loop_rewrites.unread_lists(cond, body, used) if loop_rewrites.enabled() else set()
         self.carried = self._needed(used)
         reads: dict[ResourceHandle, None] = {}
@@ -168,14 +167,17 @@ class CompiledLoop:
         self.later: list[loop_rewrites.LaterSum] = []
         self.products: dict[Any, Any] = {}
         self.multiplied_before = 0
+        #: what the loop appends to: joined after it
+        self.appended: list[Appended] = []
         if loop_rewrites.enabled():
             self.later = loop_rewrites.later_sums(cond, body, self.carried)
             self.products, self.multiplied_before = loop_rewrites.products(ctx, body, inputs, fixed_parameters(body))
 
     @property
     def factors(self) -> list[Any]:
-        """The tensors of the body that are kept for sums after the loop."""
-        return list(dict.fromkeys(t for later in self.later for t in later.factors))
+        """The tensors of the body of which all values are kept for what is computed after the loop."""
+        kept = [t for later in self.later for t in later.factors]
+        return list(dict.fromkeys([*kept, *(appended.piece for appended in self.appended)]))
 
     def _needed(self, used: list[bool]) -> list[int]:
         fixed = fixed_parameters(self.body)
@@ -245,12 +247,15 @@ class CompiledLoop:
             The loop variables, the number of iterations (None unless `count`), one array [bound, ...] per record; those
             of `shaped` come last, and hold nothing.
         """
+        self._make_room(recorded)
+        if self.appended:
+            bound = max(bound, self.count or 0)
         traced = self._traced([*recorded, *shaped])
         types, variables = traced.types, traced.variables
         values, kept = self._choose_sums(traced.values, types, bound)
         first, checks = self.condition(np.uint32(0), values, variables)
         guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
-        known = None if guarded else self._known_count()
+        known = None if guarded else self._known_count() if self.count is None else self.count
         numbered = count or known is not None or recorded or kept or self.ctx.draws_random(self.body, self.cond)
         settled = {} if known is None else self._settled(traced, known)
         #: the numbers of the checks that each iteration makes
@@ -306,14 +311,31 @@ class CompiledLoop:
         last = self.ctx.while_loop(going, iterate, carry)
         checked = {**settled, **dict(zip(open_checks, zip(last["ok"], last["shown"], strict=True), strict=True))}
         self._report(last, checked)
-        full = self._arguments(last["values"])
+        full = [growing_lists.as_left(value) for value in self._arguments(last["values"])]
         all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
         for later in self.later:
             full[later.position] = later.total(self.inputs[later.position], all_of)
+        for one in self.appended:
+            full[one.position] = one.whole(self.inputs[one.position], all_of[one.piece], self.count or 0)
         self._tell(known)
         empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
         number = last["number"] if known is None else np.int32(known)
         return full, number, [*last["records"][: len(recorded)], *empty]
+
+    def _make_room(self, recorded: list[int]) -> None:
+        """Lets lists begin as long as they will be, and joins what is appended after the loop, where that is known."""
+        growing = self.ctx.op.attrs.get(growing_lists.GROWING, ())
+        appended = appended_values(self.cond, self.body, self.carried)
+        if not growing and not appended:
+            return
+        if self.count is None:
+            self.count = self._known_count()
+        if self.count is not None:
+            self.appended, without = appended, {one.position for one in appended}
+            self.carried = [position for position in self.carried if position not in without]
+            places = growing_lists.growing_lists(self.cond, self.body, recorded)
+            wanted = {position: places[position] for position in growing if position in places}
+            self.inputs = growing_lists.with_room(self.inputs, wanted, self.count)
 
     def _known_count(self) -> int | None:
         """How often the loop runs, where its condition counts up or down to what is known while it is traced.
@@ -332,7 +354,7 @@ class CompiledLoop:
         Returns:
             The first values of what is still carried, and the types of what is kept for the sums.
         """
-        if not self.later:
+        if not self.factors:
             return values, []
         type_of = dict(zip(self.factors, types.factors, strict=True))
         self.later = loop_rewrites.worth_keeping(self.later, type_of, bound) if bound > 1 else []
@@ -442,13 +464,14 @@ def _room(result: TensorValue, bound: int) -> Any:
     return jax.tree.map(lambda t: jnp.zeros((bound, *t.shape), t.dtype), result)
 
 
-def _bodies(op: StepNode, cond: FuncAttr, body: FuncAttr) -> tuple[StepFunction, StepFunction]:
+def bodies(op: StepNode, cond: FuncAttr, body: FuncAttr) -> tuple[StepFunction, StepFunction]:
+    """The functions of a loop."""
     return op.function(cond.name), op.function(body.name)
 
 
 def _while_kernel(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr) -> list[Any]:
     used = [ctx.is_used(i) for i in range(len(input))]
-    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
+    loop = CompiledLoop(ctx, *bodies(ctx.op, cond, body), input, used)
     return loop.run(0, [], False)[0]
 
 
@@ -470,7 +493,8 @@ def _(
     length = int(np.asarray(bound))
     if wanted and length < 0:
         raise ctx.needs_host("how often the loop runs is not known before it has run")
-    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
+    counted = length if COUNTED in ctx.op.attrs else None
+    loop = CompiledLoop(ctx, *bodies(ctx.op, cond, body), input, used, counted)
     shaped = [k for k in wanted if only_shapes[k]]
     results, number, rooms = loop.run(length, [recorded[k] for k in stored], True, [recorded[k] for k in shaped])
     room_of = dict(zip([*stored, *shaped], rooms, strict=True))
@@ -512,10 +536,11 @@ def _(record: TensorList, item: Array) -> TensorList:
 def _(record: TensorList, *, element_dtype: DType) -> TensorList:
     count = len(record.elements)
     made = TensorList(record.elements, count, element_dtype.as_numpy_dtype)
-    return made.to_dense(capacity=_rounded(max(count, 1)))
+    return made.to_dense(capacity=rounded(max(count, 1)))
 
 
-def _rounded(count: int) -> int:
+def rounded(count: int) -> int:
+    """The next power of two."""
     return 1 << max(count - 1, 0).bit_length()
 
 
@@ -542,43 +567,3 @@ LoopRecords.host_kernel(by_its_owner)
 @LoopRecords.shape
 def _(bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext) -> list[TensorShape]:
     return [TensorShape([])] * ctx.output_count
-
-
-# ---------------------------------------------------------------------- bounds
-LoopBound.not_differentiable()
-DeviceLoopBound.not_differentiable()
-LoopBound.shape(lambda input: TensorShape([]))
-DeviceLoopBound.shape(lambda input: TensorShape([]))
-
-
-@LoopBound.kernel
-def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr, xp: ArrayLibrary) -> Any:
-    if xp is not np:
-        raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
-    functions = _bodies(ctx.op, cond, body)
-    steps = loop_counts.steps_towards_limits(*functions)
-    if steps is not None and None not in steps:
-        return np.int32(loop_counts.first_false(partial(ctx.call, functions[0]), functions[0], input, steps)[0])
-    values, number = list(input), 0
-    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
-        values = ctx.call(functions[1], values)
-        number += 1
-    return np.int32(number)
-
-
-@DeviceLoopBound.kernel
-def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr) -> Any:
-    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, [False] * len(input))
-    _, number, _ = loop.run(0, [], True)
-    below = jnp.maximum(number - 1, 0).astype(np.uint32)
-    return (jnp.uint32(1) << (np.uint32(32) - lax.clz(below))).astype(np.int32)
-
-
-@DeviceLoopBound.host_kernel
-def _(input: list[Any], *, ctx: StepHostContext, cond: FuncAttr, body: FuncAttr) -> Any:
-    functions = _bodies(ctx.op, cond, body)
-    values, number = list(input), 0
-    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
-        values = ctx.call(functions[1], values)
-        number += 1
-    return np.int32(_rounded(max(number, 1)))

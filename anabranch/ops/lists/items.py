@@ -93,7 +93,7 @@ TensorListSetItem.shape(list_shape)
 def _(
     handle: TensorList, index: Array, item: Array, *, resize_if_index_out_of_bounds: bool, ctx: StepTracingContext
 ) -> TensorList:
-    if resize_if_index_out_of_bounds:
+    if resize_if_index_out_of_bounds and not (handle.declared is not None and handle.declared.has_room):
         if not isinstance(index, np.ndarray | np.generic):
             raise ctx.needs_host("a list grows with an index that only the device knows")
         if int(index) >= handle.length:

@@ -39,10 +39,12 @@ class Declared:
     Attributes:
         dims: the shape of its elements, as far as it is known.
         limit: how many elements it grows to; None: as many as are added.
+        has_room: whether it is long enough for all that is written into it (`ops.control_flow.growing_lists`).
     """
 
     dims: tuple[int | None, ...] | None
     limit: int | None = None
+    has_room: bool = False
 
     @classmethod
     def by(cls, stated: TensorShape | TensorValue, limit: int | None = None) -> Declared:
@@ -59,7 +61,7 @@ def common_declaration(a: Declared | None, b: Declared | None) -> Declared | Non
     if a is None or b is None or a == b:
         return a if a == b else None
     dims = a.shape.most_specific_compatible_shape(b.shape).dims_tuple
-    return Declared(dims, a.limit if a.limit == b.limit else None)
+    return Declared(dims, a.limit if a.limit == b.limit else None, a.has_room and b.has_room)
 
 
 @jax.tree_util.register_pytree_node_class

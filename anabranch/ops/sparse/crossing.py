@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.sparse.form import sparse_shapes
-from anabranch.ops.strings.hashing import fingerprint64, joined_fingerprints
+from anabranch.ops.strings.hashing_many import fingerprints64, joined_fingerprints
 
 #: between the parts of a crossed string
 _SEPARATOR = b"_X_"
@@ -66,21 +67,22 @@ def _(
     # by the type of the output, as TensorFlow's kernels do: `hashed_output` says nothing that they look at
     hashed_output = out_type is not string
     batch = _batch_size(shapes, dense_inputs, ctx)
+    if hashed_output:
+        parts = [
+            *(_sparse_column(index, value, batch) for index, value in zip(indices, values, strict=True)),
+            *(_Column(dense.ravel(), np.full(batch, dense.shape[1], np.int64)) for dense in dense_inputs),
+        ]
+        return _hashed(parts, batch, hash_key, num_buckets)
     columns = [
         *(_sparse_rows(index, value, batch) for index, value in zip(indices, values, strict=True)),
         *([list(row) for row in dense] for dense in dense_inputs),
     ]
-    if hashed_output:
-        columns = [[[_fingerprint(value) for value in row] for row in column] for column in columns]
-    crossed: list[list[Any]] = []
-    for row in zip(*columns, strict=True):
-        combinations = itertools.product(*row)
-        if hashed_output:
-            crossed.append([_bucket(parts, hash_key, num_buckets) for parts in combinations])
-        else:
-            crossed.append([_SEPARATOR.join(_text(part) for part in parts) for parts in combinations])
+    crossed = [
+        [_SEPARATOR.join(map(_text, combination)) for combination in itertools.product(*row)]
+        for row in zip(*columns, strict=True)
+    ]
     places = [(at, i) for at, row in enumerate(crossed) for i in range(len(row))]
-    flat = np.empty(len(places), np.object_ if out_type is string else np.int64)
+    flat = np.empty(len(places), np.object_)
     flat[:] = [value for row in crossed for value in row]
     shape = np.array([batch, max(map(len, crossed), default=0)], np.int64)
     return np.array(places, np.int64).reshape(-1, 2), flat, shape
@@ -104,15 +106,52 @@ def _sparse_rows(indices: Array, values: Array, batch: int) -> list[list[Any]]:
     return rows
 
 
-def _fingerprint(value: bytes | np.int64) -> int:
-    """64 bits of a part: the hash of a string, an integer itself."""
-    return fingerprint64(value) if isinstance(value, bytes) else int(value) % (1 << 64)
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The values of a column, row after row, and how many each row has."""
+
+    values: Array
+    counts: Array
+
+
+def _sparse_column(indices: Array, values: Array, batch: int) -> _Column:
+    rows = indices[:, 0]
+    if (rows[1:] < rows[:-1]).any():
+        order = np.argsort(rows, kind="stable")
+        rows, values = rows[order], values[order]
+    return _Column(values, np.bincount(rows, minlength=batch))
+
+
+def _hashed(columns: list[_Column], batch: int, key: int, buckets: int) -> tuple[Array, Array, Array]:
+    """Each row's combinations, of which the last column's value changes first, as hashes in [0, buckets).
+
+    Of 63 bits where there is no number of buckets. A cross of no columns has one combination in each row.
+    """
+    counts = np.ones(batch, np.int64)
+    for column in columns:
+        counts = counts * column.counts
+    total, rows = int(counts.sum()), np.repeat(np.arange(batch), counts)
+    ends = np.cumsum(counts)
+    within = np.arange(total) - (ends - counts)[rows]
+    left, chosen = within, []
+    for column in reversed(columns):
+        # the place in its row: the number of the combination, written in a system whose digits the columns are
+        count = column.counts[rows]
+        begins = np.cumsum(column.counts) - column.counts
+        chosen.append(_fingerprints(column.values)[begins[rows] + left % count])
+        left = left // count
+    first = np.full(total, key % (1 << 64), np.uint64)
+    hashes = joined_fingerprints(first, chosen[::-1]) % np.uint64(buckets or (1 << 63) - 1)
+    places = np.stack([rows, within], axis=1)
+    return places, hashes.astype(np.int64), np.array([batch, counts.max(initial=0)], np.int64)
+
+
+def _fingerprints(values: Array) -> Array:
+    """64 bits of each value: the hash of a string, an integer itself."""
+    if values.dtype == np.object_:
+        return fingerprints64(values.tolist())
+    return values.astype(np.int64, copy=False).view(np.uint64)
 
 
 def _text(value: bytes | np.int64) -> bytes:
     return value if isinstance(value, bytes) else str(int(value)).encode()
-
-
-def _bucket(parts: tuple[int, ...], key: int, buckets: int) -> int:
-    """The hash of a combination, in [0, buckets); of 63 bits where there is no number of buckets."""
-    return joined_fingerprints(key % (1 << 64), parts) % (buckets or (1 << 63) - 1)

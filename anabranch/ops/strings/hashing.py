@@ -1,7 +1,6 @@
 """The hash functions behind `StringToHashBucket...`: published algorithms, so that buckets match other systems'.
 
 * `fingerprint64`: FarmHash's platform-independent 64-bit fingerprint.
-* `joined_fingerprints`: one fingerprint of several, in their order.
 * `murmur64`: MurmurHash64A with TensorFlow's seed.
 * `siphash`: SipHash-2-4, keyed: without the key nobody can choose strings that collide.
 
@@ -9,8 +8,6 @@
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 MASK = (1 << 64) - 1
 K0 = 0xC3A5C85C97CB3127
@@ -53,18 +50,6 @@ def fingerprint64(data: bytes) -> int:
     if size <= 32:
         return _farm_17_to_32(data)
     return _farm_33_to_64(data) if size <= 64 else _farm_long(data)
-
-
-def joined_fingerprints(first: int, others: Iterable[int]) -> int:
-    """A fingerprint of a sequence of fingerprints, in [0, 2**64)."""
-    result = first
-    for other in others:
-        result ^= MURMUR_MULTIPLIER
-        result ^= (shift_mix((other * MURMUR_MULTIPLIER) & MASK) * MURMUR_MULTIPLIER) & MASK
-        result = (result * MURMUR_MULTIPLIER) & MASK
-        result = (shift_mix(result) * MURMUR_MULTIPLIER) & MASK
-        result = shift_mix(result)
-    return result
 
 
 def up_to_16(data: bytes) -> int:

@@ -111,7 +111,44 @@ def _hash_16(u: Words, v: Words, multiplier: Words) -> Words:
     return _shift_mix((v ^ a) * multiplier) * multiplier
 
 
+def joined_fingerprints(first: Words, others: Sequence[Words]) -> Words:
+    """A fingerprint of each of many sequences of fingerprints; the vectors hold their first, second, ... elements."""
+    result = first
+    for other in others:
+        result = result ^ _MURMUR ^ (_shift_mix(other * _MURMUR) * _MURMUR)
+        result = _shift_mix(_shift_mix(result * _MURMUR) * _MURMUR)
+    return result
+
+
+# ---------------------------------------------------------------------- strings that come again
+#: as many strings are looked up one by one, with so many bytes at most; and as many are remembered
+_LOOKED_UP: Final = 256
+_SHORT: Final = 64
+_REMEMBERED: Final = 1 << 14
+
+
+def _remembering(function: Callable[[Sequence[bytes]], Words]) -> Callable[[Sequence[bytes]], Words]:
+    """A hash that remembers those of short strings: features and words come again and again, a few in each step."""
+    known: dict[bytes, int] = {}
+
+    def hashes(strings: Sequence[bytes]) -> Words:
+        if len(strings) > _LOOKED_UP:
+            return function(strings)
+        try:
+            return np.array([known[string] for string in strings], np.uint64)
+        except KeyError:
+            computed = function(strings)
+        if max(map(len, strings)) <= _SHORT:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known.update(zip(strings, computed.tolist(), strict=True))
+        return computed
+
+    return hashes
+
+
 # ---------------------------------------------------------------------- FarmHash
+@_remembering
 def fingerprints64(strings: Sequence[bytes]) -> Words:
     """`hashing.fingerprint64` of each string."""
     return _hashes(strings, _kinds_of_farm, hashing.fingerprint64, _farm)
