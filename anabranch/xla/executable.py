@@ -6,14 +6,12 @@ import functools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from itertools import chain, starmap
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
@@ -21,17 +19,15 @@ from anabranch.core.bounded import ticks
 from anabranch.core.kernel_context import Check
 from anabranch.core.kernels import has_alternates
 from anabranch.core.quantised_arrays import as_integers
-from anabranch.core.resources import ResourceHandle
 from anabranch.core.shown_values import ShownValue
 from anabranch.core.sizes import available_memory
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.constants import is_open
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
-from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.graph.step_nodes import StepNode
 from anabranch.kernels.crowding import cores
 from anabranch.ops.control_flow.loops import COUNTED
-from anabranch.ops.lists.values import TensorList
 from anabranch.xla.background import background
 from anabranch.xla.direct_kernels import BetterCompiledError, known_cost, takes_numpy
 from anabranch.xla.direct_program import DirectProgram
@@ -39,15 +35,14 @@ from anabranch.xla.equations import Program
 from anabranch.xla.float32_products import product_precision
 from anabranch.xla.heap import make_room
 from anabranch.xla.inner_traces import bound_inner_traces
+from anabranch.xla.island_program import IslandProgram
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
-from anabranch.xla.lowering import NeedsHostError, TraceState, trace_operations
+from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, processors
-from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
-from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.thread_costs import gains, multiplied_types
 from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, most_alike, variants
 from anabranch.xla.watched_loops import WatchedLoops
@@ -131,14 +126,12 @@ class Executable:
             i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant
         ]
         self.uses_random = bool(island.random)
-        self._parts = _before_and_after_writes(island)
-        self._positions = {op: i for i, op in enumerate(island.random)}
-        self._used = frozenset(t for op in island.operations for t in op.inputs).union(island.outputs)
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         #: the variables that are arguments, and what was known when it was asked which the client of one thread takes
         self._handles, self._version = [*self.read_only, *self.donated], one_thread.version
         self._crossings = Crossings(self._handles)
+        self._program = IslandProgram(island, self.dynamic, self._handles, self._target, self.platform)
         self._last_key: Hashable = None
         #: what arrays of its device say of where they are, by its id
         self._here: dict[int, Any] = {}
@@ -441,7 +434,7 @@ class Executable:
         def island_program(*args: TensorValue) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
             with product_precision(self.platform):
-                return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
+                return self._program.trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
@@ -451,7 +444,8 @@ class Executable:
         if self.device is not None:
             placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         calls, elements = self._direct_calls() if directly and not watched else (0, 0)
-        run = DirectProgram(self.island, self._begin, self._known_with(fixed), elements, self._target, self.device)
+        program = self._program
+        run = DirectProgram(self.island, program.begin, program.known_with(fixed), elements, self._target, self.device)
         function = jitted(**placement)
         return Variant(function, run, checks, reason, notes, kernels, jitted, watched, direct_calls=calls)
 
@@ -496,109 +490,12 @@ class Executable:
             return None
         return [op for op in operations if _only_by_jax(op)]
 
-    # ------------------------------------------------------------------ tracing
-    def _trace(
-        self,
-        args: Sequence[Any],
-        fixed: dict[StepTensor, Any],
-        checks: list[Check],
-        notes: dict[str, None],
-        kernels: dict[str, KernelChoice],
-        watched: WatchedLoops | None,
-    ) -> tuple[Any, ...]:
-        """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
-
-        The operations of the first trace that matter (those the checks are computed from) are the same as in the
-        second, and XLA merges them.
-        """
-        before_writes, state = self._begin(args, self._known_with(fixed))
-        state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
-        # measured on processors only
-        state.read_first = unordered_reads(self.island.operations) if self.platform == "cpu" else {}
-        before, after = self._parts
-        trace_operations(before, before_writes, state)
-        values, final = self._continue(after, before_writes, state, None)
-        checks[:] = final.checks
-        if checks and self.island.writes:
-            guard = jnp.all(jnp.stack([c.ok for c in checks]))
-            values, final = self._continue(after, before_writes, state, guard)
-            # a check that depends on a change sees the old value in the second trace, where it may hold
-            final.checks = checks
-        return self._results(args, values, final)
-
-    def _known_with(self, fixed: Mapping[StepTensor, Any]) -> dict[StepTensor, Any]:
-        """The values that are the same in all calls of a variant, as programs take them."""
-        return {t: as_integers(value) for t, value in {**self.island.known, **fixed}.items()}
-
-    def _begin(self, args: Sequence[Any], known: Mapping[StepTensor, Any]) -> tuple[dict[StepTensor, Any], TraceState]:
-        """The values and the state with which the island's operations begin."""
-        tensors = [*self.dynamic, *self.island.constants]
-        handles = [*self.read_only, *self.donated]
-        values = dict(known)
-        values.update(zip(tensors, args, strict=False))
-        variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
-        counters = args[-1] if self.uses_random else None
-
-        def counter_of(op: StepNode) -> Any:
-            position = self._positions.get(op)
-            return np.uint32(0) if position is None or counters is None else counters[position]
-
-        run_seed = 0 if counters is None else counters[-1]
-        return values, TraceState(variables, counter_of, run_seed, used=self._used)
-
-    def _continue(
-        self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: TensorValue
-    ) -> tuple[dict[StepTensor, Any], TraceState]:
-        """Traces the rest of the island from a state that stays as it is."""
-        # copies: the rest may be traced twice from this state
-        values = dict(env)
-        later = replace(
-            state, variables=dict(state.variables), written=set(state.written), checks=list(state.checks), guard=guard
-        )
-        trace_operations(operations, values, later)
-        return values, later
-
-    def _results(self, args: Sequence[Any], values: dict[StepTensor, Any], state: TraceState) -> tuple[Any, ...]:
-        new_values = [jnp.asarray(state.variables[h]) for h in self.island.writes]
-        # a buffer of which two owners know could be donated by one while the other reads it
-        taken = {id(v) for v in (*args, *new_values)}
-        outputs = [_own_buffer(values[t], taken) for t in self.island.outputs]
-        if not state.checks:
-            return (*outputs, *new_values)
-        failed = jnp.stack([jnp.logical_not(c.ok) for c in state.checks])
-        shown = [jnp.asarray(v) for c in state.checks for v in c.values]
-        return (*outputs, *new_values, failed, *shown)
-
-
-def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepNode]]:
-    """The operations that no write of the island leads to, and the others: writes, and what depends on them."""
-    after: set[StepNode] = set()
-    written: set[ResourceHandle] = set()
-    for op in island.operations:
-        reads, writes = state_of(op, known_handle)
-        # step order is the order of accesses (D11): what comes to a variable after a write sees the new value
-        if writes or not written.isdisjoint(reads) or any(t.op in after for t in op.inputs):
-            after.add(op)
-            written.update(writes)
-    return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
-
 
 def _only_by_jax(op: StepNode) -> bool:
     """Whether an operation computes something that only JAX can, in its own kernel or in functions that it calls."""
     if bodies_of(op):
         return any(_only_by_jax(inner) for body in bodies_of(op) for inner in body.operations)
     return not takes_numpy(op)
-
-
-def _own_buffer(value: TensorValue, taken: set[int]) -> Any:
-    """A result that no argument, variable or other result shares a buffer with."""
-    if isinstance(value, TensorList):
-        return value if value.elements is None else jax.tree.map(lambda v: _own_buffer(v, taken), value)
-    if id(value) in taken:
-        return jnp.copy(value)
-    if not isinstance(value, np.ndarray):
-        taken.add(id(value))
-    return value
 
 
 def failed_check(checks: Sequence[Check], flags: TensorValue, shown: Sequence[Any]) -> OpError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.xla import executable
+from anabranch.xla import executable, island_program
 from anabranch.xla.background import background
 
 SIZE = 160
@@ -87,7 +87,7 @@ def test_a_training_step_copies_no_weights(
     assert not copies(program)
 
     # the same without the order: XLA copies, and computes the same
-    monkeypatch.setattr(executable, "unordered_reads", lambda operations: {})
+    monkeypatch.setattr(island_program, "unordered_reads", lambda operations: {})
     (unordered, _), others, program = run(step, feeds, programs)
     assert copies(program)
     assert ordered == pytest.approx(unordered, rel=1e-6)
