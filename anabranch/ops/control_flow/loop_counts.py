@@ -38,10 +38,12 @@ def known_count(condition: Condition, cond: StepFunction, body: StepFunction, st
     if steps is None:
         return None
     asked = parameters_behind(cond, cond.outputs)
-    if any(steps[i] is None or not isinstance(start[i], np.ndarray) for i in asked):
+    if any(steps[i] is None or not isinstance(start[i], np.ndarray) or start[i].ndim for i in asked):
         return None
+    # others that count need not be known, nor be one number
+    counters = [step or 0 if i in asked else 0 for i, step in enumerate(steps)]
     try:
-        count, overflows = first_false(condition, cond, start, [step or 0 for step in steps])
+        count, overflows = first_false(condition, cond, start, counters)
     except _NotKnownError:
         return None
     return None if overflows or count > _MOST else count

@@ -421,7 +421,7 @@ class CompiledLoop:
         steps, at = counter_steps(self.body), 1
         for position, first in zip(traced.carried, traced.values, strict=True):
             start, step = self.inputs[position], steps[position]
-            if step and isinstance(start, np.ndarray):
+            if step and isinstance(start, np.ndarray) and not start.ndim:
                 with np.errstate(over="ignore"):
                     counted[at] = start + numbers.astype(start.dtype) * start.dtype.type(step)
             at += len(jax.tree.leaves(first))

@@ -55,6 +55,22 @@ def test_counts(case: str, dtype: Any, told: list[CompileEvent]) -> None:
     assert counts(told) == [str(number)]
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("start", [7, [5, 6]])
+def test_what_else_grows_is_a_number_or_not_and_known_or_not(start: Any, known: bool, told: list[CompileEvent]) -> None:
+    fed = tf.placeholder(tf.int32, np.shape(start))
+    other = tf.constant(start) if known else fed
+    written = tf.TensorArray(tf.int32, 4, element_shape=fed.shape)
+    _, last, written = tf.while_loop(
+        lambda i, v, a: i < 4, lambda i, v, a: (i + 1, v + 2, a.write(i, v)), (0, other, written)
+    )
+    with tf.Session() as session:
+        grown, values = session.run((last, written.stack()), {} if known else {fed: start})
+    assert grown.tolist() == (np.array(start) + 8).tolist()
+    assert values.tolist() == [(np.array(start) + 2 * i).tolist() for i in range(4)]
+    assert counts(told) == ["4"]
+
+
 @pytest.mark.parametrize(
     ("goes", "step"),
     [
