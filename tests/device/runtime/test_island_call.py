@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.runtime.island_call import IslandCall
-from anabranch.xla import executable
+from anabranch.xla import executable, island_program
 from anabranch.xla.lowering import trace_operations
 from tests.device.shared_task import SharedTask
 
@@ -68,7 +68,7 @@ def test_what_jax_traces_is_traced_on_another_thread(writes: bool, monkeypatch: 
         traced.append(threading.get_ident())
         return trace_operations(*args)
 
-    monkeypatch.setattr(executable, "trace_operations", noted)
+    monkeypatch.setattr(island_program, "trace_operations", noted)
     v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
     x = tf.placeholder(tf.float32, [None])
     fetch = tf.assign_add(v, tf.reduce_sum(x)) if writes else v + tf.reduce_sum(x)
