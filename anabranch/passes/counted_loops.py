@@ -38,7 +38,7 @@ def count_loops(step: StepGraph) -> StepGraph:
     growing = {op: positions for op in loops if (positions := _growing(op))}
     if not growing:
         return step
-    members, taken_by = set(step.operations), _users(step)
+    members, taken_by = set(step.operations), step.consumers()
     rewriting = Rewriting(step)
     counts = {op: _bound_of(op, members, taken_by) for op in growing}
     rounded = {bound for bound in counts.values() if bound is not None}
@@ -70,14 +70,6 @@ def _growing(op: StepNode) -> list[int]:
     first = len(op.inputs) - len(body.inputs)
     # no gradient goes to what makes a list without elements
     return [position for position in found if op.inputs[first + position].op.op_def.differentiable is False]
-
-
-def _users(step: StepGraph) -> dict[StepTensor, list[StepNode]]:
-    users: dict[StepTensor, list[StepNode]] = {}
-    for op in step.operations:
-        for tensor in op.inputs:
-            users.setdefault(tensor, []).append(op)
-    return users
 
 
 def _bound_of(op: StepNode, members: set[StepNode], taken_by: dict[StepTensor, list[StepNode]]) -> StepNode | None:

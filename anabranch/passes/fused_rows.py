@@ -25,7 +25,7 @@ def fuse_rows(step: StepGraph) -> StepGraph:
     if step.transfers or any(op.op_def.is_primitive for op in step.operations):
         return step
     masks = [op for op in step.operations if op.type == "Where" and op.inputs[0].dtype is dtypes.bool]
-    users = _users(step)
+    users = step.consumers()
     kept = {op: found for op in masks if (found := _gathers(op, users, step))}
     zeros = {op: picked for op in step.operations if (picked := _rows_or_zeros(op)) is not None}
     if not kept and not zeros:
@@ -50,14 +50,6 @@ def fuse_rows(step: StepGraph) -> StepGraph:
     rewritten = rewriting.result()
     needed = needed_by_ends(rewritten, (op for op in rewritten.operations if op.op_def.stateful))
     return rewritten.with_operations([op for op in rewritten.operations if op in needed])
-
-
-def _users(step: StepGraph) -> dict[StepTensor, list[StepNode]]:
-    users: dict[StepTensor, list[StepNode]] = {}
-    for op in step.operations:
-        for tensor in op.inputs:
-            users.setdefault(tensor, []).append(op)
-    return users
 
 
 # ---------------------------------------------------------------------- rows that a mask keeps

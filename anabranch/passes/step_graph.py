@@ -70,6 +70,14 @@ class StepGraph:
         """A copy with other operations, and whatever else is to differ."""
         return replace(self, operations=operations, **changes)
 
+    def consumers(self) -> dict[StepTensor, list[StepNode]]:
+        """The nodes that take each tensor, in step order; once for each time that they take it."""
+        consumers: dict[StepTensor, list[StepNode]] = {}
+        for op in self.operations:
+            for tensor in op.inputs:
+                consumers.setdefault(tensor, []).append(op)
+        return consumers
+
     def known_tensors(self) -> dict[StepTensor, Any]:
         """The tensors that operations take, or the step returns, whose values are known; with their values."""
         taken = (t for op in self.operations for t in op.inputs)

@@ -47,19 +47,11 @@ def quick_on_host(
             is_quick = is_quick or _computes_few_numbers(operations)
         elif not is_quick and host and len(operations) <= MAX_OPERATIONS_BETWEEN:
             if users is None:
-                users = _users(step)
+                users = step.consumers()
             is_quick = _stands_between(step, operations, host, users) or _prepares(step, operations, host, users)
         if is_quick:
             quick.update(op.name for op in operations)
     return quick
-
-
-def _users(step: StepGraph) -> dict[StepTensor, list[StepNode]]:
-    users: dict[StepTensor, list[StepNode]] = {}
-    for op in step.operations:
-        for tensor in op.inputs:
-            users.setdefault(tensor, []).append(op)
-    return users
 
 
 def _computes_few_numbers(operations: Sequence[StepNode]) -> bool:

@@ -208,15 +208,15 @@ def test_known_sizes_are_refused_when_the_graph_is_built() -> None:
         raw.Conv2DBackpropInput([2, 4, 5, 4], filter, grad, [1, 1, 1, 1], "VALID")
 
 
-@pytest.mark.parametrize("batch_dims", [2**40, -(2**40)])
-def test_gradients_are_built_where_dimensions_are_too_many_for_a_tensor(batch_dims: int) -> None:
+@pytest.mark.parametrize(("batch_dims", "gradient_says"), [(2**40, "cannot take the shape"), (-(2**40), "batch_dims")])
+def test_gradients_are_built_where_dimensions_are_too_many_for_a_tensor(batch_dims: int, gradient_says: str) -> None:
     with Graph().as_default(), Session() as session:
         params, indices = raw.Placeholder("float32", None), raw.Placeholder("int32", None)
         gathered = raw.GatherV2(params, indices, raw.Placeholder("int32", []), batch_dims=batch_dims)
         (gradient,) = tf.gradients(gathered, [params])
         feeds = {params: np.ones((2, 3), np.float32), indices: [0], "Placeholder_2:0": 1}
         # the gradient alone does not gather; it takes the shape of what would have been
-        for fetched, said in ((gathered, "batch_dims"), (gradient, "batch_dims|cannot take the shape")):
+        for fetched, said in ((gathered, "batch_dims"), (gradient, gradient_says)):
             with pytest.raises(errors.InvalidArgumentError, match=said):
                 session.run(fetched, feeds)
 
