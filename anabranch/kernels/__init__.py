@@ -41,6 +41,7 @@ MODULES: Final = {
     "anabranch.kernels.loop_products": ("MatMul",),
     "anabranch.kernels.native_bytes": (*_BYTE_PRODUCTS, *_BYTE_CONVOLUTIONS),
     "anabranch.kernels.native_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.native_float_products": _PRODUCTS,
     "anabranch.kernels.native_halves": ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "ReluGrad"),
     "anabranch.kernels.native_maxima": _MAXIMA,
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
@@ -60,6 +61,7 @@ _NEEDS: Final = {
 #: those that have kernels for some dtypes only
 _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.loop_products": {"T": ("float32", "float64")},
+    "anabranch.kernels.native_float_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
     "anabranch.kernels.native_halves": {"T": ("bfloat16",), **dict.fromkeys(("SrcT", "DstT"), ("bfloat16", "float32"))},
     "anabranch.kernels.native_maxima": {"T": ("bfloat16", "float32")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
@@ -71,7 +73,7 @@ _FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
 #: those whose kernels estimates choose, as a rule
 _SETTLED: Final = frozenset({"anabranch.kernels.pool_products"})
 #: those whose kernels are in no program
-_AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves"})
+_AT_ONCE: Final = frozenset({"anabranch.kernels.native_float_products", "anabranch.kernels.native_halves"})
 
 for _module, _op_types in MODULES.items():
     _flags = _module in _FOR_LOOPS, _module in _SETTLED, _module in _AT_ONCE

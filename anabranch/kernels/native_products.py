@@ -1,8 +1,8 @@
 """Products of matrices by oneDNN in bfloat16, where the extra `native` is installed: single, in batches, transposed.
 
 XLA multiplies bfloat16 in float32 on processors, and converts; the library uses the instructions for it, with sums in
-float32. (In float32 the library is no faster, and is not offered.) Transposed factors are read as they lie. A batch
-that has one second factor is a single product of all its rows.
+float32. (In float32 the library is no faster, and is in no program; see `native_float_products`.) Transposed factors
+are read as they lie. A batch that has one second factor is a single product of all its rows.
 
 In loops a second factor that stays the same is *packed* before the loop, into the layout that the library reads
 soonest. Which one that is depends on the factor alone, and is asked for once in a process: the library might choose
@@ -32,7 +32,7 @@ _KIND: Final = "product"
 #: the attributes that transpose the two factors, and those that say the types
 _MATRIX: Final = ("transpose_a", "transpose_b")
 _BATCH: Final = ("adj_x", "adj_y")
-_TYPES: Final[Mapping[str, tuple[str, ...]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
+TYPES: Final[Mapping[str, tuple[str, ...]]] = {"BatchMatMulV3": ("Ta", "Tb", "Tout")}
 OPERATIONS: Final = {"MatMul": _MATRIX, "BatchMatMul": _BATCH, "BatchMatMulV2": _BATCH, "BatchMatMulV3": _BATCH}
 #: what share of XLA's time a product takes (AVX512-BF16, and AMX)
 _SHARE, _TILE_SHARE = 0.45, 0.15
@@ -89,12 +89,16 @@ class Product:
     @property
     def text(self) -> str:
         """What `native_calls.prepared` takes; the same in every process."""
-        return f"{_KIND} {json.dumps(asdict(self), separators=(',', ':'))}"
+        return self.text_of(_KIND)
+
+    def text_of(self, kind: str) -> str:
+        """The same, of a computation of another kind."""
+        return f"{kind} {json.dumps(asdict(self), separators=(',', ':'))}"
 
     @property
     def packed_text(self) -> str:
         """The same, with a packed second factor."""
-        return f"{_PACKED_KIND}{self.text.removeprefix(_KIND)}"
+        return self.text_of(_PACKED_KIND)
 
     @property
     def products(self) -> int:
@@ -113,10 +117,15 @@ def _array(shape: Sequence[int], transposed: bool) -> Placed:
 
 
 # ---------------------------------------------------------------------- computations
-def _make(text: str) -> native_calls.Prepared:
-    """What `native_calls` calls."""
+def make(text: str, type: int = onednn.BFLOAT16) -> native_calls.Prepared:
+    """Makes what `native_calls` runs, of the text of a product without its kind.
+
+    Args:
+        type: of all arrays.
+    """
     library, values = _library(), json.loads(text)
-    arrays = [_strided(*values[name]) for name in ("first", "second", "result")]
+    placed = (values[name] for name in ("first", "second", "result"))
+    arrays = [_strided(lengths, strides, type) for lengths, strides in placed]
     one, other, result = arrays
     primitive = library.product(*(library.described(array) for array in arrays))
     given = {onednn.SOURCE: one, onednn.WEIGHTS: other}
@@ -124,11 +133,11 @@ def _make(text: str) -> native_calls.Prepared:
     return native_calls.Prepared(computation, tuple(math.prod(array.lengths) for array in arrays))
 
 
-def _strided(lengths: Sequence[int], strides: Sequence[int]) -> Strided:
-    return Strided(tuple(lengths), tuple(strides), onednn.BFLOAT16)
+def _strided(lengths: Sequence[int], strides: Sequence[int], type: int = onednn.BFLOAT16) -> Strided:
+    return Strided(tuple(lengths), tuple(strides), type)
 
 
-native_calls.register_maker(_KIND, _make)
+native_calls.register_maker(_KIND, make)
 
 
 def _library() -> onednn.Library:
@@ -190,12 +199,16 @@ def _usable(product: Product) -> bool:
     return product.small_enough and native_calls.can_prepare(product.text)
 
 
+def product_of(op_type: str, attrs: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> Product | None:
+    """What an operation among `OPERATIONS` computes; None where the library cannot take it."""
+    if op_type == "MatMul" and any(len(shape) != 2 for shape in shapes):
+        return None
+    return Product.of(shapes, [bool(attrs[name]) for name in OPERATIONS[op_type]])
+
+
 # ---------------------------------------------------------------------- the kernels
 def _register(op_type: str, turning: tuple[str, str]) -> None:
-    def described(attrs: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> Product | None:
-        if op_type == "MatMul" and any(len(shape) != 2 for shape in shapes):
-            return None
-        return Product.of(shapes, [bool(attrs[name]) for name in turning])
+    described = functools.partial(product_of, op_type)
 
     def takes(case: KernelCase) -> bool:
         library = onednn.library()
@@ -215,13 +228,13 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
         product = described(ctx.op.attrs, (x.shape, y.shape))
         assert product is not None  # `takes` has said so
         found = native_calls.call(ctx.op.name, product.text, (x, y), product.result[0], x.dtype)
-        return found.reshape(_shape(x, y, *(bool(ctx.op.attrs[name]) for name in turning)))
+        return found.reshape(shape_of(x, y, *(bool(ctx.op.attrs[name]) for name in turning)))
 
     register_kernel(
         op_type,
         "onednn",
         device_type="CPU",
-        types={name: [dtypes.bfloat16] for name in _TYPES.get(op_type, ("T",))},
+        types={name: [dtypes.bfloat16] for name in TYPES.get(op_type, ("T",))},
         applies=takes,
         cost=estimate,
         rough=native_calls.is_rough,
@@ -230,7 +243,7 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
     )(kernel)
 
 
-def _shape(x: Array, y: Array, x_turned: bool, y_turned: bool) -> tuple[int, ...]:
+def shape_of(x: Array, y: Array, x_turned: bool, y_turned: bool) -> tuple[int, ...]:
     """The shape of the product."""
     rank = max(len(x.shape), len(y.shape)) - 2
     one, other = ((1,) * (rank + 2 - len(shape)) + tuple(shape) for shape in (x.shape, y.shape))

@@ -89,8 +89,9 @@ def _(op: Operation, grad: Tensor) -> Any:
     return grad, BiasAddGrad(grad)
 
 
-#: the types whose products of matrices a library computes
-_OF_PRODUCTS: Final = (np.float32, np.float64)
+#: the types of which many rows are added up by blocks, and how many rows have a block
+_SUMMED_BY_ROWS: Final = (np.float32, np.float64)
+_ROWS_OF_BLOCK: Final = 1024
 
 BiasAddGrad = define_op(
     "BiasAddGrad", "out_backprop: T -> output: T", "T: numbers, data_format: {'NHWC', 'NCHW'} = 'NHWC'"
@@ -103,14 +104,25 @@ def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
     return TensorShape([None if known is None else known[_bias_axis(len(known), data_format)]])
 
 
+def _sum_of_rows(rows: HostArray) -> HostArray:
+    """Many rows of a few columns added up, in blocks, so that long sums stay exact.
+
+    `einsum` takes half as long as `sum`. A product with ones would take a third, and leave threads of its library
+    behind that look out for more work for a tenth of a second, which convolutions beside them would lose.
+    """
+    count = len(rows) // _ROWS_OF_BLOCK
+    whole = count * _ROWS_OF_BLOCK
+    rest: HostArray = np.einsum("rc->c", rows[whole:])
+    blocks = rows[:whole].reshape(count, _ROWS_OF_BLOCK, rows.shape[1])
+    return np.add.reduce(np.einsum("brc->bc", blocks), axis=0) + rest if count else rest
+
+
 @BiasAddGrad.kernel
 def _(out_backprop: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
     kept = _bias_axis(out_backprop.ndim, data_format)
     axes = tuple(a for a in range(out_backprop.ndim) if a != kept)
-    if xp is np and axes == tuple(range(kept)) and out_backprop.dtype in _OF_PRODUCTS:
-        # a product is the quicker way to add up many rows of a few columns
-        count = math.prod(out_backprop.shape[:-1])
-        return np.matmul(np.ones(count, out_backprop.dtype), np.reshape(out_backprop, (count, out_backprop.shape[-1])))
+    if xp is np and axes == tuple(range(kept)) and out_backprop.dtype in _SUMMED_BY_ROWS:
+        return _sum_of_rows(np.reshape(out_backprop, (math.prod(out_backprop.shape[:-1]), out_backprop.shape[-1])))
     return xp.sum(wide(out_backprop), axis=axes).astype(out_backprop.dtype)
 
 

@@ -1,0 +1,57 @@
+"""Products of float32 by oneDNN where kernels run at once, on NumPy's arrays, with the extra `native`.
+
+NumPy's library for matrices has threads of its own, which look out for more work for a tenth of a second after a
+product, and keep a core from oneDNN's meanwhile. So what NumPy's library would divide among its threads is oneDNN's.
+Compiled programs have neither.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from anabranch.core import dtypes
+from anabranch.core.arrays import HostArray
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.kernels import native_calls, native_products, onednn
+from anabranch.kernels.native_products import OPERATIONS, TYPES, Product
+from anabranch.kernels.processor import core_count
+
+#: what the texts of these computations begin with
+_KIND: Final = "float-product"
+_NAME: Final = "onednn, at once"
+#: from so many multiplications on NumPy's library divides a product
+_LEAST_DIVIDED: Final = 1 << 18
+
+native_calls.register_maker(_KIND, functools.partial(native_products.make, type=onednn.FLOAT32))
+
+
+@functools.lru_cache(1024)
+def _usable(product: Product) -> bool:
+    """Whether NumPy's library would divide a product among threads, and this one has an implementation."""
+    is_divided = core_count() > 1 and product.products >= _LEAST_DIVIDED
+    return is_divided and product.small_enough and native_calls.can_prepare(product.text_of(_KIND))
+
+
+def _register(op_type: str) -> None:
+    turning = OPERATIONS[op_type]
+
+    def takes(case: KernelCase) -> bool:
+        if onednn.library() is None:
+            return False
+        product = native_products.product_of(op_type, case.attrs, [given.shape for given in case.inputs])
+        return product is not None and _usable(product)
+
+    types = {name: [dtypes.float32] for name in TYPES.get(op_type, ("T",))}
+
+    @register_kernel(op_type, _NAME, device_type="CPU", types=types, applies=takes, at_once=True)
+    def _(x: HostArray, y: HostArray, *, ctx: OperationContext) -> Any:
+        product = native_products.product_of(op_type, ctx.op.attrs, (x.shape, y.shape))
+        assert product is not None  # `takes` has said so
+        found = native_calls.call(ctx.op.name, product.text_of(_KIND), (x, y), product.result[0], x.dtype)
+        return found.reshape(native_products.shape_of(x, y, *(bool(ctx.op.attrs[name]) for name in turning)))
+
+
+for _op_type in OPERATIONS:
+    _register(_op_type)
