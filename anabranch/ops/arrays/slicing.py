@@ -79,11 +79,14 @@ def _(input: TensorShape, begin: TensorShape, size: TensorShape, *, ctx: ShapeCo
 
 
 def _slice_length(dim: int | None, start: int | None, size: int | None) -> int | None:
-    if size is None or (size == -1 and (dim is None or start is None)):
+    if size != -1:
+        return size
+    if dim is None or start is None:
         return None
-    if dim is not None and start is not None and not 0 <= start <= dim - max(size, 0):
-        raise ValueError(f"a slice of size {size} from {start} does not lie within a dimension of size {dim}")
-    return size if size != -1 else (dim or 0) - (start or 0)
+    if start > dim:
+        raise ValueError(f"a slice from {start} to the end does not lie within a dimension of size {dim}")
+    # the kernel refuses a negative start, and what ends too late, as in TensorFlow: it may never run
+    return dim - max(start, 0)
 
 
 @Slice.kernel

@@ -78,3 +78,25 @@ def test_the_size_of_an_animation_is_bounded() -> None:
         pytest.raises(tf.errors.InvalidArgumentError, match="claims 30x4000x4000x3 samples"),
     ):
         session.run(tf.image.decode_gif(screen + frame * 30 + b";"))
+
+
+@pytest.mark.parametrize(
+    ("length", "start", "size"), [(0, 1, 0), (0, 0, 1), (0, -1, 0), (3, 4, 0), (3, 2, 2), (3, -1, 2)]
+)
+def test_a_slice_out_of_bounds_is_refused_when_it_runs(length: int, start: int, size: int) -> None:
+    """In a branch that is never taken it is nobody's business, as in TensorFlow."""
+    wanted = tf.placeholder_with_default(False, [])
+    taken = tf.cond(wanted, lambda: tf.slice(tf.zeros([length]), [start], [size]), lambda: tf.ones([size]))
+    alone = tf.slice(tf.zeros([length]), [start], [size])
+    assert alone.shape == [size]
+    with tf.Session() as session:
+        np.testing.assert_array_equal(session.run(taken), np.ones(size))
+        for fetch, fed in ((taken, {wanted: True}), (alone, {})):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"within dimension 0 of size {length}"):
+                session.run(fetch, fed)
+
+
+@pytest.mark.parametrize(("length", "start", "size"), [(3, 4, -1), (0, 1, -1), (3, 0, -2)])
+def test_a_slice_of_negative_length_is_refused_at_once(length: int, start: int, size: int) -> None:
+    with pytest.raises(ValueError, match=r"does not lie within a dimension|must be >= 0"):
+        tf.slice(tf.zeros([length]), [start], [size])
