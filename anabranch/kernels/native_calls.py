@@ -231,6 +231,11 @@ def _find(text: bytes) -> _KeptCall:
     return call
 
 
+def are_in_use() -> bool:
+    """Whether this process has made a computation, and with it the library's threads."""
+    return bool(_calls)
+
+
 def _has_few_cores() -> bool:
     """Whether one thread is a large share of what the cores do, and the compiler's threads take all of them."""
     return core_count() <= _FEW_CORES

@@ -13,7 +13,7 @@ import pytest
 import anabranch as tf
 from anabranch.core import kernels
 from anabranch.core.kernels import KernelCase, alternates, candidates, has_alternates
-from anabranch.kernels import MODULES, native_float_products
+from anabranch.kernels import MODULES, native_calls, native_float_products
 from anabranch.ops import raw
 from anabranch.xla import lowering
 from tests.device.kernels.test_convolutions import case_of
@@ -57,6 +57,7 @@ def _directly(fetch: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[st
 
 
 def _check(make: Any, x: Any, y: Any, expected: Any, is_large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_calls, "are_in_use", lambda: True)
     with tf.Graph().as_default():
         given = [tf.placeholder_with_default(one, one.shape) for one in (x, y)]
         result, served = _directly(make(*given), monkeypatch)
@@ -73,7 +74,6 @@ class TestAgreement:
         x, y = (_values(shape, at, turned[at]) for at, shape in enumerate((one, other)))
         exact = [_values(shape, at, False).astype(np.float64) for at, shape in enumerate((one, other))]
         monkeypatch.setattr(native_float_products, "core_count", lambda: 2)
-        native_float_products._usable.cache_clear()
         _check(
             lambda a, b: raw.MatMul(a, b, transpose_a=turned[0], transpose_b=turned[1]),
             *(x, y, np.matmul(*exact), is_large, monkeypatch),
@@ -84,7 +84,6 @@ class TestAgreement:
         x, y = (_values(shape, at, turned[at]) for at, shape in enumerate((one, other)))
         exact = [_values(shape, at, False).astype(np.float64) for at, shape in enumerate((one, other))]
         monkeypatch.setattr(native_float_products, "core_count", lambda: 2)
-        native_float_products._usable.cache_clear()
         _check(
             lambda a, b: raw.BatchMatMulV2(a, b, adj_x=turned[0], adj_y=turned[1]),
             *(x, y, np.matmul(*exact), is_large, monkeypatch),
@@ -95,9 +94,16 @@ class TestAgreement:
 def test_one_core_has_no_threads_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = _values((100, 100), 0, False), _values((100, 100), 1, False)
     monkeypatch.setattr(native_float_products, "core_count", lambda: 1)
-    native_float_products._usable.cache_clear()
     _check(raw.MatMul, x, y, x @ y, False, monkeypatch)
-    native_float_products._usable.cache_clear()
+
+
+@pytest.mark.usefixtures("native")
+def test_the_library_makes_no_threads_for_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    native_calls.forget()
+    with tf.Graph().as_default():
+        x = tf.placeholder_with_default(_values((100, 100), 0, False), [100, 100])
+        _, served = _directly(raw.MatMul(x, x), monkeypatch)
+    assert served == []
 
 
 def test_they_are_in_no_program() -> None:
