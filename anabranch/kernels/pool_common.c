@@ -9,6 +9,7 @@
  * The structures are those of `xla/ffi/api/c_api.h`, whose fields do not move within a major version.
  */
 #include <immintrin.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { METADATA = 1, FLOAT32 = 11, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
+enum { METADATA = 1, FLOAT32 = 11, BFLOAT16 = 16, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
 enum { VERSION_MAJOR = 0, VERSION_MINOR = 3 };
 
 typedef struct Extension { size_t size; int type; struct Extension *next; } Extension;
@@ -67,7 +68,7 @@ static const int LOOKS = 2000;
 
 /* Work in parts. What a handler needs to know of it follows in a structure of its own that begins with this one. */
 typedef struct Job {
-  atomic_int holders, next, done, failed;
+  atomic_int holders, next, done, failed, waiting;
   int parts;
   int (*compute)(const struct Job *, int part); /* gives a status of the library's: 0 is success */
 } Job;
@@ -79,8 +80,8 @@ static void take_parts(Job *job) {
   for (int part; (part = atomic_fetch_add(&job->next, 1)) < job->parts;) {
     int failed = job->compute(job, part);
     if (failed) atomic_store(&job->failed, failed);
-    if (atomic_fetch_add(&job->done, 1) + 1 == job->parts)
-      syscall(SYS_futex, &job->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (atomic_fetch_add(&job->done, 1) + 1 == job->parts || atomic_load(&job->waiting))
+      syscall(SYS_futex, &job->done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   }
   if (before != 1) set_threads(before);
 }
