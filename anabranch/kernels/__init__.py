@@ -64,14 +64,14 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_halves": {"T": ("bfloat16",), **dict.fromkeys(("SrcT", "DstT"), ("bfloat16", "float32"))},
     "anabranch.kernels.native_maxima": {"T": ("bfloat16", "float32")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
-    "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16", "float32")),
+    "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
 }
 
 #: those whose kernels serve loops alone
 _FOR_LOOPS: Final = frozenset({"anabranch.kernels.loop_products"})
 #: those whose kernels estimates choose, as a rule
-_SETTLED: Final = frozenset({"anabranch.kernels.pool_blocks", "anabranch.kernels.pool_products"})
+_SETTLED: Final = frozenset({"anabranch.kernels.pool_products"})
 #: those whose kernels are in no program
 _AT_ONCE: Final = frozenset({"anabranch.kernels.native_halves"})
 

@@ -80,10 +80,23 @@ static void take_parts(Job *job) {
   for (int part; (part = atomic_fetch_add(&job->next, 1)) < job->parts;) {
     int failed = job->compute(job, part);
     if (failed) atomic_store(&job->failed, failed);
-    if (atomic_fetch_add(&job->done, 1) + 1 == job->parts || atomic_load(&job->waiting))
+    atomic_fetch_add(&job->done, 1);
+    if (atomic_load(&job->waiting))
       syscall(SYS_futex, &job->done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   }
   if (before != 1) set_threads(before);
+}
+
+/* Waits until so many parts are done; all of them were begun. */
+static void wait_until(Job *job, int parts) {
+  for (int looks = 0, done; (done = atomic_load(&job->done)) < parts;)
+    if (++looks < LOOKS) {
+      __builtin_ia32_pause();
+    } else {
+      atomic_fetch_add(&job->waiting, 1);
+      syscall(SYS_futex, &job->done, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
+      atomic_fetch_sub(&job->waiting, 1);
+    }
 }
 
 static void leave(Job *job) {
@@ -119,11 +132,7 @@ static int do_work(Job *job, const Frame *frame, int helpers, int is_own) {
     }
   }
   take_parts(job);
-  for (int looks = 0, done; (done = atomic_load(&job->done)) < job->parts;)
-    if (++looks < LOOKS)
-      __builtin_ia32_pause();
-    else
-      syscall(SYS_futex, &job->done, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
+  wait_until(job, job->parts);
   int failed = atomic_load(&job->failed);
   if (!is_own) leave(job);
   return failed;

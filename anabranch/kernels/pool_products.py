@@ -20,7 +20,7 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
-from anabranch.kernels import onednn, pool_blocks, pool_handler
+from anabranch.kernels import onednn, pool_handler
 from anabranch.kernels.pool_factors import OPERATIONS, TYPES, PoolProduct, product_of, shape_of
 from anabranch.kernels.processor import has_wide_vectors
 
@@ -32,8 +32,8 @@ LEAST_PRODUCTS: Final = 1 << 26
 _LEAST_LENGTH: Final = 8
 #: what share of XLA's time a product takes with AMX, and where that is not known: there it is measured
 _SHARE, _UNKNOWN_SHARE = 0.72, 1.1
-#: factors and results of more elements lie on many pages, where it depends: measured as well
-_MANY_ELEMENTS, _LARGE_SHARE = 1 << 22, 0.95
+#: likewise where factors and results have more elements: it depends, but is never much more (docs/decisions/0116)
+_MANY_ELEMENTS, _LARGE_SHARE = 1 << 22, 0.79
 #: what a call takes, in multiplications and additions of XLA's
 _CALL_PRODUCTS: Final = 2e4
 
@@ -54,9 +54,7 @@ def _register(op_type: str, turning: tuple[str, str]) -> None:
 
     def takes(case: KernelCase) -> bool:
         product = described(case.attrs, [given.shape for given in case.inputs])
-        if product is None or not pays(product) or not has_wide_vectors() or pool_handler.missing():
-            return False
-        return not pool_blocks.is_offered(product, "float32")
+        return product is not None and pays(product) and has_wide_vectors() and not pool_handler.missing()
 
     def estimate(case: KernelCase) -> float:
         product, library = described(case.attrs, [given.shape for given in case.inputs]), onednn.library()
