@@ -47,6 +47,7 @@ MODULES: Final = {
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
+    "anabranch.kernels.pool_blocks": _PRODUCTS,
     "anabranch.kernels.pool_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
@@ -65,6 +66,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_halves": {"T": ("bfloat16",), **dict.fromkeys(("SrcT", "DstT"), ("bfloat16", "float32"))},
     "anabranch.kernels.native_maxima": {"T": ("bfloat16", "float32")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
+    "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
 }
 

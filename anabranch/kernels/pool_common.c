@@ -9,6 +9,7 @@
  * The structures are those of `xla/ffi/api/c_api.h`, whose fields do not move within a major version.
  */
 #include <immintrin.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { METADATA = 1, FLOAT32 = 11, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
+enum { METADATA = 1, FLOAT32 = 11, BFLOAT16 = 16, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
 enum { VERSION_MAJOR = 0, VERSION_MINOR = 3 };
 
 typedef struct Extension { size_t size; int type; struct Extension *next; } Extension;
@@ -67,7 +68,7 @@ static const int LOOKS = 2000;
 
 /* Work in parts. What a handler needs to know of it follows in a structure of its own that begins with this one. */
 typedef struct Job {
-  atomic_int holders, next, done, failed;
+  atomic_int holders, next, done, failed, waiting;
   int parts;
   int (*compute)(const struct Job *, int part); /* gives a status of the library's: 0 is success */
 } Job;
@@ -79,10 +80,23 @@ static void take_parts(Job *job) {
   for (int part; (part = atomic_fetch_add(&job->next, 1)) < job->parts;) {
     int failed = job->compute(job, part);
     if (failed) atomic_store(&job->failed, failed);
-    if (atomic_fetch_add(&job->done, 1) + 1 == job->parts)
-      syscall(SYS_futex, &job->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    atomic_fetch_add(&job->done, 1);
+    if (atomic_load(&job->waiting))
+      syscall(SYS_futex, &job->done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   }
   if (before != 1) set_threads(before);
+}
+
+/* Waits until so many parts are done; all of them were begun. */
+static void wait_until(Job *job, int parts) {
+  for (int looks = 0, done; (done = atomic_load(&job->done)) < parts;)
+    if (++looks < LOOKS) {
+      __builtin_ia32_pause();
+    } else {
+      atomic_fetch_add(&job->waiting, 1);
+      syscall(SYS_futex, &job->done, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
+      atomic_fetch_sub(&job->waiting, 1);
+    }
 }
 
 static void leave(Job *job) {
@@ -118,11 +132,7 @@ static int do_work(Job *job, const Frame *frame, int helpers, int is_own) {
     }
   }
   take_parts(job);
-  for (int looks = 0, done; (done = atomic_load(&job->done)) < job->parts;)
-    if (++looks < LOOKS)
-      __builtin_ia32_pause();
-    else
-      syscall(SYS_futex, &job->done, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
+  wait_until(job, job->parts);
   int failed = atomic_load(&job->failed);
   if (!is_own) leave(job);
   return failed;

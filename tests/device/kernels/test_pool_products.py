@@ -21,7 +21,8 @@ from hypothesis import given, settings, strategies as st
 import anabranch as tf
 from anabranch.core.kernels import OWN_KERNEL, alternates, candidates, has_alternates
 from anabranch.kernels import MODULES, onednn, pool_handler, pool_products
-from anabranch.kernels.pool_products import NAME, PoolProduct
+from anabranch.kernels.pool_factors import OPERATIONS, PoolProduct
+from anabranch.kernels.pool_products import NAME, numbers_of
 from anabranch.ops import raw
 from anabranch.xla import kernel_choice
 from anabranch.xla.background import background
@@ -42,8 +43,8 @@ def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_the_kernels_are_announced() -> None:
     """What is not announced would never be loaded."""
-    assert set(MODULES[pool_products.__name__]) == set(pool_products.OPERATIONS)
-    for op_type in pool_products.OPERATIONS:
+    assert set(MODULES[pool_products.__name__]) == set(OPERATIONS)
+    for op_type in OPERATIONS:
         assert NAME in [one.name for one in alternates(op_type)]
 
 
@@ -54,7 +55,7 @@ def called(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], turned: tuple
     assert product is not None
     shape = (product.batch * product.rows, product.columns)
     call = jax.ffi.ffi_call(pool_handler.TARGET, jax.ShapeDtypeStruct(shape, np.float32))  # type: ignore[no-untyped-call]
-    return np.asarray(jax.jit(lambda x, y: call(x, y, node="layer/product", numbers=product.numbers))(one, other))
+    return np.asarray(jax.jit(lambda x, y: call(x, y, node="layer/product", numbers=numbers_of(product)))(one, other))
 
 
 lengths = st.sampled_from([1, 2, 3, 15, 16, 17, 33, 64, 130, 257])
