@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime import bound_partition, island_call
-from anabranch.runtime.contention import MOST_WAITS, WINDOW, Contention
+from anabranch.runtime import bound_partition, contended_island, island_call
+from anabranch.runtime.contention import ContendedError, Contention, Ways
 
 DEADLINE = 120.0
 
@@ -19,17 +19,37 @@ DEADLINE = 120.0
 class SoonContended(Contention):
     """Takes its island apart at the second run, as if threads had waited for each other."""
 
-    __slots__ = ()
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs = WINDOW - 2
-        for _ in range(MOST_WAITS):
-            self.waited(10.0)
+        self.count = 0
+
+    def ran(self) -> None:
+        self.count += 1
+        if self.count == 2:
+            raise ContendedError(10.0)
 
 
-@pytest.fixture
-def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+class InParts(Ways):
+    """Always takes the parts."""
+
+    def apart(self, thread: int) -> bool:
+        return True
+
+
+class InTurns(Ways):
+    """Takes the whole island and its parts in turns, so that threads run both at once."""
+
+    count = 0
+
+    def apart(self, thread: int) -> bool:
+        self.count += 1
+        return self.count % 3 != 0
+
+
+@pytest.fixture(params=[InParts, InTurns], ids=["parts", "both"])
+def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Islands are taken apart at their second run; what was made then."""
     made: list[str] = []
     planned = bound_partition.plan_in_phases
@@ -40,6 +60,7 @@ def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return found
 
     monkeypatch.setattr(island_call, "Contention", SoonContended)
+    monkeypatch.setattr(contended_island, "Ways", request.param)
     monkeypatch.setattr(bound_partition, "plan_in_phases", plan)
     return made
 
