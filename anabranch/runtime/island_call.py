@@ -302,7 +302,7 @@ class IslandCall(ItemCall):
                     turns.runs = False
             finally:
                 drain(undo)
-            if turns is not None and turns.waiting:
+            if turns is not None and (turns.thread or turns.waiting):
                 turns.go()
             return results
         pinned: list[None] = []
@@ -325,7 +325,7 @@ class IslandCall(ItemCall):
                 turns.runs = False
         finally:
             drain(undo)
-        if turns is not None and turns.waiting:
+        if turns is not None and (turns.thread or turns.waiting):
             turns.go()
         return results
 

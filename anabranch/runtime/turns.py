@@ -19,7 +19,8 @@ sleep until it is theirs:
                       lasted `TURN`, or this thread stays
                       away for `_AWAY` between its runs
     its own           the same, otherwise                  it keeps the turn
-    not its own       has run, others wait                 it is its turn from now on
+    its own           has run, nobody waits                it keeps the turn, for `_ALONE`
+    not its own       has run                              it is its turn from now on
 
 **Nothing depends on it but time**: the variables' locks are taken all the same. So threads need not agree about whose
 turn it is. One that was given the turn and has gone (an exception came) costs others one more look.
@@ -37,6 +38,8 @@ from typing import Final, NamedTuple
 TURN: Final = 5e-3
 #: whoever does not come back for so long (s) does something else than to run steps: to wake another one takes less
 _AWAY: Final = 1.5e-4
+#: where nobody waits for so long (s) after a turn began, nobody is asked any more whose it is
+_ALONE: Final = 1.0
 #: one that waits looks again after so many seconds, and waits for the variables themselves after so many
 _LOOK_AGAIN, _AT_MOST = 6e-3, 1.0
 
@@ -84,10 +87,14 @@ class Turns:
         return True
 
     def has_run(self, thread: int, now: float) -> Waiter | None:
-        """A thread has run, and others wait; who is to be woken, since it is its turn."""
+        """A thread has run; who is to be woken, since it is its turn."""
         if self.thread != thread:
             self._begin(thread, now)
         self._left = now
+        if not self.waiting:
+            if now - self._began > _ALONE:
+                self.thread = 0
+            return None
         if now - self._began < TURN and self._away < _AWAY:
             return None
         try:
@@ -119,7 +126,7 @@ class Turns:
             return
 
     def go(self) -> None:
-        """This thread has run, and others wait: the turn may be another's."""
+        """This thread has run: the turn may be another's, who waits."""
         following = self.has_run(threading.get_ident(), self._clock())
         if following is not None:
             following.woken.release()

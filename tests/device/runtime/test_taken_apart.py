@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
 from anabranch.runtime import bound_partition, contended_island, island_call
 from anabranch.runtime.contention import ContendedError, Contention, Ways
+from anabranch.xla import executable, one_thread as clients
 
 DEADLINE = 120.0
 
@@ -212,3 +215,41 @@ def test_a_variable_that_is_assigned_what_was_made_of_it_is_not_taken_apart(take
         on_threads(threads, lambda number: [session.run(count) for _ in range(steps)] and None)
         assert session.run(v) == threads * steps
     assert set(taken_apart) == {"whole"}
+
+
+def test_each_thread_computes_gradients_by_a_program_of_its_own_and_shares_the_variables(
+    taken_apart: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of two clients go into updates of the first; what is fetched may be an array of any."""
+    if jax.default_backend() != "cpu":
+        pytest.skip("only where processors are all that there is")
+    for module in (clients, executable, bound_partition):
+        monkeypatch.setattr(module, "processors", lambda: 2)
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    threads, steps, size = 2, 40, 64
+    both = threading.Barrier(threads)
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        if clients.own_clients.count < 2:
+            pytest.skip("the first session of this process found one processor")
+        x = tf.placeholder(tf.float32, [size])
+        w = tf.get_variable("w", [size], initializer=tf.zeros_initializer(), use_resource=True)
+        loss = tf.reduce_sum(tf.exp(tf.zeros_like(x)) * w * x + tf.sin(x) * 0.0)
+        train = tf.train.GradientDescentOptimizer(1.0).minimize(loss)
+        after = tf.reduce_sum(tf.py_func(lambda value: value, [loss], tf.float32))
+        session.run(w.initializer)
+        rows = np.random.default_rng(0).integers(-3, 4, (threads, steps, size)).astype(np.float32)
+
+        def work(number: int) -> None:
+            for row in rows[number]:
+                both.wait(DEADLINE)
+                session.run([after, train], {x: row})
+
+        on_threads(threads, work)
+        np.testing.assert_array_equal(session.run(w), -rows.sum((0, 1)))
+        made = made_of(executable.Executable)
+        used = {variant.client for one in made if one.island.has_own_clients for variant in one._variants.values()}
+    assert used == {0, 1}
+
+
+def made_of(kind: type) -> list[Any]:
+    return [one for one in gc.get_objects() if isinstance(one, kind)]

@@ -35,7 +35,7 @@ class Table:
         """A thread has run; who is woken, if it looks for others."""
         self.now += after
         self.turns.runs = self.is_locked = False
-        following = self.turns.has_run(thread, self.now) if self.turns.waiting else None
+        following = self.turns.has_run(thread, self.now) if self.turns.thread or self.turns.waiting else None
         return None if following is None else following.thread
 
     def waits(self, thread: int) -> Waiter:
@@ -109,6 +109,37 @@ def test_who_stays_away_between_its_steps_gives_the_turn_away_after_each(table: 
     assert table.ends(ONE) == TWO
 
 
+def test_one_that_comes_late_finds_the_others_turn_as_long_as_it_is(table: Table) -> None:
+    table.comes(ONE)
+    table.waits(TWO)
+    assert table.goes_on(ONE)[1] == TWO
+    # the first one is held up, and comes back when the second has made some steps
+    for _ in range(3):
+        assert table.comes(TWO)
+        assert table.ends(TWO) is None
+        table.now += BETWEEN
+    assert not table.comes(ONE)
+    table.waits(ONE)
+    steps, woken = table.goes_on(TWO)
+    assert woken == ONE
+    assert steps == pytest.approx(TURN / (STEP + BETWEEN) - 3, abs=2)
+
+
+def test_where_nobody_else_comes_any_more_nobody_is_asked(table: Table) -> None:
+    table.comes(ONE)
+    table.waits(TWO)
+    assert table.goes_on(ONE)[1] == TWO
+    for _ in range(3):
+        table.now += LONG
+        assert table.comes(TWO)
+        assert table.ends(TWO) is None
+        assert table.turns.thread == TWO
+    table.now += 1.0
+    assert table.comes(TWO)
+    assert table.ends(TWO) is None
+    assert table.turns.thread == 0
+
+
 def test_who_has_gone_holds_nobody_up(table: Table) -> None:
     table.comes(ONE)
     table.waits(TWO)
@@ -162,7 +193,7 @@ def test_threads_that_come_and_go_all_run_and_none_waits_for_a_thread_that_has_e
                 counts[number] += 1
                 assert inside.pop() == number
                 turns.runs = False
-            if turns.waiting:
+            if turns.thread or turns.waiting:
                 turns.go()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
