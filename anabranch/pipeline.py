@@ -252,12 +252,13 @@ def plan_of_island(island: Island, on_host: frozenset[str], default_device: str)
 
 
 def plan_in_phases(
-    island: Island, pays: Callable[[Collection[ResourceHandle]], bool], default_device: str
+    island: Island, pays: Callable[[Collection[ResourceHandle]], bool], default_device: str, alone: bool
 ) -> Plan | None:
     """The plan of an island's operations as look-ups, gradients and updates (`xla.update_phases`).
 
     Args:
         pays: whether it is worth it where variables are copied while somebody computes gradients with them.
+        alone: whether each part runs on the thread that calls it alone.
 
     Returns:
         None where the island has no such parts, or it is not worth it.
@@ -266,7 +267,7 @@ def plan_in_phases(
     phases = update_phases(step)
     if phases is None or not pays(phases.pinned):
         return None
-    return _grouped_anew(step, group_in_phases(step, phases.of), default_device)
+    return _grouped_anew(step, group_in_phases(step, phases, alone), default_device)
 
 
 def _grouped_anew(step: StepGraph, grouping: Grouping, default_device: str) -> Plan:

@@ -16,6 +16,7 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError
 from anabranch.pipeline import Plan, plan_in_phases, plan_of_island
 from anabranch.runtime import trace_clock
+from anabranch.runtime.contended_island import ContendedIsland
 from anabranch.runtime.contention import ContendedError
 from anabranch.runtime.dispatcher import StepRun
 from anabranch.runtime.early_chains import early_chains
@@ -46,11 +47,14 @@ from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError, NeedsPartsError
+from anabranch.xla.one_thread import processors
 from anabranch.xla.partitions import Partition
 
 #: environment variable that bounds the bound partitions that a process keeps, of all sessions together
 PLANS_VARIABLE: Final = "ANABRANCH_MAX_PLANS"
 DEFAULT_PLANS: Final = 256
+#: how many threads train a model together, at the least
+_THREADS: Final = 2
 #: kinds of steps for which what runs them in one turn is kept
 _MOST_TURNS: Final = 64
 
@@ -482,6 +486,7 @@ class BoundPartition:
 
     def _split(self, call: ItemCall, refusal: NeedsPartsError) -> ItemCall:
         """What runs in place of an island that is not to run as one any more."""
+        call = call.whole if isinstance(call, ContendedIsland) else call
         assert isinstance(call, IslandCall)
         plan: Plan | None
         if isinstance(refusal, NeedsHostError):
@@ -489,13 +494,23 @@ class BoundPartition:
         else:
             assert isinstance(refusal, ContendedError)
             pays = functools.partial(self._pays, refusal)
-            plan = plan_in_phases(call.island, pays, self.partition.default_device)
+            # where threads have few processors each, what else they run their programs on is another's
+            alone = call.executable.is_on_one_thread or processors() < 2 * _THREADS
+            plan = plan_in_phases(call.island, pays, self.partition.default_device, alone)
             if plan is None:
                 return call
         (partition,) = plan.partitions
         # nothing in it goes from device to device: the step around it is the one that other tasks reach
-        alone = dataclasses.replace(self._environment, is_shared=False)
-        return SplitIsland(call, BoundPartition(partition, alone), self._slots)
+        environment = dataclasses.replace(self._environment, is_shared=False)
+        parts = SplitIsland(call, BoundPartition(partition, environment), self._slots)
+        return parts if isinstance(refusal, NeedsHostError) else ContendedIsland(call, parts)
+
+    def is_warm(self, threads: int) -> bool:
+        """Whether the programs of all islands are compiled, for so many threads where each has its own."""
+        islands = [call for call in self._calls if isinstance(call, IslandCall)]
+        return all(
+            call.executable.ready_variants() >= (threads if call.island.has_own_clients else 1) for call in islands
+        )
 
     def _pays(self, refusal: ContendedError, copied: Collection[ResourceHandle]) -> bool:
         """Whether it is worth it to run in parts, and to copy these variables now and then."""

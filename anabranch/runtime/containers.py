@@ -16,6 +16,7 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError
 from anabranch.runtime.published_values import Board, BoardMemory, PublishedValue
 from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.turns import Turns
 from anabranch.xla.jax_settings import in_wide_types
 
 T = TypeVar("T")
@@ -37,10 +38,11 @@ class VariableState:
     #: moment in which it pins the value.
     #: `pins` has an element for each dispatch that uses `value` without holding the lock: while there is one, a writer
     #: gives the executable a copy instead of the buffer itself, so nobody ever waits for a reader.
+    #: `turns` says whose turn it is of threads whose islands write it, and others of which it is the first.
     #: `published` is where other processes see the value. Whoever changes that withdraws it first, under the lock.
     """
 
-    __slots__ = ("handle", "lock", "pins", "published", "value")
+    __slots__ = ("handle", "lock", "pins", "published", "turns", "value")
 
     def __init__(self, handle: ResourceHandle) -> None:
         self.handle = handle
@@ -48,6 +50,7 @@ class VariableState:
         self.pins: list[None] = []
         self.value: Any = None
         self.published: PublishedValue | None = None
+        self.turns = Turns(self.lock.locked)
 
     def withdraw(self) -> None:
         """Other processes do not see the value any more, which is about to change; under the lock."""

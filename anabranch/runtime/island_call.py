@@ -50,11 +50,13 @@ from anabranch.runtime.published_values import PublishedValue
 from anabranch.runtime.row_changes import uninitialized
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import FrameWaiting, StepFrame
+from anabranch.runtime.turns import Turns
 from anabranch.runtime.worker_threads import runs_here, worker_threads
 from anabranch.xla.executable import EAGER_VARIANTS, Executable, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.one_thread import own_clients
 from anabranch.xla.row_updates import RowUpdates, can_change_rows
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.variants import Variant, VariantKey
@@ -114,8 +116,8 @@ class IslandCall(ItemCall):
         self._counters = (
             environment.counters.group([op.origin for op in island.random]) if executable.uses_random else None
         )
-        argument_order = [*executable.read_only, *executable.donated]
-        self._bind_variables(argument_order, set(executable.read_only), containers)
+        argument_order = [*executable.read_only, *executable.kept, *executable.donated]
+        self._bind_variables(argument_order, len(argument_order) - len(executable.donated), containers)
         first = len(self._inputs) + len(executable.constants)
         #: the arguments that are values of variables whose shapes may change
         fixed = _of_fixed_shape(island)
@@ -129,16 +131,21 @@ class IslandCall(ItemCall):
         changes_rows &= self.executable.device is None
         #: what takes the place of all programs where few rows are changed
         self._rows = RowUpdates(island, executable.dynamic, argument_order) if changes_rows else None
-        #: how long it waits for others that write the same; None where there are no threads of a program's
-        self._contention = Contention() if self._written and not environment.is_remote else None
+        #: how long it waits for others that write the same, and whose turn it is, of which one variable tells enough;
+        #: None where there are no threads of a program's
+        self._contention: Contention | None = None
+        self._turns: Turns | None = None
+        if self._written and not environment.is_remote:
+            self._contention = Contention()
+            self._turns = next(s.turns for s in self._written if s.lock is self._written_locks[0])
         #: the first sizes of what it takes on threads of the program's
         self._row_sizes: set[tuple[tuple[int, ...], ...]] = set()
 
     def _bind_variables(
-        self, argument_order: Sequence[ResourceHandle], read_only: set[ResourceHandle], containers: Containers
+        self, argument_order: Sequence[ResourceHandle], donated_from: int, containers: Containers
     ) -> None:
         self._arguments = [containers.variable(h) for h in argument_order]
-        self._donated_from = len(read_only)
+        self._donated_from = donated_from
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
         #: every variable touched, in locking order
         touched = [every[key] for key in sorted(every)]
@@ -186,6 +193,10 @@ class IslandCall(ItemCall):
             return True
         return self.executable.has_ready_variant(tuple([values[i].shape for i in self.open_slots]))
 
+    def waits_long(self) -> bool:
+        """Whether threads have waited long for the variables that it writes."""
+        return self._contention is not None and self._contention.is_long
+
     def changes_at_once(self) -> bool:
         """Whether all that it writes is stored in one call, even if it has checks."""
         return len(self._stores_late) in (0, len(self._written))
@@ -228,11 +239,12 @@ class IslandCall(ItemCall):
             if not self._locks:
                 results = self._dispatch(frame, [*args, *tail])
             elif self._hands_rows_over(args):
-                results = worker_threads.call(lambda: self._apart(frame, args, tail))
+                results = worker_threads.call(lambda: self._apart(frame, args, tail, 0))
             else:
                 results = self._with_variables(frame, args, tail)
         except _NotInOneCallError:
-            results = worker_threads.call(lambda: self._apart(frame, args, tail))
+            client = own_clients.here
+            results = worker_threads.call(lambda: self._apart(frame, args, tail, client))
         # the outputs come first; flags and what the checks' messages show may follow them, so that the lengths differ
         for position, slot in enumerate(self._outputs):
             values[slot] = results[position]
@@ -255,28 +267,43 @@ class IslandCall(ItemCall):
         """Whether threads of the program's have had more numbers of rows than programs are made for."""
         return len(self._row_sizes) > EAGER_VARIANTS
 
-    def _apart(self, frame: StepFrame, args: list[Any], tail: tuple[Any, ...]) -> Any:
-        """On a thread of ours: no exception comes from outside there, so that it may take several calls."""
-        return in_wide_types(self._with_variables, frame, args, tail, True)
+    def _apart(self, frame: StepFrame, args: list[Any], tail: tuple[Any, ...], client: int) -> Any:
+        """On a thread of ours: no exception comes from outside there, so that it may take several calls.
+
+        Args:
+            client: the calling thread's, of those of one thread.
+        """
+        own_clients.here = client
+        try:
+            return in_wide_types(self._with_variables, frame, args, tail, True)
+        finally:
+            own_clients.here = 0
 
     def _with_variables(self, frame: StepFrame, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
         held: list[bool] = []
-        # one lock tells enough: those who train a model write the same variables
-        began = perf_counter() if self._contention is not None and is_locked(self._written_locks[0]) else 0.0
+        turns, began = self._turns, 0.0
+        # almost always nobody else is there, and nothing is asked
+        if turns is not None and (turns.thread or turns.runs):
+            began = perf_counter()
+            turns.come()
         if not self._pins:
             # it is made before there is anything to undo, and reads `held` when it is drawn from
             undo: Iterator[Any] = map(release, compress(self._locks, held))
             try:
                 held.extend(map(acquire, self._locks))
-                if began:
-                    self._note_wait(began)
+                if turns is not None:
+                    self._has_turn(turns, began)
                 args = [*inputs, *self._take_values(), *tail]
                 withdrawn = self._withdraw() if self._containers.board is not None else ()
                 results = self._dispatch(frame, args, apart)
                 for state, published in withdrawn:
                     published.show(state.value)
+                if turns is not None:
+                    turns.runs = False
             finally:
                 drain(undo)
+            if turns is not None and (turns.thread or turns.waiting):
+                turns.go()
             return results
         pinned: list[None] = []
         # variables that are only read are pinned and unlocked before the program runs: nobody waits for a reader (0012)
@@ -285,8 +312,8 @@ class IslandCall(ItemCall):
         undo = chain(map(unpin, self._pins, pinned), release_read, release_written)
         try:
             held.extend(map(acquire, self._locks))
-            if began:
-                self._note_wait(began)
+            if turns is not None:
+                self._has_turn(turns, began)
             args = [*inputs, *self._take_values(), *tail]
             pinned.extend(map(pin, self._pins, repeat(None)))
             drain(release_read)
@@ -294,12 +321,18 @@ class IslandCall(ItemCall):
             results = self._dispatch(frame, args, apart)
             for state, published in withdrawn:
                 published.show(state.value)
+            if turns is not None:
+                turns.runs = False
         finally:
             drain(undo)
+        if turns is not None and (turns.thread or turns.waiting):
+            turns.go()
         return results
 
-    def _note_wait(self, began: float) -> None:
-        if self._contention is not None:
+    def _has_turn(self, turns: Turns, began: float) -> None:
+        """The variables are locked, for which this thread has waited since then (0.0: it has not)."""
+        turns.runs = True
+        if began and self._contention is not None:
             self._contention.waited(perf_counter() - began)
 
     def _withdraw(self) -> list[tuple[VariableState, PublishedValue]]:

@@ -9,6 +9,7 @@ from anabranch.graph.step_nodes import StepTensor
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
+from anabranch.xla.one_thread import own_clients
 
 
 class _BoundParts(Protocol):
@@ -19,6 +20,8 @@ class _BoundParts(Protocol):
     ) -> list[Any]: ...
 
     def release(self) -> None: ...
+
+    def is_warm(self, threads: int) -> bool: ...
 
 
 class SplitIsland(ItemCall):
@@ -52,3 +55,7 @@ class SplitIsland(ItemCall):
 
     def release(self) -> None:
         self._step.release()
+
+    def is_warm(self) -> bool:
+        """Whether its programs are compiled, for all threads that have programs of their own."""
+        return self._step.is_warm(own_clients.count)

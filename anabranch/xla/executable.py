@@ -40,7 +40,7 @@ from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import NeedsHostError
-from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, processors
+from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, own_clients, processors
 from anabranch.xla.resident_constants import ResidentConstant, resident
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.thread_costs import gains, multiplied_types
@@ -92,8 +92,9 @@ class Executable:
     """The compiled form of one island.
 
     Arguments of a call, flat: varying inputs (`dynamic`), large constants, variables that are only read, variables that
-    are also written (donated: their buffers are reused), with random operations, their counters followed by the
-    session's seed, and, of a watched variant, the number of the step's watch (`xla.watched_loops`).
+    are also written (first those that are kept as they are, then the donated, whose buffers are reused), with random
+    operations, their counters followed by the session's seed, and, of a watched variant, the number of the step's watch
+    (`xla.watched_loops`).
     Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
     followed by the values that the checks' messages show.
 
@@ -120,7 +121,8 @@ class Executable:
         written, read = set(island.writes), set(island.reads)
         self.read_only = [h for h in island.reads if h not in written]
         # what is only written is no argument, and has no buffer to give
-        self.donated = [h for h in island.writes if h in read]
+        self.kept = [h for h in island.writes if h in read and h in island.kept]
+        self.donated = [h for h in island.writes if h in read and h not in island.kept]
         #: dynamic inputs whose shape may differ between steps
         self.open_inputs = [
             i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant
@@ -129,8 +131,8 @@ class Executable:
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         #: the variables that are arguments, and what was known when it was asked which the client of one thread takes
-        self._handles, self._version = [*self.read_only, *self.donated], one_thread.version
-        self._crossings = Crossings(self._handles)
+        self._handles, self._version = [*self.read_only, *self.kept, *self.donated], one_thread.version
+        self._crossings = Crossings(self._handles, is_counted=not island.is_alone)
         self._program = IslandProgram(island, self.dynamic, self._handles, self._target, self.platform)
         self._last_key: Hashable = None
         #: what arrays of its device say of where they are, by its id
@@ -156,7 +158,8 @@ class Executable:
         Args:
             watched: whether its loops can be stopped.
         """
-        stored = (key, "watched") if watched else key
+        client = own_clients.here if self.island.has_own_clients else 0
+        stored = (key, "watched") if watched else (key, client) if client else key
         # without the lock, which is held while another variant is prepared: most steps find theirs here
         variant = self._variants.get(stored)
         if variant is not None:
@@ -168,9 +171,9 @@ class Executable:
             if variant is None:
                 reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
                 self._check_counts()
-                variant = self._prepare(reason, static_values, watched)
+                variant = self._prepare(reason, static_values, watched, client=client)
                 if self._is_slow_to_compile(variant):
-                    compiled = self._prepare(reason, static_values, watched, directly=False)
+                    compiled = self._prepare(reason, static_values, watched, False, client)
                     variant.begin_next = functools.partial(self._begin_next, stored, variant, compiled)
                 if len(self._variants) >= MAX_VARIANTS:
                     kept = self._variants.copy()  # another island may be taking one out
@@ -221,6 +224,15 @@ class Executable:
             return any(map(self.is_ready, list(self._variants.values())))
         variant = self._variants.get(key)
         return variant is not None and self.is_ready(variant)
+
+    def ready_variants(self) -> int:
+        """How many variants `is_ready` says so of."""
+        return sum(map(self.is_ready, list(self._variants.values())))
+
+    @property
+    def is_on_one_thread(self) -> bool:
+        """Whether a program of it runs on the thread that calls it alone."""
+        return any(variant.one_thread for variant in list(self._variants.values()))
 
     @staticmethod
     def is_ready(variant: Variant) -> bool:
@@ -288,7 +300,7 @@ class Executable:
         Kernels that run directly change nothing in place, as the compiled program does.
         """
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
-        written: int = sum(value.nbytes for value in args[first : first + len(self.donated)])
+        written: int = sum(value.nbytes for value in args[first : first + len(self.kept) + len(self.donated)])
         return written < _UNCHECKED_BYTES or 3 * written <= available_memory()
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
@@ -319,7 +331,7 @@ class Executable:
         if self._gains_on_one_thread(variant, traced.jaxpr, args):
             options = one_thread.options(multiplied_types(traced.jaxpr))
             if options is not None:
-                place, options = one_thread.sharding, {**options, **(COMPILER_OPTIONS or {})}
+                place, options = one_thread.sharding_of(variant.client), {**options, **(COMPILER_OPTIONS or {})}
                 variant.function = variant.jitted(compiler_options=options, in_shardings=place, out_shardings=place)
                 variant.one_thread = one_thread.in_use = True
                 variant.notes["its operations are small: on the calling thread alone"] = None
@@ -341,6 +353,8 @@ class Executable:
         here = sum(v.nbytes for v in variables if one_thread.has(v))
         there = sum(v.nbytes for v in variables) - here
         # what is as quick on either goes where its variables are
+        if self.island.is_alone:
+            return there <= MOST_BYTES and gains(program, 1) is not False
         is_quicker = gains(program, processors())
         return there <= MOST_BYTES and (here > there if is_quicker is None else is_quicker)
 
@@ -388,7 +402,7 @@ class Executable:
         if variant.one_thread:
             if self._version != one_thread.version:
                 self._leave_one_thread()
-            return self._crossings.to_one_thread(args)
+            return self._crossings.to_one_thread(args, one_thread.sharding_of(variant.client))
         return self._crossings.to_all_threads(args) if one_thread.in_use and self.device is None else args
 
     def _brought(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -424,7 +438,12 @@ class Executable:
         return True
 
     def _prepare(
-        self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool, directly: bool = True
+        self,
+        reason: str,
+        static_values: Sequence[np.ndarray[Any, Any]],
+        watched: bool,
+        directly: bool = True,
+        client: int = 0,
     ) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
@@ -436,7 +455,7 @@ class Executable:
             with product_precision(self.platform):
                 return self._program.trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
-        first = len(self.dynamic) + len(self.constants) + len(self.read_only)
+        first = len(self.dynamic) + len(self.constants) + len(self.read_only) + len(self.kept)
         donate = tuple(range(first, first + len(self.donated)))
         jitted = functools.partial(jax.jit, island_program, donate_argnums=donate, keep_unused=True)
         # without arguments on the device, this is what makes the program run there
@@ -447,7 +466,7 @@ class Executable:
         program = self._program
         run = DirectProgram(self.island, program.begin, program.known_with(fixed), elements, self._target, self.device)
         function = jitted(**placement)
-        return Variant(function, run, checks, reason, notes, kernels, jitted, watched, direct_calls=calls)
+        return Variant(function, run, checks, reason, notes, kernels, jitted, watched, client, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
     def _direct_calls(self) -> tuple[int, int]:

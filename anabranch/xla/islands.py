@@ -39,7 +39,7 @@ string conversion is host work of level 1.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ from anabranch.xla.levels import find_levels
 from anabranch.xla.quick_islands import quick_on_host
 from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
-from anabranch.xla.update_phases import LOOKUPS
+from anabranch.xla.update_phases import GRADIENTS, LOOKUPS, UpdatePhases
 from anabranch.xla.variable_order import variable_order
 
 #: constants larger than this are arguments of the executable instead of literals in its code
@@ -87,6 +87,9 @@ class Island:
         known: values that never change, as far as the island uses them.
         constants: large known values, passed as arguments.
         keeps_locks: whether nobody may change what it only reads until it has run (`xla.update_phases`).
+        kept: variables whose old values it leaves as they are, since others read them while it writes.
+        is_alone: whether it runs on the thread that calls it alone, since others run it beside that.
+        has_own_clients: whether each of these threads has a program of its own (`xla.one_thread`).
     """
 
     operations: list[StepNode]
@@ -101,6 +104,9 @@ class Island:
     known: dict[StepTensor, Any] = field(default_factory=dict)
     constants: list[StepTensor] = field(default_factory=list)
     keeps_locks: bool = False
+    kept: Collection[ResourceHandle] = ()
+    is_alone: bool = False
+    has_own_clients: bool = False
 
     @property
     def name(self) -> str:
@@ -174,13 +180,19 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
-def group_in_phases(step: StepGraph, phases: Mapping[StepNode, int]) -> Grouping:
-    """Groups the operations of what was one island into one for each phase, in the order of these."""
-    analysis = _IslandAnalysis(step, frozenset(), phases)
+def group_in_phases(step: StepGraph, phases: UpdatePhases, alone: bool) -> Grouping:
+    """Groups the operations of what was one island into one for each phase, in the order of these.
+
+    Args:
+        alone: whether each runs on the thread that calls it alone.
+    """
+    analysis = _IslandAnalysis(step, frozenset(), phases.of)
     items = analysis.items()
     for island in items:
         assert isinstance(island, Island)
+        island.kept = phases.pinned
         island.keeps_locks = island.level == LOOKUPS
+        island.is_alone, island.has_own_clients = alone, alone and island.level == GRADIENTS
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 

@@ -8,11 +8,15 @@ it: its devices, and what else the process does with them, are as they were.
 A variable's value is an array of the client whose program wrote it last. A program takes an array of the other client
 as a NumPy array that shows the same memory: nothing is copied, unless it is to be overwritten. Copies are counted: a
 variable that programs of both kinds write in turn, or one that is large, stays with JAX's own client (`Crossings`).
+
+A client of one thread has that thread besides those that call its programs, and a program with loops may go on there.
+So threads that run one step side by side would wait for it: each takes a client of its own (`own_clients`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -41,6 +45,8 @@ _THREADS: Final = "PJRT_NPROC"
 MOST_BYTES: Final = 1 << 26
 #: so many bytes more may be copied in a second, which takes a fiftieth of the time
 _BYTES_PER_SECOND: Final = 2e8
+#: for how many threads that run the same step there are clients
+MOST_CLIENTS: Final = 4
 #: arrays of fewer bytes are not counted
 _UNCOUNTED: Final = 1 << 16
 
@@ -52,6 +58,10 @@ class OneThread:
         self._lock = threading.Lock()
         #: the sharding of its arrays, which is one object; None where there is no client
         self.sharding: jax.sharding.SingleDeviceSharding | None = None
+        #: the same, followed by those of further clients, which threads have for themselves
+        self._clients: list[jax.sharding.SingleDeviceSharding] = []
+        #: those of further clients for which there are programs
+        self._further: list[jax.sharding.SingleDeviceSharding] = []
         #: whether there are programs of it
         self.in_use = False
         #: names of options -> whether XLA knows them
@@ -64,14 +74,23 @@ class OneThread:
         """Makes the client, if there is none, and it would help. Before other threads look at the environment."""
         with self._lock:
             if self.sharding is None and helps():
-                device = _made()
-                self.sharding = None if device is None else jax.sharding.SingleDeviceSharding(device)
+                devices = [_made() for _ in range(min(processors(), MOST_CLIENTS))]
+                self._clients = [jax.sharding.SingleDeviceSharding(device) for device in devices if device is not None]
+                self.sharding = self._clients[0] if self._clients else None
+                own_clients.count = max(len(self._clients), 1)
 
     def has(self, value: object) -> bool:
-        """Whether a value is an array of this client."""
+        """Whether a value is an array of a client of one thread."""
         where = getattr(value, "sharding", None)
         # almost always the same object; copies of arrays have others
-        return where is not None and (where is self.sharding or where == self.sharding)
+        return where is not None and (where is self.sharding or where == self.sharding or where in self._further)
+
+    def sharding_of(self, client: int) -> jax.sharding.SingleDeviceSharding:
+        """Where a client's arrays are, by its number below `own_clients.count`; there is one. A program has them."""
+        sharding = self._clients[client]
+        if client and sharding not in self._further:
+            self._further.append(sharding)
+        return sharding
 
     def options(self, multiplies: Collection[str]) -> dict[str, bool | int | str] | None:
         """Options of XLA for a program of this client; None: this XLA does not know them.
@@ -114,17 +133,23 @@ class Crossings:
     Args:
         handles: the variables among the arguments.
         clock: seconds, monotonic.
+        is_counted: whether what is copied is counted.
     """
 
-    def __init__(self, handles: Collection[ResourceHandle], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        handles: Collection[ResourceHandle],
+        clock: Callable[[], float] = time.monotonic,
+        is_counted: bool = True,
+    ) -> None:
         self._handles, self._clock = handles, clock
+        self._least = _UNCOUNTED if is_counted else math.inf
         self._copied, self._since = 0.0, 0.0
 
-    def to_one_thread(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments of a program of the client of one thread."""
-        here, has = one_thread.sharding, one_thread.has
+    def to_one_thread(self, args: Sequence[Any], here: jax.sharding.SingleDeviceSharding) -> list[Any]:
+        """The arguments of a program of a client of one thread, whose arrays are `here`."""
         return [
-            v if type(v) is np.ndarray or getattr(v, "sharding", here) is here or has(v) else self._shown(v)
+            v if type(v) is np.ndarray or (at := getattr(v, "sharding", here)) is here or at == here else self._shown(v)
             for v in args
         ]
 
@@ -134,7 +159,7 @@ class Crossings:
 
     def _shown(self, value: jax.Array) -> np.ndarray[Any, Any]:
         shown = np.asarray(value)
-        if shown.nbytes >= _UNCOUNTED:
+        if shown.nbytes >= self._least:
             now = self._clock()
             left = max(self._copied - (now - self._since) * _BYTES_PER_SECOND, 0.0)
             self._copied, self._since = left + shown.nbytes, now
@@ -144,7 +169,53 @@ class Crossings:
         return shown
 
 
+class OwnClients:
+    """Which client of one thread is whose, of threads that run the same step side by side. Any threads may ask.
+
+    Attributes:
+        count: how many clients there are.
+    """
+
+    def __init__(self) -> None:
+        self.count = 1
+        #: for each client, the thread that has it; 0: nobody
+        self._threads: list[int] = []
+        self._own = threading.local()
+
+    @property
+    def here(self) -> int:
+        """The number of this thread's client; 0, which is everybody's, if it has none."""
+        client: int = getattr(self._own, "client", 0)
+        return client
+
+    @here.setter
+    def here(self, client: int) -> None:
+        self._own.client = client
+
+    def take(self, thread: int) -> None:
+        """Gives this thread, which has that identity, a client, until it gives that back; the first if none is free.
+
+        Two threads that come at once may get the same: they wait for each other then, and that is all. One that an
+        exception kept from giving it back gets the same again.
+        """
+        threads = self._threads
+        while len(threads) < self.count:
+            threads.append(0)
+        free = (client for client in range(self.count) if threads[client] in (0, thread))
+        self.here = client = next(free, 0)
+        if threads[client] == 0:
+            threads[client] = thread
+
+    def give_back(self, thread: int) -> None:
+        """This thread's client is free."""
+        client = self.here
+        if self._threads[client] == thread:
+            self._threads[client] = 0
+        self.here = 0
+
+
 one_thread = OneThread()
+own_clients = OwnClients()
 
 
 def processors() -> int:

@@ -8,7 +8,8 @@ is made of values that others may have changed since: that is how TensorFlow's s
 
 * **Look-ups** read rows of variables. They are few, so that to wait for them is cheaper than to copy the table for
   whoever updates it meanwhile, which pinning it would mean (decision 0012).
-* **Gradients** are computed of these rows and of whole variables, which are pinned.
+* **Gradients** are computed of these rows and of whole variables, which are pinned: updates leave their values as they
+  are, and write new ones beside them.
 * **Updates** are all that writes, what comes after it, and what lies between the reading of a variable and the write
   that replaces it (`v.assign(v * 0.9)`): what others add to the variable must not come between.
 """

@@ -120,6 +120,7 @@ class Variant:
         notes: what the compiler tells about its choices; filled in when it is traced.
         kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
+        client: for which of the clients of one thread it is compiled, if for any (`xla.one_thread`).
         calls_back: whether one of its kernels calls Python functions; known once it is traced.
         temporaries: how large the compiled function's are (bytes); 0 on accelerators.
         jitted: makes the function, for a sharding of its arguments and results and with options of XLA.
@@ -135,6 +136,7 @@ class Variant:
     kernels: dict[str, KernelChoice]
     jitted: Callable[..., Any]
     watched: bool = False
+    client: int = 0
     calls_back: bool = False
     one_thread: bool = False
     compiled: bool = False

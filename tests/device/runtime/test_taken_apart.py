@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime import bound_partition, island_call
-from anabranch.runtime.contention import MOST_WAITS, WINDOW, Contention
+from anabranch.runtime import bound_partition, contended_island, island_call
+from anabranch.runtime.contention import ContendedError, Contention, Ways
+from anabranch.xla import executable, one_thread as clients
 
 DEADLINE = 120.0
 
@@ -19,17 +22,37 @@ DEADLINE = 120.0
 class SoonContended(Contention):
     """Takes its island apart at the second run, as if threads had waited for each other."""
 
-    __slots__ = ()
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs = WINDOW - 2
-        for _ in range(MOST_WAITS):
-            self.waited(10.0)
+        self.count = 0
+
+    def ran(self) -> None:
+        self.count += 1
+        if self.count == 2:
+            raise ContendedError(10.0)
 
 
-@pytest.fixture
-def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+class InParts(Ways):
+    """Always takes the parts."""
+
+    def apart(self, thread: int) -> bool:
+        return True
+
+
+class InTurns(Ways):
+    """Takes the whole island and its parts in turns, so that threads run both at once."""
+
+    count = 0
+
+    def apart(self, thread: int) -> bool:
+        self.count += 1
+        return self.count % 3 != 0
+
+
+@pytest.fixture(params=[InParts, InTurns], ids=["parts", "both"])
+def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Islands are taken apart at their second run; what was made then."""
     made: list[str] = []
     planned = bound_partition.plan_in_phases
@@ -40,6 +63,7 @@ def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return found
 
     monkeypatch.setattr(island_call, "Contention", SoonContended)
+    monkeypatch.setattr(contended_island, "Ways", request.param)
     monkeypatch.setattr(bound_partition, "plan_in_phases", plan)
     return made
 
@@ -191,3 +215,41 @@ def test_a_variable_that_is_assigned_what_was_made_of_it_is_not_taken_apart(take
         on_threads(threads, lambda number: [session.run(count) for _ in range(steps)] and None)
         assert session.run(v) == threads * steps
     assert set(taken_apart) == {"whole"}
+
+
+def test_each_thread_computes_gradients_by_a_program_of_its_own_and_shares_the_variables(
+    taken_apart: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of two clients go into updates of the first; what is fetched may be an array of any."""
+    if jax.default_backend() != "cpu":
+        pytest.skip("only where processors are all that there is")
+    for module in (clients, executable, bound_partition):
+        monkeypatch.setattr(module, "processors", lambda: 2)
+    monkeypatch.setattr(executable, "FIRST_DIRECT_CALLS", 0)
+    threads, steps, size = 2, 40, 64
+    both = threading.Barrier(threads)
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        if clients.own_clients.count < 2:
+            pytest.skip("the first session of this process found one processor")
+        x = tf.placeholder(tf.float32, [size])
+        w = tf.get_variable("w", [size], initializer=tf.zeros_initializer(), use_resource=True)
+        loss = tf.reduce_sum(tf.exp(tf.zeros_like(x)) * w * x + tf.sin(x) * 0.0)
+        train = tf.train.GradientDescentOptimizer(1.0).minimize(loss)
+        after = tf.reduce_sum(tf.py_func(lambda value: value, [loss], tf.float32))
+        session.run(w.initializer)
+        rows = np.random.default_rng(0).integers(-3, 4, (threads, steps, size)).astype(np.float32)
+
+        def work(number: int) -> None:
+            for row in rows[number]:
+                both.wait(DEADLINE)
+                session.run([after, train], {x: row})
+
+        on_threads(threads, work)
+        np.testing.assert_array_equal(session.run(w), -rows.sum((0, 1)))
+        made = made_of(executable.Executable)
+        used = {variant.client for one in made if one.island.has_own_clients for variant in one._variants.values()}
+    assert used == {0, 1}
+
+
+def made_of(kind: type) -> list[Any]:
+    return [one for one in gc.get_objects() if isinstance(one, kind)]

@@ -35,7 +35,7 @@ def test_rows_are_looked_up_first_and_updates_come_last() -> None:
     ids, loss, _ = table_and_weights()
     island = island_of(tf.train.AdagradOptimizer(0.1).minimize(loss), [ids], [loss])
     paid: list[Any] = []
-    plan = plan_in_phases(island, lambda pinned: paid.extend(pinned) or True, "")  # type: ignore[func-returns-value]
+    plan = plan_in_phases(island, lambda pinned: paid.extend(pinned) or True, "", True)  # type: ignore[func-returns-value]
     assert plan is not None
     lookups, gradients, updates = plan.items
     assert isinstance(lookups, Island)
@@ -48,6 +48,10 @@ def test_rows_are_looked_up_first_and_updates_come_last() -> None:
     assert not gradients.keeps_locks
     assert not lookups.writes
     assert not gradients.writes
+    # each thread computes gradients by a program of its own; what they read while others write stays as it is
+    assert [island.has_own_clients for island in (lookups, gradients, updates)] == [False, True, False]
+    assert all(island.is_alone for island in (lookups, gradients, updates))
+    assert [h.name for h in updates.kept] == ["w"]
     assert sorted(h.name for h in updates.writes) == ["table", "table/Adagrad", "w", "w/Adagrad"]
     assert all(op.op_def.writes or not op.outputs for op in updates.operations)
     # the table is not among what is copied where updates meet gradients
@@ -58,7 +62,7 @@ def test_rows_are_looked_up_first_and_updates_come_last() -> None:
 def test_an_island_stays_whole_where_parts_do_not_pay() -> None:
     ids, loss, _ = table_and_weights()
     island = island_of(tf.train.AdagradOptimizer(0.1).minimize(loss), [ids], [loss])
-    assert plan_in_phases(island, lambda pinned: False, "") is None
+    assert plan_in_phases(island, lambda pinned: False, "", True) is None
 
 
 def test_a_look_up_that_needs_what_others_read_is_a_gradients() -> None:
