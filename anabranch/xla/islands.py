@@ -58,6 +58,7 @@ from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
+from anabranch.xla.prepared_on_host import prepared_on_host
 from anabranch.xla.quick_islands import quick_on_host
 from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
@@ -169,8 +170,19 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     quick = quick_on_host(step, [island.operations for island in islands], analysis.host, dynamic)
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
         # from the beginning: levels, and who waits for whom, depend on where every operation runs
-        analysis = _IslandAnalysis(step, on_host | quick)
+        on_host |= quick
+        analysis = _IslandAnalysis(step, on_host)
         items = analysis.items()
+    if not dynamic and not step.transfers:
+        islands = [item for item in items if isinstance(item, Island)]
+        prepared = prepared_on_host(
+            step, [island.operations for island in islands], analysis.host, analysis.dependencies
+        )
+        if prepared and not functional_host_work(step, on_host | prepared):
+            other = _IslandAnalysis(step, on_host | prepared)
+            others = other.items()
+            if sum(isinstance(item, Island) for item in others) < len(islands):
+                analysis, items = other, others
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 

@@ -268,6 +268,7 @@ Reshape = define_op(
     rank_words={"shape": "sizes input must be 1-D"},
     sized_by={"shape": "sizes"},
     shaped_by="shape",
+    exact=True,
 )
 
 
@@ -343,7 +344,11 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 ExpandDims = define_op(
-    "ExpandDims", "input: T, dim: Tdim -> output: T", "T: any, Tdim: {int32, int64} = int32", static=("dim",)
+    "ExpandDims",
+    "input: T, dim: Tdim -> output: T",
+    "T: any, Tdim: {int32, int64} = int32",
+    static=("dim",),
+    exact=True,
 )
 
 
@@ -380,7 +385,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     return Reshape(grad, Shape(op.inputs[0])), None
 
 
-Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []")
+Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []", exact=True)
 
 
 def _squeezed_axes(dims: Sequence[int | None], squeeze_dims: list[int]) -> set[int]:
