@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
 from anabranch.graph.kernel_contexts import GraphContext, StepHostContext
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.graph.step_nodes import AnyOperation, AnyTensor
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepNode
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list
 
@@ -345,6 +346,10 @@ def _as_slice(positions: range) -> slice:
     return slice(positions.start, stop, positions.step)
 
 
+#: tensors of fewer dimensions than this are those of nearly all programs
+_USUAL_RANKS: Final = 8
+
+
 @functools.lru_cache(maxsize=1 << 12)
 def _index_of(
     rank: int, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], *masks: int
@@ -432,6 +437,24 @@ def _(input: Array, begin: Array, end: Array, strides: Array, *, ctx: GraphConte
     for axis, index in region.traced.items():
         part = lax.dynamic_slice_in_dim(part, index, region.lengths[axis], axis)
     return xp.reshape(part, region.shape)
+
+
+@StridedSlice.when_known
+def _(op: StepNode) -> Callable[[HostArray], HostArray] | None:
+    begin, end, strides = (tuple(np.asarray(t.known).reshape(-1).tolist()) for t in op.inputs[1:])
+    if not len(begin) == len(end) == len(strides):
+        return None
+    masks = [op.attrs[name] for name in _MASK_NAMES]
+    index_of = {rank: _index_of(rank, begin, end, strides, *masks) for rank in range(_USUAL_RANKS)}
+
+    def sliced(array: HostArray) -> HostArray:
+        index = index_of.get(array.ndim)
+        if index is None:
+            raise IndexError
+        part: HostArray = array[index]
+        return part
+
+    return sliced
 
 
 def _mask_attrs(op: Operation) -> dict[str, Any]:
