@@ -135,6 +135,7 @@ class OpFlags(TypedDict, total=False):
     adds: bool
     one_function: bool
     exact: bool
+    keeps_all: bool
     sums: bool
     shaped_by: str
     static: Iterable[str]
@@ -208,6 +209,8 @@ class OpDef:
         one_function: it is one function of two arguments, of NumPy's and XLA's alike, elementwise, and both give the
             same to the last bit.
         exact: whatever the numbers are, NumPy and XLA give the same to the last bit: it only moves or compares them.
+        keeps_all: its output has as many elements as its inputs together, each made of one of them, so that a vector
+            which becomes a part of a shape is as short as that.
         sums: it sums its first input up over the axes that its second one lists.
         shaped_by: the name of the input that holds the output's shape; where another input comes first, the output has
             its elements, repeated where there are too few.
@@ -236,6 +239,7 @@ class OpDef:
     adds: bool = False
     one_function: bool = False
     exact: bool = False
+    keeps_all: bool = False
     sums: bool = False
     shaped_by: str = ""
     static: frozenset[str] = frozenset()

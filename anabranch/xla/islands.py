@@ -55,7 +55,7 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer
+from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer, may_be_shape
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
 from anabranch.xla.prepared_on_host import prepared_on_host
@@ -296,6 +296,8 @@ class _IslandAnalysis:
         if self.phases is None:
             self._pass_on_host()
             self.host |= shapes_on_host(self.step, self.host, self.static)
+            # what the host computes comes into an island from outside
+            self.cuts = {tensor for tensor in self.cuts if tensor.op not in self.host}
         self._find_waiting()
         self._find_awaited()
         self.levels = find_levels(
@@ -376,7 +378,7 @@ class _IslandAnalysis:
             return True
         if not op.op_def.portable or op.op_def.stateful:
             return False
-        return all(t.is_known or is_small_integer(t) for t in op.inputs)
+        return all(t.is_known or is_small_integer(t) or (op.op_def.keeps_all and may_be_shape(t)) for t in op.inputs)
 
     # ---- what need not be compiled
     def _pass_on_host(self) -> None:

@@ -594,7 +594,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- conversion
-Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False")
+Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False", keeps_all=True)
 Cast.shape(shape_rules.same_as_first)
 
 

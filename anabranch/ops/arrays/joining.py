@@ -190,6 +190,7 @@ ConcatV2 = define_op(
     static=("axis",),
     ranks={"axis": 0},
     rank_words={"axis": "axis tensor should be a scalar integer"},
+    keeps_all=True,
 )
 
 
