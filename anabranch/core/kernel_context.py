@@ -15,9 +15,9 @@ what the nodes and functions are that they speak of.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import Field, dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,22 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.shown_values import ShownValue
 from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError, OpError
+
+
+class RowsUpdate(NamedTuple):
+    """New rows of variables, as a function of rows that computes element by element.
+
+    Attributes:
+        kind: the same of two updates where one function serves both, and their rows can be joined.
+        rows: what it computes with, by name; as many rows of each.
+        compute: makes of such rows, or of those of several updates one after the other, the new ones, by name.
+        store: takes the new ones of this update.
+    """
+
+    kind: Hashable
+    rows: dict[str, HostArray]
+    compute: Callable[[dict[str, HostArray]], dict[str, HostArray]]
+    store: Callable[[dict[str, HostArray]], None]
 
 
 class KernelTensor(Protocol):
@@ -101,6 +117,9 @@ class OperationContext(Protocol):
 
     def puts_off(self, change: Callable[[], None]) -> bool:
         """Whether what was read may be changed in its place, by `change`, later; see `KernelContext.puts_off`."""
+
+    def puts_off_rows(self, update: RowsUpdate) -> bool:
+        """Whether new rows are computed later, with others'; see `KernelContext.puts_off_rows`."""
 
     def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
         """Where NumPy may write a large result; see `KernelContext.memory`."""
@@ -354,6 +373,13 @@ class KernelContext:
 
         It is called when no check can fail any more. Where this is False, which is so nearly everywhere, it is never
         called, and `write` takes a whole new value.
+        """
+        return False
+
+    def puts_off_rows(self, update: RowsUpdate) -> bool:
+        """Whether new rows are computed later, maybe together with those of other operations.
+
+        Where this is False, which is so nearly everywhere, the kernel computes and stores them itself.
         """
         return False
 

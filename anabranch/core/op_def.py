@@ -53,6 +53,8 @@ _RANK_NAMES: Final = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 ASSUMED_DIMENSION: Final = 32
 #: attributes, values of the flat inputs (None: not known) -> those of outputs; see `OpDef.early_outputs`
 EarlyRule = Callable[[Mapping[str, Any], Sequence[Any]], Mapping[int, Any]]
+#: operation -> what its kernel computes of its first input; see `OpDef.when_known`
+KnownRule = Callable[[Any], Callable[[Any], Any] | None]
 #: (shapes of the inputs, shapes of the outputs, attributes) -> floating-point operations
 FlopsRule = Callable[[Sequence[tuple[int, ...] | None], Sequence[tuple[int, ...] | None], dict[str, Any]], int]
 
@@ -132,6 +134,8 @@ class OpFlags(TypedDict, total=False):
     commutative: bool
     adds: bool
     one_function: bool
+    exact: bool
+    keeps_all: bool
     sums: bool
     shaped_by: str
     static: Iterable[str]
@@ -204,6 +208,9 @@ class OpDef:
         adds: it is the sum or the difference of two inputs.
         one_function: it is one function of two arguments, of NumPy's and XLA's alike, elementwise, and both give the
             same to the last bit.
+        exact: whatever the numbers are, NumPy and XLA give the same to the last bit: it only moves or compares them.
+        keeps_all: its output has as many elements as its inputs together, each made of one of them, so that a vector
+            which becomes a part of a shape is as short as that.
         sums: it sums its first input up over the axes that its second one lists.
         shaped_by: the name of the input that holds the output's shape; where another input comes first, the output has
             its elements, repeated where there are too few.
@@ -231,6 +238,8 @@ class OpDef:
     commutative: bool = False
     adds: bool = False
     one_function: bool = False
+    exact: bool = False
+    keeps_all: bool = False
     sums: bool = False
     shaped_by: str = ""
     static: frozenset[str] = frozenset()
@@ -272,6 +281,7 @@ class OpDef:
     sized_rule: Callable[[Any], dict[str, str]] | None = None
     partial_rule: Callable[[Any, int], list[int | None] | None] | None = None
     early_rule: EarlyRule | None = None
+    known_rule: KnownRule | None = None
     flops_rule: FlopsRule | None = None
     differentiable: bool | None = None
     defined_at: str = ""
@@ -357,6 +367,16 @@ class OpDef:
         It gives what the kernel would give, and nothing where that would refuse the inputs.
         """
         self.early_rule = function
+        return function
+
+    def when_known(self, function: KnownRule) -> KnownRule:
+        """Attaches a rule for portable kernels on the host where all inputs but the first are known for ever.
+
+        Operation -> a function of the first input, an array of NumPy's, which gives what the kernel would give: one
+        array or number of the right dtype, with no more elements than it takes. Where the kernel, or the shape rule,
+        would refuse the array, it raises IndexError, and these are asked. None: there is no such function.
+        """
+        self.known_rule = function
         return function
 
     def flops(self, function: FlopsRule) -> FlopsRule:

@@ -20,6 +20,8 @@ from anabranch.io.byte_sources import ByteSource, InflatedSource, PlainSource
 
 _HEADER: Final = struct.Struct("<QI")
 _FOOTER: Final = struct.Struct("<I")
+#: so many bytes are read without asking the system first whether they follow, which takes as long as a small record
+_BELIEVED: Final = 1 << 16
 
 
 class TFRecordCompressionType:
@@ -259,9 +261,10 @@ def next_record(source: ByteSource, name: str, offset: int) -> bytes | None:
     length, length_crc = _HEADER.unpack(header)
     if crc32c.masked_crc32c(header[:8]) != length_crc:
         raise _data_loss(name, offset, "corrupted record: the checksum of its length does not match")
-    bound = source.bound()
-    if bound is not None and length + _FOOTER.size > bound:
-        raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {bound} bytes follow")
+    if length > _BELIEVED:
+        bound = source.bound()
+        if bound is not None and length + _FOOTER.size > bound:
+            raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {bound} bytes follow")
     body = source.read(length + _FOOTER.size)
     if len(body) < length + _FOOTER.size:
         raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {len(body)} bytes follow")

@@ -7,10 +7,12 @@ together, what comes of an error) is as much where it is found out in functions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.constants import ShapeCheck
@@ -33,6 +35,8 @@ ARRAYS: Final = SCALARS | {np.ndarray}
 
 #: gives a value as kernels of the host take it
 ToHost = Callable[[TensorValue], TensorValue]
+#: what an operation computes of its first input
+OfFirst = Callable[[HostArray], HostArray]
 #: an input's slot, or None and its known value
 Source = tuple[int | None, TensorValue]
 
@@ -45,6 +49,7 @@ def bound_arithmetic(
     to_host: ToHost,
     check_shapes: ShapeCheck | None,
     sizes: HostSizes | None,
+    of_first: OfFirst | None = None,
 ) -> Arithmetic:
     """A function that computes an operation's outputs from its inputs, among the values of a step.
 
@@ -53,6 +58,7 @@ def bound_arithmetic(
     Args:
         outputs: the slots.
         check_shapes, sizes: what the inputs have to be asked for.
+        of_first: what computes the only output of the first input, where all others are known (`OpDef.when_known`).
     """
     known = [value for _, value in sources]
     taken = [(position, slot) for position, (slot, _) in enumerate(sources) if slot is not None]
@@ -87,7 +93,19 @@ def bound_arithmetic(
         else:
             store(op, stores, values, flatten_outputs(result))
 
-    return compute
+    if of_first is None:
+        return compute
+    slot_of_first = taken[0][1]
+
+    def compute_of_first(values: list[Any]) -> None:
+        value = values[slot_of_first]
+        if type(value) is array:
+            with suppress(IndexError):  # for which there are words where all is checked
+                values[slot_of_single] = of_first(value)
+                return
+        compute(values)
+
+    return compute_of_first
 
 
 def store(

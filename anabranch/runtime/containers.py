@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
@@ -11,10 +12,12 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from anabranch.core.arrays import HostArray
+from anabranch.core.host_memory import array_at
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError
-from anabranch.runtime.published_values import Board, BoardMemory, PublishedValue
+from anabranch.runtime.published_values import Board, BoardMemory, PublishedValue, is_on_host
 from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.turns import Turns
 from anabranch.xla.jax_settings import in_wide_types
@@ -42,7 +45,7 @@ class VariableState:
     #: `published` is where other processes see the value. Whoever changes that withdraws it first, under the lock.
     """
 
-    __slots__ = ("handle", "lock", "pins", "published", "turns", "value")
+    __slots__ = ("_memory", "handle", "lock", "pins", "published", "turns", "value")
 
     def __init__(self, handle: ResourceHandle) -> None:
         self.handle = handle
@@ -51,6 +54,21 @@ class VariableState:
         self.value: Any = None
         self.published: PublishedValue | None = None
         self.turns = Turns(self.lock.locked)
+        #: a value that lay in the host's memory, of which it keeps nothing alive, and that memory
+        self._memory: tuple[Callable[[], Any], HostArray] | None = None
+
+    def on_host(self, value: object) -> HostArray:
+        """The value, for whoever holds the lock, as an array that is not to be kept: its memory, or a copy of it."""
+        # to ask a value where it lies takes as long as to take a few rows of it, and most are changed where they lie
+        memory = self._memory
+        if memory is not None and memory[0]() is value and not value.is_deleted():
+            return memory[1]
+        if not is_on_host(value):
+            return np.asarray(value)
+        value.block_until_ready()
+        array = array_at(value.unsafe_buffer_pointer(), value.shape, value.dtype)
+        self._memory = weakref.ref(value), array
+        return array
 
     def withdraw(self) -> None:
         """Other processes do not see the value any more, which is about to change; under the lock."""

@@ -27,7 +27,7 @@ from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
-from anabranch.runtime.bound_arithmetic import SCALARS, Source, bound_arithmetic
+from anabranch.runtime.bound_arithmetic import SCALARS, OfFirst, Source, bound_arithmetic
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
 from anabranch.runtime.host_streams import generator
@@ -86,7 +86,16 @@ class HostKernelCall(ItemCall):
         only_computes = self._calculates and not (self._calls or op_def.is_transfer) and self._counters is None
         #: all that is to be done, where the kernel does nothing but compute
         self._arithmetic = (
-            bound_arithmetic(op, self._kernel, self._sources, outputs, _on_host, self._check_shapes, self._sizes)
+            bound_arithmetic(
+                op,
+                self._kernel,
+                self._sources,
+                outputs,
+                _on_host,
+                self._check_shapes,
+                self._sizes,
+                _of_first(op, self._sources) if rule is op_def.compiled_rule else None,
+            )
             if only_computes and not knows_objects
             else None
         )
@@ -192,6 +201,14 @@ class HostKernelCall(ItemCall):
     def changes_at_once(self) -> bool:
         """Whether it is a function of the user, in which signals are not put off in any case."""
         return self.op.op_def.calls_user_code and self.op.op_def.stateful
+
+
+def _of_first(op: StepNode, sources: Sequence[Source]) -> OfFirst | None:
+    """What computes an operation's output of its first input, where there is such a function, and all else is known."""
+    rule = op.op_def.known_rule
+    if rule is None or sources[0][0] is None or any(slot is not None for slot, _ in sources[1:]):
+        return None
+    return rule(op)
 
 
 def _gives_handles(op: StepNode) -> bool:

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.device import DeviceSpec
-from anabranch.core.host_memory import array_at
 from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime import row_changes
+from anabranch.runtime.containers import VariableState
 from anabranch.runtime.devices import XlaDevice, moved_to
-from anabranch.runtime.published_values import is_on_host
 from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 
@@ -29,7 +28,7 @@ class HostContext(KernelContext):
         opened: for operations that make shared objects: the handle, and a weak reference to what it meant last time.
     """
 
-    __slots__ = ("_environment", "containers", "opened")
+    __slots__ = ("_environment", "_looked_at", "containers", "opened")
     op: StepNode
 
     def __init__(self, op: StepNode, environment: SessionEnvironment) -> None:
@@ -37,6 +36,8 @@ class HostContext(KernelContext):
         self._environment = environment
         self.containers = environment.containers
         self.opened: tuple[ResourceHandle, weakref.ref[Any]] | None = None
+        #: a variable's handle, and its state
+        self._looked_at: tuple[ResourceHandle, VariableState] | None = None
 
     def for_operation(self, op: StepNode) -> HostContext:
         """The context of another operation of the same session."""
@@ -84,15 +85,15 @@ class HostContext(KernelContext):
 
     def look(self, handle: ResourceHandle, find: Callable[[TensorValue], TensorValue]) -> TensorValue:
         """What a function computes from a variable's value, while nobody changes it: a few rows of a table, mostly."""
-        state = self.containers.variable(handle)
+        # the state of a handle is the same for ever, and mostly the same handle is asked for again
+        if self._looked_at is None or self._looked_at[0] is not handle:
+            self._looked_at = handle, self.containers.variable(handle)
+        state = self._looked_at[1]
         with state.lock:
             value = state.value
             if value is None:
                 raise row_changes.uninitialized(self.op, handle)
-            if is_on_host(value):
-                value.block_until_ready()
-                return find(array_at(value.unsafe_buffer_pointer(), value.shape, value.dtype))
-            return find(np.asarray(value))
+            return find(state.on_host(value))
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""

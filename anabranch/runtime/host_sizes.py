@@ -55,6 +55,8 @@ class HostSizes:
         #: what those multiply by that are known
         self._factor = math.prod([_factor(op.inputs[at].known) for at in factors if op.inputs[at].is_known])
         self._rows = [at for at in self._static if kinds and kinds[at] == "rows"]
+        #: where sizes alone tell, how many elements an input may have that is not looked at; else none
+        self._few = _SMALL / self._factor if not (self._factors or self._rows) else 0.0
 
     def check(self, inputs: list[Any]) -> None:
         """Looks at the sizes where the values of the inputs are so large that it may matter.
@@ -63,6 +65,11 @@ class HostSizes:
             InvalidArgumentError: 64 bits cannot count the bytes of a value.
             ResourceExhaustedError: a value alone is larger than the memory that is available.
         """
+        for value in inputs:
+            if value.size >= self._few:
+                break
+        else:
+            return
         # tracing takes far longer than most kernels, so that it is done only where there is a danger
         if self._bound(inputs) < _SMALL:
             return

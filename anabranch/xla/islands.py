@@ -55,9 +55,10 @@ from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer
+from anabranch.xla.changing_sizes import ChangingSizes, has_host_form, is_small_integer, may_be_shape
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
+from anabranch.xla.prepared_on_host import prepared_on_host
 from anabranch.xla.quick_islands import quick_on_host
 from anabranch.xla.shapes_on_host import shapes_on_host
 from anabranch.xla.state import draws_random, known_handle, state_of
@@ -175,8 +176,19 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     quick = quick_on_host(step, [island.operations for island in islands], analysis.host, dynamic)
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
         # from the beginning: levels, and who waits for whom, depend on where every operation runs
-        analysis = _IslandAnalysis(step, on_host | quick)
+        on_host |= quick
+        analysis = _IslandAnalysis(step, on_host)
         items = analysis.items()
+    if not dynamic and not step.transfers:
+        islands = [item for item in items if isinstance(item, Island)]
+        prepared = prepared_on_host(
+            step, [island.operations for island in islands], analysis.host, analysis.dependencies
+        )
+        if prepared and not functional_host_work(step, on_host | prepared):
+            other = _IslandAnalysis(step, on_host | prepared)
+            others = other.items()
+            if sum(isinstance(item, Island) for item in others) < len(islands):
+                analysis, items = other, others
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
@@ -296,6 +308,8 @@ class _IslandAnalysis:
         if self.phases is None:
             self._pass_on_host()
             self.host |= shapes_on_host(self.step, self.host, self.static)
+            # what the host computes comes into an island from outside
+            self.cuts = {tensor for tensor in self.cuts if tensor.op not in self.host}
         self._find_waiting()
         self._find_awaited()
         self.levels = find_levels(
@@ -376,7 +390,7 @@ class _IslandAnalysis:
             return True
         if not op.op_def.portable or op.op_def.stateful:
             return False
-        return all(t.is_known or is_small_integer(t) for t in op.inputs)
+        return all(t.is_known or is_small_integer(t) or (op.op_def.keeps_all and may_be_shape(t)) for t in op.inputs)
 
     # ---- what need not be compiled
     def _pass_on_host(self) -> None:

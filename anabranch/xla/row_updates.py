@@ -13,7 +13,7 @@ same holds here as there: all variables are locked, and of one that is pinned a 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -21,12 +21,12 @@ import numpy as np
 
 from anabranch.core.arrays import HostArray
 from anabranch.core.host_memory import array_at
-from anabranch.core.kernel_context import KernelContext
+from anabranch.core.kernel_context import KernelContext, RowsUpdate
 from anabranch.core.quiet_arithmetic import quietly
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.graph.constants import ShapeCheck, is_open
-from anabranch.graph.kernel_binding import BoundKernel, reported
+from anabranch.graph.kernel_binding import BoundKernel, out_of_memory, reported
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.xla.islands import Island
 
@@ -38,6 +38,8 @@ FEW_ELEMENTS: Final = 1 << 8
 #: of what a call of XLA's takes, where servers share cores
 SCATTERED_ELEMENTS: Final = 1 << 12
 _MOST_SCATTERS: Final = 2
+#: elements of several gradients that are computed with together: NumPy begins its functions in the time of so many
+JOINED_ELEMENTS: Final = 1 << 13
 #: the same as `MAX_ELEMENTS` where sizes are known to differ: each would need a program, or a copy of the table
 MAX_OF_MANY_SIZES: Final = 1 << 20
 
@@ -87,12 +89,45 @@ class RowUpdates:
         try:
             for update in self._updates:
                 update.compute(arrays)
+            self._compute_rows()
             self._whole = max(self._whole, sum(update.context.whole for update in self._updates))
             for update in self._updates:
                 update.context.apply()
         finally:
             for update in self._updates:
                 update.context.forget()
+
+    def _compute_rows(self) -> None:
+        """Computes the new rows that kernels have put off: few rows of several variables by one call of each function.
+
+        Of a small update what takes time are the calls of NumPy's functions, not the numbers.
+        """
+        alike: dict[Hashable, list[tuple[StepNode, RowsUpdate]]] = {}
+        for update in self._updates:
+            put_off = update.context.rows
+            if put_off is not None:
+                alike.setdefault(put_off.kind, []).append((update.op, put_off))
+        for several in alike.values():
+            updates = [put_off for _, put_off in several]
+            joins = len(updates) > 1 and sum(put_off.rows["grad"].size for put_off in updates) <= JOINED_ELEMENTS
+            for group in [updates] if joins else [[one] for one in updates]:
+                try:
+                    _compute_joined(group)
+                except MemoryError as error:
+                    raise out_of_memory(several[0][0], error) from error
+
+
+def _compute_joined(updates: Sequence[RowsUpdate]) -> None:
+    first = updates[0]
+    if len(updates) == 1:
+        first.store(first.compute(first.rows))
+        return
+    news = first.compute({name: np.concatenate([one.rows[name] for one in updates]) for name in first.rows})
+    begin = 0
+    for update in updates:
+        end = begin + len(next(iter(update.rows.values())))
+        update.store({name: new[begin:end] for name, new in news.items()})
+        begin = end
 
 
 def can_change_rows(island: Island, platform: str, small: bool) -> bool:
@@ -156,12 +191,12 @@ def _no_value() -> None:
 class _VariableUpdate:
     """An operation that changes variables, bound to what a call gets."""
 
-    __slots__ = ("_check_shapes", "_kernel", "_known", "_op", "_sources", "context")
+    __slots__ = ("_check_shapes", "_kernel", "_known", "_sources", "context", "op")
 
     def __init__(
         self, op: StepNode, at: Mapping[StepTensor, int], memories: Mapping[ResourceHandle, _ValueMemory]
     ) -> None:
-        self._op = op
+        self.op = op
         self.context = _RowContext(op, memories)
         rule = op.op_def.compiled_rule
         assert rule is not None
@@ -176,14 +211,14 @@ class _VariableUpdate:
         inputs = self._known.copy()
         for position, source in self._sources:
             inputs[position] = arrays[source]
-        reported(self._op, inputs, self._run, inputs)
+        reported(self.op, inputs, self._run, inputs)
 
     def _run(self, inputs: list[Any]) -> None:
         if self._check_shapes is not None:
             self._check_shapes(inputs)
         kernel = self._kernel
         # what profiles are made of: see `runtime/kernel_profile.py`
-        with jax.profiler.TraceAnnotation(self._op.name, hlo_op=self._op.name):
+        with jax.profiler.TraceAnnotation(self.op.name, hlo_op=self.op.name):
             kernel.on_arguments(*(inputs if kernel.is_flat else kernel.grouped(inputs)))
 
 
@@ -192,9 +227,10 @@ class _RowContext(KernelContext):
 
     Attributes:
         whole: how many elements are written in variables as wholes.
+        rows: new rows that the kernel has put off.
     """
 
-    __slots__ = ("_changes", "_memories", "_written", "whole")
+    __slots__ = ("_changes", "_memories", "_written", "rows", "whole")
     op: StepNode
     #: no program is made that would have to change nothing where a check fails
     guard: Final = None
@@ -207,6 +243,7 @@ class _RowContext(KernelContext):
         self._written: dict[int, Any] = {}
         self._changes: list[Callable[[], None]] = []
         self.whole = 0
+        self.rows: RowsUpdate | None = None
 
     def read(self, handle: ResourceHandle) -> Any:
         written = self._written.get(id(handle))
@@ -223,6 +260,10 @@ class _RowContext(KernelContext):
         self._changes.append(change)
         return True
 
+    def puts_off_rows(self, update: RowsUpdate) -> bool:
+        self.rows = update
+        return True
+
     def apply(self) -> None:
         """Changes the variables."""
         for number, value in self._written.items():
@@ -234,4 +275,4 @@ class _RowContext(KernelContext):
         """Drops what was to be changed."""
         self._written.clear()
         self._changes.clear()
-        self.whole = 0
+        self.whole, self.rows = 0, None

@@ -52,7 +52,8 @@ def _candidates(step: StepGraph, host: AbstractSet[StepNode]) -> dict[StepNode, 
             continue
         if not op_def.portable or op_def.stateful or op_def.random or op_def.is_primitive or bodies_of(op):
             continue
-        if not all(map(is_small_integer, op.outputs)):
+        # a piece of a shape of unknown rank has an unknown length, too
+        if not all(is_small_integer(t) or (op_def.known_rule is not None and may_be_shape(t)) for t in op.outputs):
             continue
         if not op_def.shape_valued and not all(t.is_known or is_small_integer(t) or may_be_shape(t) for t in op.inputs):
             continue

@@ -221,7 +221,8 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
 
     @op.kernel
     def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
-        if _is_integer(y):
+        # mostly it is one number
+        if _is_integer(y) and not (xp is np and isinstance(y, np.ndarray) and y.size == 1 and y.item()):
             ctx.check(0 in np.shape(x) or xp.all(y != 0), "Integer division by zero")
             y = xp.where(y == 0, xp.ones_like(y), y)
         return function(xp, x, y)
@@ -593,7 +594,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- conversion
-Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False")
+Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False", keeps_all=True)
 Cast.shape(shape_rules.same_as_first)
 
 

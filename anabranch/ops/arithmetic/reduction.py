@@ -177,6 +177,7 @@ def _flat_front(shape: Tensor, count: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the reductions
+# by the ufuncs' own: NumPy's functions `sum`, `all`, ... come to these by way of several in Python
 def whole_mean(xp: ArrayLibrary, total: Array, count: Array | int) -> Any:
     """A sum of whole numbers over how many they are, rounded towards zero: exact, as quotients of floats are not."""
     wide = np.uint64 if np.dtype(total.dtype).kind == "u" else np.int64
@@ -208,7 +209,8 @@ def _extreme(name: str) -> Callable[..., Any]:
     def function(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
         empty = any(x.shape[a] == 0 for a in axes)
         if not empty:
-            return getattr(xp, name)(x, axis=axes, keepdims=keep_dims)
+            reduce = {"max": np.maximum, "min": np.minimum}[name].reduce if xp is np else getattr(xp, name)
+            return reduce(x, axis=axes, keepdims=keep_dims)
         dtype = as_dtype(np.dtype(x.dtype))
         worst: Any = {"max": dtype.min, "min": dtype.max}[name]
         if dtype.is_floating:
@@ -235,20 +237,31 @@ def _norm(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) ->
 
 Sum = _reduction(
     "Sum",
-    lambda xp, x, axes, keep: xp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype),
+    lambda xp, x, axes, keep: (np.add.reduce if xp is np else xp.sum)(x, axis=axes, keepdims=keep, dtype=x.dtype),
     "numbers",
     _sum_gradient,
     sums=True,
 )
 Prod = _reduction(
-    "Prod", lambda xp, x, axes, keep: xp.prod(x, axis=axes, keepdims=keep, dtype=x.dtype), "numbers", _prod_gradient
+    "Prod",
+    lambda xp, x, axes, keep: (np.multiply.reduce if xp is np else xp.prod)(x, axis=axes, keepdims=keep, dtype=x.dtype),
+    "numbers",
+    _prod_gradient,
 )
 Mean = _reduction("Mean", _mean, "numbers", _mean_gradient)
 Max = _reduction("Max", _extreme("max"), "real", _extreme_gradient)
 Min = _reduction("Min", _extreme("min"), "real", _extreme_gradient)
 EuclideanNorm = _reduction("EuclideanNorm", _norm, "numbers", _norm_gradient)
-All = _reduction("All", lambda xp, x, axes, keep: xp.all(x, axis=axes, keepdims=keep), None)
-Any_ = _reduction("Any", lambda xp, x, axes, keep: xp.any(x, axis=axes, keepdims=keep), None)
+All = _reduction(
+    "All",
+    lambda xp, x, axes, keep: (np.logical_and.reduce if xp is np else xp.all)(x, axis=axes, keepdims=keep),
+    None,
+)
+Any_ = _reduction(
+    "Any",
+    lambda xp, x, axes, keep: (np.logical_or.reduce if xp is np else xp.any)(x, axis=axes, keepdims=keep),
+    None,
+)
 
 
 # ---------------------------------------------------------------------- cumulative

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array, ArrayLibrary, ElementType
+from anabranch.core.arrays import Array, ArrayLibrary, ElementType, HostArray
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import KernelOperation, OperationContext
@@ -21,6 +21,10 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.values import TensorList
+
+#: copies of one number up to so many are stored in the time in which NumPy makes a view that repeats it
+_FILLED_AT_ONCE: Final = 1 << 12
+
 
 # ---------------------------------------------------------------------- constants and placeholders
 Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any", role=Role.CONSTANT)
@@ -268,6 +272,7 @@ Reshape = define_op(
     rank_words={"shape": "sizes input must be 1-D"},
     sized_by={"shape": "sizes"},
     shaped_by="shape",
+    exact=True,
 )
 
 
@@ -343,7 +348,11 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 ExpandDims = define_op(
-    "ExpandDims", "input: T, dim: Tdim -> output: T", "T: any, Tdim: {int32, int64} = int32", static=("dim",)
+    "ExpandDims",
+    "input: T, dim: Tdim -> output: T",
+    "T: any, Tdim: {int32, int64} = int32",
+    static=("dim",),
+    exact=True,
 )
 
 
@@ -380,7 +389,7 @@ def _(op: Operation, grad: Tensor) -> Any:
     return Reshape(grad, Shape(op.inputs[0])), None
 
 
-Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []")
+Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []", exact=True)
 
 
 def _squeezed_axes(dims: Sequence[int | None], squeeze_dims: list[int]) -> set[int]:
@@ -444,7 +453,7 @@ def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShap
 def _(dims: Array, value: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     sizes = [int(d) for d in np.asarray(dims)]
     ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
-    return xp.full(sizes, value, dtype=value.dtype)
+    return _filled(sizes, value) if xp is np and np.size(value) == 1 else xp.full(sizes, value, dtype=value.dtype)
 
 
 @Fill.gradient
@@ -506,7 +515,17 @@ def _(input: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSha
 
 @BroadcastTo.kernel
 def _(input: Array, shape: Array, *, xp: ArrayLibrary) -> Any:
-    return xp.broadcast_to(input, [int(d) for d in np.asarray(shape)])
+    sizes: list[int] = np.asarray(shape).tolist()
+    if xp is np and np.size(input) == 1 and np.ndim(input) <= len(sizes) and math.prod(sizes) <= _FILLED_AT_ONCE:
+        return _filled(sizes, input)
+    return xp.broadcast_to(input, sizes)
+
+
+def _filled(sizes: list[int], value: Array) -> HostArray:
+    """As `numpy.full` of a tensor with one element, without NumPy's functions in Python."""
+    out = np.empty(sizes, value.dtype)
+    out[...] = value
+    return out
 
 
 @BroadcastTo.gradient

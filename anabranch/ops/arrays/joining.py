@@ -20,7 +20,7 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 
 # ---------------------------------------------------------------------- a new axis
-Pack = define_op("Pack", "values: N * T -> output: T", "N: int >= 1, T: any, axis: int = 0")
+Pack = define_op("Pack", "values: N * T -> output: T", "N: int >= 1, T: any, axis: int = 0", exact=True)
 
 
 @Pack.shape
@@ -190,6 +190,7 @@ ConcatV2 = define_op(
     static=("axis",),
     ranks={"axis": 0},
     rank_words={"axis": "axis tensor should be a scalar integer"},
+    keeps_all=True,
 )
 
 

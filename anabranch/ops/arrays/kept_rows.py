@@ -33,7 +33,7 @@ def _(mask: TensorShape, rows: list[TensorShape]) -> Any:
 
 @KeptRows.host_kernel
 def _(mask: Array, rows: list[Array], *, gathers: list[bytes], ctx: OperationContext) -> Any:
-    keeps_all = bool(mask.all())
+    keeps_all = bool(np.logical_and.reduce(mask))
     places = np.arange(len(mask)) if keeps_all else mask.nonzero()[0]
     kept = []
     for value, name in zip(rows, gathers, strict=True):

@@ -129,6 +129,7 @@ Tile = define_op(
     static=("multiples",),
     ranks={"multiples": 1},
     rank_words={"multiples": "Expected multiples to be 1-D"},
+    exact=True,
 )
 
 

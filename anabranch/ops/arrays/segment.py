@@ -6,8 +6,9 @@ with a given number of segments they are compiled.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +24,9 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.reduction import whole_mean
 from anabranch.ops.arrays.gather_scatter import are_below
 from anabranch.ops.factories import attach_gradient
+
+#: so many indices are compared one by one in the time in which NumPy begins to
+_FEW: Final = 64
 
 
 # ---------------------------------------------------------------------- sorted ids
@@ -202,18 +206,36 @@ def _unsorted_segments(
             fits, f"data of shape {tuple(data.shape)} does not start with the ids' shape {tuple(segment_ids.shape)}"
         )
         ctx.check(count >= 0, f"num_segments must be >= 0, got {count}")
-        ids = xp.reshape(segment_ids, (-1,))
+        ids = segment_ids if depth == 1 else xp.reshape(segment_ids, (-1,))
+        rows = data if depth == 1 else xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
+        if xp is np and type(ids) is type(rows) is np.ndarray and rows.size and are_below(ids, count):
+            return _summed_up(rows, ids, count, empty(data.dtype), method, ufunc)
         if 0 not in data.shape:  # TensorFlow looks at no id of rows without elements
             _check_below(xp, ctx, segment_ids, ids, count)
-        rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
-        if xp is np and ids.size and 0 not in data.shape and are_below(ids, count):
-            kept = ids.astype(np.int64, copy=False)
-        else:
-            kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
+        kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
         out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
         return scatter(xp, out, kept, rows, method, ufunc)[:count]
 
     return attach_gradient(op, gradient)
+
+
+def _summed_up(rows: HostArray, ids: HostArray, count: int, empty: Array, method: str, ufunc: np.ufunc) -> HostArray:
+    """The segments of rows whose ids are all in [0, count)."""
+    if len(ids) == count and rows.ndim > 1 and _rise(ids):  # each segment has its row
+        alone: HostArray = ufunc(np.array(empty, rows.dtype), rows)
+        return alone
+    out = np.empty((count, *rows.shape[1:]), rows.dtype)
+    out.fill(empty)
+    combined: HostArray = scatter(np, out, ids.astype(np.int64, copy=False), rows, method, ufunc)
+    return combined
+
+
+def _rise(indices: HostArray) -> bool:
+    """Whether each index, of which there are some, is larger than the one before."""
+    if len(indices) <= _FEW:
+        few: list[int] = indices.tolist()
+        return all(map(operator.lt, few, few[1:]))
+    return bool((indices[1:] > indices[:-1]).all())
 
 
 def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Array, count: int) -> None:
@@ -239,8 +261,7 @@ def scatter(xp: ArrayLibrary, out: Array, indices: Array, rows: Array, method: s
     if rows.ndim == 1 or not rows.size:
         ufunc.at(out, indices, rows)
         return out
-    rising = indices[1:] > indices[:-1]
-    if rising.all():  # each row alone
+    if _rise(indices):  # each row alone
         out[indices] = ufunc(out[indices], rows)
         return out
     # one call for each run of equal indices, where `at` makes one for each row

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
+from anabranch.graph.step_nodes import StepNode
 from anabranch.ops import shape_rules
 
 # ---------------------------------------------------------------------- Range, LinSpace
@@ -59,9 +61,13 @@ def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: ShapeC
 
 @Range.kernel
 def _(start: Array, limit: Array, delta: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    dtype = np.asarray(start).dtype
+    if xp is np and dtype.kind == "i" and not any(np.ndim(v) for v in (start, limit, delta)):
+        first, end, step = int(start), int(limit), int(delta)
+        if (step > 0 and first <= end) or (step < 0 and first >= end):
+            return np.arange(first, end, step, np.int64).astype(dtype, copy=False)
     problem = _range_problem(start, limit, delta)
     ctx.check(problem is None, problem or "")
-    dtype = np.asarray(start).dtype
     count = _range_length(start, limit, delta)
     if dtype.kind in "iu":
         return (int(start) + xp.arange(count, dtype=np.int64) * int(delta)).astype(dtype)
@@ -144,7 +150,10 @@ def scatter_add(xp: ArrayLibrary, size: int, indices: Array, values: Array) -> A
 
 
 Bucketize = define_op(
-    "Bucketize", "input: T -> output: int32", "T: {int32, int64, float, double}, boundaries: list(float)"
+    "Bucketize",
+    "input: T -> output: int32",
+    "T: {int32, int64, float, double}, boundaries: list(float)",
+    exact=True,
 )
 Bucketize.shape(shape_rules.same_as_first)
 Bucketize.not_differentiable()
@@ -157,6 +166,20 @@ def _(input: Array, *, boundaries: list[float], xp: ArrayLibrary, ctx: Operation
     limits = np.array(boundaries, np.float32)
     wide = input if np.dtype(input.dtype).kind == "f" else input.astype(np.float64)
     return xp.searchsorted(xp.asarray(limits.astype(wide.dtype)), wide, side="right").astype(np.int32)
+
+
+@Bucketize.when_known
+def _(op: StepNode) -> Callable[[HostArray], HostArray] | None:
+    boundaries: list[float] = op.attrs["boundaries"]
+    if sorted(boundaries) != boundaries:
+        return None  # the kernel refuses them
+    dtype = np.dtype(op.inputs[0].dtype.as_numpy_dtype)
+    limits = np.array(boundaries, np.float32).astype(dtype if dtype.kind == "f" else np.float64)
+
+    def buckets(array: HostArray) -> HostArray:
+        return limits.searchsorted(array, "right").astype(np.int32)
+
+    return buckets
 
 
 HistogramFixedWidth = define_op(

@@ -8,28 +8,30 @@ step checks. Which inputs have to be known is decided per operation (`OpDef.stat
 from __future__ import annotations
 
 import contextlib
-import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
 from anabranch.graph.kernel_contexts import GraphContext, StepHostContext
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.graph.step_nodes import AnyOperation, AnyTensor
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepNode
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list
+from anabranch.ops.arrays.slice_pieces import MASK_NAMES, SlicePiece, index_of, pieces_of
 
-_MASK_NAMES = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _BOUNDS = ("begin", "end", "strides")
-_STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in _MASK_NAMES)
+#: tensors of fewer dimensions than this are those of nearly all programs
+_USUAL_RANKS: Final = 8
+_STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in MASK_NAMES)
 
 
 def _elements(value: Array, tensor: AnyTensor) -> list[Any]:
@@ -133,49 +135,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- what a strided slice takes
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """What a slicing expression says about one dimension.
-
-    Attributes:
-        kind: "all" of it, a "range", one "index" (the dimension disappears), or a "new" dimension of size 1.
-        entry: the element of begin, end and strides that says so; -1 for "all".
-        axis: the dimension of the tensor; -1 for "new".
-    """
-
-    kind: str
-    entry: int
-    axis: int
-
-
-def _pieces(rank: int, entries: int, masks: dict[str, int]) -> list[_Piece]:
-    """The pieces of an expression of `entries` elements for a tensor of `rank`, in order.
-
-    Raises:
-        ValueError: two ellipses, or more elements than dimensions.
-    """
-    ellipses = [i for i in range(entries) if masks["ellipsis_mask"] >> i & 1]
-    if len(ellipses) > 1:
-        raise ValueError("a slice may have one ellipsis only")
-    gap = ellipses[0] if ellipses else entries
-    taken = [i for i in range(entries) if i != gap and not masks["new_axis_mask"] >> i & 1]
-    if len(taken) > rank:
-        raise ValueError(f"Index out of range using input dim {rank}; input has only {rank} dims")
-    pieces: list[_Piece] = []
-    axis = 0
-    for i in range(max(entries, gap + 1)):
-        if i == gap:
-            pieces.extend(_Piece("all", -1, axis + k) for k in range(rank - len(taken)))
-            axis += rank - len(taken)
-        elif i not in taken:
-            pieces.append(_Piece("new", i, -1))
-        else:
-            pieces.append(_Piece("index" if masks["shrink_axis_mask"] >> i & 1 else "range", i, axis))
-            axis += 1
-    return pieces
-
-
-def _range_of(piece: _Piece, begin: Array, end: Array, stride: int, dim: int, masks: dict[str, int]) -> range:
+def _range_of(piece: SlicePiece, begin: Array, end: Array, stride: int, dim: int, masks: dict[str, int]) -> range:
     """The positions that a range piece takes from a dimension of size `dim`."""
     if stride == 0:
         raise ValueError(f"strides[{piece.entry}] must be non-zero")
@@ -191,7 +151,7 @@ def _strided_shape(dims: Dims, bounds: list[list[int | None] | None], masks: dic
         return TensorShape(None)
     begin, end, strides = (b or [None] * entries for b in bounds)
     lengths: list[int | None] = []
-    for piece in _pieces(len(dims), entries, masks):
+    for piece in pieces_of(len(dims), entries, masks):
         dim = None if piece.axis < 0 else dims[piece.axis]
         if piece.kind == "new":
             lengths.append(1)
@@ -210,7 +170,7 @@ def _strided_shape(dims: Dims, bounds: list[list[int | None] | None], masks: dic
     return TensorShape(lengths)
 
 
-def _check_index(piece: _Piece, index: int | None, stride: int | None, dim: int | None) -> None:
+def _check_index(piece: SlicePiece, index: int | None, stride: int | None, dim: int | None) -> None:
     if stride is not None and stride <= 0:
         raise ValueError("only stride 1 allowed on non-range indexing")
     if index is not None and dim is not None and not -dim <= index < dim:
@@ -226,7 +186,7 @@ def _static_bounds(op: Operation) -> frozenset[int]:
     everything = frozenset((1, 2, 3))
     if begin is None or end is None or strides is None or not len(begin) == len(end) == len(strides):
         return everything
-    masks = {name: op.attrs[name] for name in _MASK_NAMES}
+    masks = {name: op.attrs[name] for name in MASK_NAMES}
     promised = _promised_lengths(op, len(begin), masks)
     for i in range(len(begin)):
         if strides[i] == 1 and promised.get(i) is not None:
@@ -246,7 +206,7 @@ def _promised_lengths(op: AnyOperation, entries: int, masks: dict[str, int]) -> 
     if source is None or part is None:
         return {}
     try:
-        pieces = [piece for piece in _pieces(source, entries, masks) if piece.kind != "index"]
+        pieces = [piece for piece in pieces_of(source, entries, masks) if piece.kind != "index"]
     except ValueError:  # which the kernel says where it has the operation's name
         return {}
     if len(pieces) != len(part):  # a gradient of another rank, which the kernel refuses
@@ -286,11 +246,11 @@ class _Region:
 
 
 def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Array, end: Array, strides: Array) -> _Region:
-    masks = {name: ctx.op.attrs[name] for name in _MASK_NAMES}
+    masks = {name: ctx.op.attrs[name] for name in MASK_NAMES}
     starts, stops = _elements(begin, ctx.op.inputs[1]), _elements(end, ctx.op.inputs[2])
     steps = int_list(strides)
     region = _Region([range(d) for d in dims])
-    for piece in _pieces(len(dims), len(steps), masks):
+    for piece in pieces_of(len(dims), len(steps), masks):
         if piece.kind == "new":
             region.shape.append(1)
         elif piece.kind == "index":
@@ -305,7 +265,7 @@ def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Array, end: Array, 
 
 def _take_range(
     region: _Region,
-    piece: _Piece,
+    piece: SlicePiece,
     begin: Array,
     end: Array,
     stride: int,
@@ -327,7 +287,7 @@ def _take_range(
     region.traced[piece.axis], region.lengths[piece.axis] = first, length or 0
 
 
-def _take_index(region: _Region, piece: _Piece, index: Array, stride: int, dim: int, ctx: GraphContext) -> None:
+def _take_index(region: _Region, piece: SlicePiece, index: Array, stride: int, dim: int, ctx: GraphContext) -> None:
     _check_index(piece, None, stride, dim)
     ctx.check(
         (index >= -dim) & (index < dim),
@@ -346,33 +306,6 @@ def _as_slice(positions: range) -> slice:
         return slice(0, 0)
     stop = None if positions.step < 0 and positions.stop < 0 else positions.stop
     return slice(positions.start, stop, positions.step)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _index_of(
-    rank: int, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], *masks: int
-) -> tuple[Any, ...] | None:
-    """What NumPy takes between brackets for a strided slice of a tensor of some rank; None: it is refused."""
-    named = dict(zip(_MASK_NAMES, masks, strict=True))
-    index: list[Any] = []
-    try:
-        pieces = _pieces(rank, len(strides), named)
-    except ValueError:
-        return None
-    for piece in pieces:
-        at = piece.entry
-        if piece.kind == "new":
-            index.append(None)
-        elif piece.kind == "all":
-            index.append(slice(None))
-        elif strides[at] == 0 or (piece.kind == "index" and strides[at] < 0):
-            return None
-        elif piece.kind == "index":
-            index.append(begin[at])
-        else:
-            start = None if named["begin_mask"] >> at & 1 else begin[at]
-            index.append(slice(start, None if named["end_mask"] >> at & 1 else end[at], strides[at]))
-    return (*index, ...)  # an array also where one element is left
 
 
 # ---------------------------------------------------------------------- StridedSlice
@@ -401,7 +334,7 @@ def _(
     ctx: ShapeContext,
 ) -> TensorShape:
     shape_rules.merged(begin, end, strides)
-    masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
+    masks = dict(zip(MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
     bounds = [partial_vector(ctx.tensor(name)) for name in ("begin", "end", "strides")]
     return _strided_shape(input.dims_tuple, bounds, masks)
 
@@ -425,7 +358,7 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 def _(input: Array, begin: Array, end: Array, strides: Array, *, ctx: GraphContext, xp: ArrayLibrary) -> Any:
     if isinstance(input, np.ndarray) and all(isinstance(bound, np.ndarray) for bound in (begin, end, strides)):
         bounds = tuple(begin.tolist()), tuple(end.tolist()), tuple(strides.tolist())
-        index = _index_of(input.ndim, *bounds, *[ctx.op.attrs[name] for name in _MASK_NAMES])
+        index = index_of(input.ndim, *bounds, *[ctx.op.attrs[name] for name in MASK_NAMES])
         # what it refuses, or NumPy, is refused below, where there are words for it
         with contextlib.suppress(IndexError):
             if index is not None:
@@ -437,8 +370,26 @@ def _(input: Array, begin: Array, end: Array, strides: Array, *, ctx: GraphConte
     return xp.reshape(part, region.shape)
 
 
+@StridedSlice.when_known
+def _(op: StepNode) -> Callable[[HostArray], HostArray] | None:
+    begin, end, strides = (tuple(np.asarray(t.known).reshape(-1).tolist()) for t in op.inputs[1:])
+    if not len(begin) == len(end) == len(strides):
+        return None
+    masks = [op.attrs[name] for name in MASK_NAMES]
+    index_by_rank = {rank: index_of(rank, begin, end, strides, *masks) for rank in range(_USUAL_RANKS)}
+
+    def sliced(array: HostArray) -> HostArray:
+        index = index_by_rank.get(array.ndim)
+        if index is None:
+            raise IndexError
+        part: HostArray = array[index]
+        return part
+
+    return sliced
+
+
 def _mask_attrs(op: Operation) -> dict[str, Any]:
-    return {name: op.attrs[name] for name in _MASK_NAMES}
+    return {name: op.attrs[name] for name in MASK_NAMES}
 
 
 @StridedSlice.gradient

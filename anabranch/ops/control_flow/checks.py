@@ -64,6 +64,8 @@ def _(condition: TensorShape, data: list[TensorShape]) -> tuple[()]:
 
 @Assert.kernel
 def _(condition: Array, data: list[Any], *, summarize: int, ctx: OperationContext, xp: ArrayLibrary) -> None:
+    if isinstance(condition, np.ndarray | np.bool_) and condition:
+        return  # what would be said need not be put together
     parts: list[str] = []
     values: list[Any] = []
     for item in data:

@@ -43,6 +43,7 @@ from anabranch.ops.control_flow import growing_lists, loop_counts, loop_rewrites
 from anabranch.ops.control_flow.appended_values import Appended, appended_values
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.control_flow.counters import counter_steps
+from anabranch.ops.control_flow.rearranged_values import Rearranged, rearranged_values
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 
 _WHILE_ATTRS = (
@@ -169,6 +170,8 @@ class CompiledLoop:
         self.multiplied_before = 0
         #: what the loop appends to: joined after it
         self.appended: list[Appended] = []
+        #: what it rearranges besides, and how long each was before
+        self.rearranged: list[tuple[Rearranged, int]] = []
         if loop_rewrites.enabled():
             self.later = loop_rewrites.later_sums(cond, body, self.carried)
             self.products, self.multiplied_before = loop_rewrites.products(ctx, body, inputs, fixed_parameters(body))
@@ -215,8 +218,11 @@ class CompiledLoop:
     def step(self, number: TensorValue, values: list[Any], variables: list[Any], recorded: list[int]) -> _Iteration:
         """Traces one iteration."""
         state = self._state(variables)
+        kernels = dict(self.products)
+        for one, begin in self.rearranged:
+            kernels.update(one.kernels(begin, number, self.ctx.needs_host))
         results = self.ctx.call(
-            self.body, self._arguments(values), state, iteration=number, kernels=self.products, also=self.factors
+            self.body, self._arguments(values), state, iteration=number, kernels=kernels, also=self.factors
         )
         self.checks = state.checks
         new_variables = [jnp.asarray(state.variables[h]) for h in self.written]
@@ -256,7 +262,8 @@ class CompiledLoop:
         first, checks = self.condition(np.uint32(0), values, variables)
         guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
         known = None if guarded else self._known_count() if self.count is None else self.count
-        numbered = count or known is not None or recorded or kept or self.ctx.draws_random(self.body, self.cond)
+        numbered = count or known is not None or bool(recorded or kept or self.rearranged)
+        numbered = numbered or self.ctx.draws_random(self.body, self.cond)
         settled = {} if known is None else self._settled(traced, known)
         #: the numbers of the checks that each iteration makes
         open_checks = [n for n in range(len(types.ok)) if n not in settled]
@@ -326,16 +333,24 @@ class CompiledLoop:
         """Lets lists begin as long as they will be, and joins what is appended after the loop, where that is known."""
         growing = self.ctx.op.attrs.get(growing_lists.GROWING, ())
         appended = appended_values(self.cond, self.body, self.carried)
-        if not growing and not appended:
+        without = {one.position for one in appended}
+        rearranged = rearranged_values(self.cond, self.body, [at for at in self.carried if at not in without])
+        if not (growing or appended or rearranged):
             return
         if self.count is None:
             self.count = self._known_count()
         if self.count is not None:
-            self.appended, without = appended, {one.position for one in appended}
+            self.appended = appended
             self.carried = [position for position in self.carried if position not in without]
             places = growing_lists.growing_lists(self.cond, self.body, recorded)
             wanted = {position: places[position] for position in growing if position in places}
             self.inputs = growing_lists.with_room(self.inputs, wanted, self.count)
+            for one in rearranged:
+                first = self.inputs[one.position]
+                room = one.with_room(first, self.count)
+                if room is not None:
+                    self.inputs[one.position] = room
+                    self.rearranged.append((one, first.shape[one.axis]))
 
     def _known_count(self) -> int | None:
         """How often the loop runs, where its condition counts up or down to what is known while it is traced.

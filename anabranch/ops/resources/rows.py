@@ -35,6 +35,8 @@ def library_of(*values: Array) -> Any:
 
 def guarded(ctx: StepTracingContext, indices: Array, size: int) -> Any:
     """`indices`, or beyond the end (`size`) when a check of the island does not hold."""
+    if ctx.guard is None and isinstance(indices, np.ndarray):
+        return indices.astype(np.int64, copy=False)
     wide = library_of(indices).asarray(indices).astype(np.int64)
     return wide if ctx.guard is None else jnp.where(ctx.guard, wide, np.int64(size))
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from anabranch.core.arrays import Array, HostArray
-from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernel_context import OperationContext, RowsUpdate
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
@@ -131,7 +131,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
     @op.kernel
     def _(*inputs: Array, ctx: StepTracingContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
-        resources = {h: values[h] for h in handles}
+        resources = {h: values.pop(h) for h in handles}
         tables = {h: ctx.read(resource) for h, resource in resources.items()}
         indices, grad, size = values.pop("indices"), values["grad"], tables[handles[0]].shape[0]
         xp = library_of(indices, grad, *tables.values())
@@ -143,9 +143,23 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
             )
         check_indices(ctx, indices, size, xp)
         rows, values["grad"] = combined_rows(guarded(ctx, indices, size), xp.asarray(grad), size)
-        values.update({h: xp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
-        for handle, new in _call(rule, values, ctx, Updating(lambda _, new: new)).items():
-            write_rows(ctx, resources[handle], tables[handle], "set", rows, new, unique=True)
+        taken = {h: xp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()}
+        taken["grad"] = values.pop("grad")
+
+        def compute(given: dict[str, Any]) -> dict[str, Any]:
+            return _call(rule, {**values, **given}, ctx, Updating(lambda _, new: new))
+
+        def store(news: dict[str, Any]) -> None:
+            for handle, new in news.items():
+                write_rows(ctx, resources[handle], tables[handle], "set", rows, new, unique=True)
+
+        if xp is np:
+            scalars = tuple([id(values[scalar]) for scalar in rest if scalar not in _GRADIENTS])
+            forms = (tables[handles[0]].dtype, np.shape(grad)[1:], grad.dtype)
+            kind = (name, scalars, forms, *[ctx.op.attrs.get(attr) for attr in _RULE_ATTRS])
+            if ctx.puts_off_rows(RowsUpdate(kind, taken, compute, store)):
+                return
+        store(compute(taken))
 
 
 def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tuple[int, ...]) -> None:

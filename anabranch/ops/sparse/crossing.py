@@ -113,6 +113,10 @@ class _Column:
     values: Array
     counts: Array
 
+    def has_one_each(self, batch: int) -> bool:
+        """Whether each of so many rows, of which there are some, has one value."""
+        return len(self.values) == batch and bool(np.maximum.reduce(self.counts) == 1)
+
 
 def _sparse_column(indices: Array, values: Array, batch: int) -> _Column:
     rows = indices[:, 0]
@@ -127,6 +131,11 @@ def _hashed(columns: list[_Column], batch: int, key: int, buckets: int) -> tuple
 
     Of 63 bits where there is no number of buckets. A cross of no columns has one combination in each row.
     """
+    if batch and all(column.has_one_each(batch) for column in columns):  # most features have one value
+        alone = np.zeros((batch, 2), np.int64)
+        alone[:, 0] = np.arange(batch)
+        parts = [_fingerprints(column.values) for column in columns]
+        return alone, _joined(parts, batch, key, buckets), np.array([batch, 1], np.int64)
     counts = np.ones(batch, np.int64)
     for column in columns:
         counts = counts * column.counts
@@ -140,10 +149,15 @@ def _hashed(columns: list[_Column], batch: int, key: int, buckets: int) -> tuple
         begins = np.cumsum(column.counts) - column.counts
         chosen.append(_fingerprints(column.values)[begins[rows] + left % count])
         left = left // count
-    first = np.full(total, key % (1 << 64), np.uint64)
-    hashes = joined_fingerprints(first, chosen[::-1]) % np.uint64(buckets or (1 << 63) - 1)
     places = np.stack([rows, within], axis=1)
-    return places, hashes.astype(np.int64), np.array([batch, counts.max(initial=0)], np.int64)
+    hashes = _joined(chosen[::-1], total, key, buckets)
+    return places, hashes, np.array([batch, counts.max(initial=0)], np.int64)
+
+
+def _joined(parts: list[Array], count: int, key: int, buckets: int) -> Array:
+    """One hash of each of the combinations, whose parts stand at the same places of several vectors."""
+    first = np.full(count, key % (1 << 64), np.uint64)
+    return (joined_fingerprints(first, parts) % np.uint64(buckets or (1 << 63) - 1)).astype(np.int64)
 
 
 def _fingerprints(values: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -40,9 +40,9 @@ def check_sparse(ctx: OperationContext, indices: Array, shape: Array, what: str 
         raise InvalidArgumentError(
             None, ctx.op, f"{what} of shape {indices.shape} do not index a tensor of shape {shape.tolist()}"
         )
-    is_plain = indices.dtype == np.int64 == shape.dtype and not (shape < 0).any()
+    is_plain = indices.dtype == np.int64 == shape.dtype and min(shape.tolist(), default=0) >= 0
     # as unsigned numbers negative ones are the largest
-    if is_plain and not (indices.view(np.uint64) >= shape.view(np.uint64)).any():
+    if is_plain and not np.logical_or.reduce(indices.view(np.uint64) >= shape.view(np.uint64), axis=None):
         return
     inside = np.all((indices >= 0) & (indices < shape), axis=1)
     if not inside.all():
@@ -322,11 +322,11 @@ def _(
 @SparseFillEmptyRows.host_kernel
 def _(indices: Array, values: Array, dense_shape: Array, default_value: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, indices, dense_shape)
-    empty = np.ones(int(dense_shape[0]), np.bool_)
-    rows = indices[:, 0]
+    count, rows = int(dense_shape[0]), indices[:, 0]
+    if _are_all_in_order(rows, count):
+        return indices, values, np.zeros(count, np.bool_), np.arange(len(rows))
+    empty = np.ones(count, np.bool_)
     empty[rows] = False
-    if not empty.any() and (rows[1:] >= rows[:-1]).all():
-        return indices, values, empty, np.arange(len(rows))
     added = np.zeros((int(empty.sum()), len(dense_shape)), np.int64)
     added[:, 0] = np.flatnonzero(empty)
     whole = np.concatenate([indices, added])
@@ -337,6 +337,17 @@ def _(indices: Array, values: Array, dense_shape: Array, default_value: Array, *
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return whole[order], filled[order], empty, position[: len(values)]
+
+
+def _are_all_in_order(rows: HostArray, count: int) -> bool:
+    """Whether numbers of rows, all in [0, count), come in order, and each of them does."""
+    if len(rows) < count:
+        return False
+    steps = np.subtract(rows[1:], rows[:-1])
+    if not len(steps):
+        return len(rows) == count  # no rows, or one
+    # from the first row to the last, in steps of none or one; as unsigned numbers those backwards are the largest
+    return bool(rows[0] == 0 and rows[-1] == count - 1 and np.maximum.reduce(steps.view(np.uint64)) <= 1)
 
 
 @SparseFillEmptyRows.gradient

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from anabranch.proto.example_pb2 import Example, Feature
 
 _FEATURE_TYPES = "{float, int64, string}"
 _KINDS = {"float_list": float32, "int64_list": int64, "bytes_list": string}
+#: the values in a feature of a type; none where it has another type
+_VALUES_IN = {dtype: attrgetter(f"{kind}.value") for kind, dtype in _KINDS.items()}
 
 ParseExample = define_op(
     "ParseExample",
@@ -87,9 +90,14 @@ def feature_name(key: bytes) -> str:
     return key.decode("utf-8", "surrogateescape")
 
 
+def is_name(name: str) -> bool:
+    """Whether a name is UTF-8; messages have no other, and cannot be asked for one."""
+    return not any("\udc80" <= character <= "\udcff" for character in name)
+
+
 def holds(features: Mapping[str, Feature], name: str) -> bool:
-    """Whether a message has a feature; never for a name that is not UTF-8, which messages cannot be asked for."""
-    return not any("\udc80" <= character <= "\udcff" for character in name) and name in features
+    """Whether a message has a feature."""
+    return is_name(name) and name in features
 
 
 @ParseExample.host_kernel
@@ -184,18 +192,50 @@ def array_of(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     return out
 
 
+def _rows_of(
+    features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: OperationContext
+) -> list[Sequence[Any] | None]:
+    """The values of one feature in each record; None where a record lacks it, or has it without a type."""
+    if not is_name(key):
+        return [None] * len(features)
+    values_in = _VALUES_IN[dtype]
+    rows: list[Sequence[Any] | None] = []
+    for record in features:
+        # a message in which another type of values stands has none of this one, and gives an empty sequence
+        values = values_in(record[key]) if key in record else None
+        if values is not None and not values:
+            at = len(rows)
+            values = values_of(record, key, dtype, place_of(labels[at], key, at), ctx)
+        rows.append(values)
+    return rows
+
+
+def _joined(rows: list[Sequence[Any] | None], dtype: DType) -> np.ndarray[Any, Any]:
+    """The values of all rows, one after the other."""
+    flat: list[Any] = []
+    for row in rows:
+        if row:
+            flat += row[:]  # a list, made by the message: in half the time that it takes to go through its values
+    return array_of(flat, dtype)
+
+
 def sparse_column(
     features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: OperationContext
 ) -> tuple[Any, Any, Any]:
     """One feature of all records as (indices, values, dense shape) of a [records, longest] sparse tensor."""
-    rows = [
-        values_of(f, key, dtype, place_of(label, key, i), ctx) or ()
-        for i, (f, label) in enumerate(zip(features, labels, strict=True))
-    ]
-    lengths = [len(row) for row in rows]
-    indices = np.array([(i, j) for i, n in enumerate(lengths) for j in range(n)], np.int64).reshape(-1, 2)
-    values = array_of([v for row in rows for v in row], dtype)
-    return indices, values, np.array([len(rows), max(lengths, default=0)], np.int64)
+    rows = _rows_of(features, key, dtype, labels, ctx)
+    lengths = [len(row) if row else 0 for row in rows]
+    longest = max(lengths, default=0)
+    values = _joined(rows, dtype)
+    indices = np.zeros((len(values), 2), np.int64)
+    if longest == 1 and len(values) == len(rows):
+        indices[:, 0] = np.arange(len(rows))
+    elif longest:
+        counts = np.array(lengths)
+        indices[:, 0] = np.arange(len(rows)).repeat(counts)
+        if longest > 1:
+            indices[:, 1] = np.arange(len(values)) - (counts.cumsum() - counts).repeat(counts)
+    return indices, values, np.array([len(rows), longest], np.int64)
 
 
 def dense_column(
@@ -212,21 +252,36 @@ def dense_column(
     Raises:
         InvalidArgumentError: a record lacks it and there is no default, or has another number of values.
     """
-    rows = []
-    for i, (record, label) in enumerate(zip(features, labels, strict=True)):
-        values = values_of(record, key, dtype, place_of(label, key, i), ctx)
-        rows.append(None if values is None else array_of(values, dtype))
+    rows = _rows_of(features, key, dtype, labels, ctx)
     if not shape.is_fully_defined():
-        return _padded(rows, default, dtype, shape, key, labels, ctx)
-    dims = shape.dims_tuple or ()
-    column = []
-    for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        if row is None:
-            column.append(_missing_row(default, dtype, dims, f"Name: {label}, Feature: {key}", ctx))
-        else:
-            check_size(row.size, dims, dtype, place_of(label, key, i), ctx)
-            column.append(row.reshape(dims))
-    return np.stack(column) if column else np.empty((0, *dims), dtype.as_numpy_dtype)
+        arrays = [None if row is None else array_of(row, dtype) for row in rows]
+        return _padded(arrays, default, dtype, shape, key, labels, ctx)
+    dims: tuple[Any, ...] = shape.dims_tuple or ()
+    size = math.prod(map(int, dims))
+    if any(row is None or len(row) != size for row in rows):
+        rows = [
+            _checked_row(row, default, dtype, dims, key, i, label, ctx)
+            for i, (row, label) in enumerate(zip(rows, labels, strict=True))
+        ]
+    return _joined(rows, dtype).reshape(len(rows), *dims)
+
+
+def _checked_row(
+    row: Sequence[Any] | None,
+    default: Array,
+    dtype: DType,
+    dims: tuple[Any, ...],
+    key: str,
+    at: int,
+    label: str,
+    ctx: OperationContext,
+) -> Sequence[Any]:
+    """The values of a row of these dimensions, or of its default where it has none."""
+    if row is None:
+        values: list[Any] = _missing_row(default, dtype, dims, f"Name: {label}, Feature: {key}", ctx).ravel().tolist()
+        return values
+    check_size(len(row), dims, dtype, place_of(label, key, at), ctx)
+    return row
 
 
 def place_of(label: str, key: str, index: int) -> str:

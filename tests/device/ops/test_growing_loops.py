@@ -71,6 +71,56 @@ def appended() -> tuple[list[Any], dict[str, Any]]:
     return list(results[1:]), {"start": start}
 
 
+def beams(limit: int = 5) -> tuple[list[Any], dict[str, Any]]:
+    """Sequences whose beams change places in each iteration, and which are read at their ends."""
+    start = tf.placeholder(tf.int32, [None, 3, None])
+    numbers = tf.tile(tf.range(tf.shape(start)[0])[:, None], [1, 3])
+
+    def body(i: Any, words: Any, score: Any) -> Any:
+        last = words[:, :, -1]
+        parents = (last + i) % 3
+        words = tf.gather_nd(words, tf.stack([numbers, parents], 2))
+        added = tf.stack([last * 2 % 7, last + i], 2)
+        return i + 1, tf.concat([words, added], 2), score + tf.to_float(tf.reduce_sum(parents))
+
+    shapes = [tf.TensorShape([]), start.shape, tf.TensorShape([])]
+    results = tf.while_loop(lambda i, *_: i < limit, body, [0, start, 1.0], shape_invariants=shapes, back_prop=False)
+    return list(results[1:]), {"start": start}
+
+
+def no_beams() -> tuple[list[Any], dict[str, Any]]:
+    """The same without iterations."""
+    return beams(0)
+
+
+def flat_beams() -> tuple[list[Any], dict[str, Any]]:
+    """The same with the beams of all sequences in one axis; time comes last, and ids are taken along the first axis."""
+    start = tf.placeholder(tf.int32, [4, None])
+
+    def body(i: Any, words: Any) -> Any:
+        last = words[..., -1]
+        words = tf.identity(tf.gather(words, (last + tf.range(4)) % 4))
+        return i + 1, tf.concat([words, last[:, None] + 1], -1)
+
+    shapes = [tf.TensorShape([]), start.shape]
+    results = tf.while_loop(lambda i, _: i < 5, body, [0, start], shape_invariants=shapes)
+    return [results[1]], {"start": start}
+
+
+def batched_beams() -> tuple[list[Any], dict[str, Any]]:
+    """Rows of each sequence alone, by `batch_dims`, in an axis before the one that grows."""
+    start = tf.placeholder(tf.float32, [2, 3, None])
+
+    def body(i: Any, words: Any) -> Any:
+        order = tf.argsort(words[:, :, -1], 1)
+        words = tf.gather(words, order, axis=1, batch_dims=1)
+        return i + 1, tf.concat([words, tf.fill([2, 3, 1], tf.to_float(i))], 2)
+
+    shapes = [tf.TensorShape([]), start.shape]
+    results = tf.while_loop(lambda i, _: i < 3, body, [0, start], shape_invariants=shapes)
+    return [results[1]], {"start": start}
+
+
 def run(make: Callable[[], Any], fed: dict[str, Any], times: int = 1) -> tuple[list[Any], list[Plan]]:
     plans: list[Plan] = []
     with tf.Graph().as_default():
@@ -96,6 +146,11 @@ def run(make: Callable[[], Any], fed: dict[str, Any], times: int = 1) -> tuple[l
         (counted_writes, {"limit": 0}),
         (counted_writes, {"limit": 1}),
         (appended, {"start": np.ones([2, 1], np.float32)}),
+        (beams, {"start": np.arange(12).reshape(2, 3, 2)}),
+        (no_beams, {"start": np.arange(12).reshape(2, 3, 2)}),
+        (beams, {"start": np.zeros([0, 3, 1])}),
+        (flat_beams, {"start": np.arange(8).reshape(4, 2)}),
+        (batched_beams, {"start": np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)}),
     ],
 )
 def test_compiled_whole(make: Callable[[], Any], fed: dict[str, Any]) -> None:
@@ -157,3 +212,64 @@ def test_a_tensor_that_is_looked_at() -> None:
             _, x, total = session.run(loop)
     np.testing.assert_array_equal(x, [0, 1, 2, 3])
     assert total == 0 + 0 + 1 + 3
+
+
+@pytest.mark.parametrize("look", ["size", "first", "middle", "sum", "condition", "other variable", "along"])
+def test_beams_that_are_looked_at_elsewhere(look: str) -> None:
+    """Whoever sees how long a tensor is, or takes what may be room, gets what is there."""
+
+    def make() -> tuple[list[Any], dict[str, Any]]:
+        start = tf.placeholder(tf.int32, [2, None])
+
+        def body(i: Any, words: Any, seen: Any) -> Any:
+            looks = {
+                "size": lambda: tf.shape(words)[1],
+                "first": lambda: words[0, 0],
+                "middle": lambda: words[0, -2],
+                "sum": lambda: tf.reduce_sum(words),
+                "condition": lambda: 0,
+                "other variable": lambda: 0,
+                "along": lambda: tf.gather(words, [0], axis=1)[0, 0],
+            }
+            seen = words if look == "other variable" else seen + looks[look]()
+            words = tf.gather(words, (words[:, -1] + i) % 2)
+            return i + 1, tf.concat([words, words[:, -1:] + 1], 1), seen
+
+        def going(i: Any, words: Any, seen: Any) -> Any:
+            return (i < 4) & (tf.shape(words)[1] < 5) if look == "condition" else i < 4
+
+        first = start if look == "other variable" else tf.constant(0)
+        shapes = [tf.TensorShape([]), start.shape, first.shape]
+        results = tf.while_loop(going, body, [0, start, first], shape_invariants=shapes)
+        return list(results[1:]), {"start": start}
+
+    fed = {"start": np.array([[1, 2], [0, 5]])}
+    with lowering_everything():
+        expected, _ = run(make, fed)
+    values, _ = run(make, fed, 4)
+    for value, other in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+def test_an_end_of_nothing_is_an_error_that_names_the_operation() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="slice index -1 of dimension 1 out of bounds"):
+        run(flat_beams, {"start": np.zeros([4, 0])}, 4)
+
+
+def test_a_parent_that_is_not_there_is_an_error() -> None:
+    def make() -> tuple[list[Any], dict[str, Any]]:
+        parents, start = tf.placeholder(tf.int32, [2]), tf.placeholder(tf.int32, [2, None])
+
+        def body(i: Any, words: Any) -> Any:
+            return i + 1, tf.concat([tf.gather(words, parents + i, name="chosen"), words[:, -1][:, None]], 1)
+
+        results = tf.while_loop(
+            lambda i, _: i < 3, body, [0, start], shape_invariants=[tf.TensorShape([]), start.shape]
+        )
+        return [results[1]], {"start": start, "parents": parents}
+
+    fed = {"start": np.arange(4).reshape(2, 2), "parents": np.array([0, -2])}
+    for times in (1, 4):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[1\] = -2 is not in \[0, 2\)") as raised:
+            run(make, fed, times)
+        assert "chosen" in str(raised.value)

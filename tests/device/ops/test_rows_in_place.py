@@ -330,3 +330,75 @@ def test_rows_are_taken_without_a_copy_of_the_table(dtype: Any, monkeypatch: pyt
 
 def _as_fetched(values: Array) -> Array:
     return np.array([v.encode() for v in values.ravel()], object) if values.dtype == object else values
+
+
+# ---------------------------------------------------------------------- several updates in one
+_RULES: dict[str, tuple[list[str], list[str]]] = {
+    "Adagrad": (["var", "accum"], ["lr"]),
+    "Ftrl": (["var", "accum", "linear"], ["lr", "l1", "l2", "lr_power"]),
+    "Momentum": (["var", "accum"], ["lr", "momentum"]),
+}
+
+
+class _ManyTables:
+    """One rule for tables with rows of two sizes; the last one has a rate of its own."""
+
+    def __init__(self, rule: str) -> None:
+        names, scalars = _RULES[rule]
+        random = np.random.default_rng(1)
+        self.feeds: dict[Any, Any] = {}
+        self.variables, updates = [], []
+        numbers = {name: tf.constant(np.float32({"lr_power": -0.5}.get(name, 0.25))) for name in scalars}
+        for table, (rows, width) in enumerate([(30, 2), (7, 2), (90, 2), (30, 3), (30, 2)]):
+            rates = numbers | {"lr": tf.constant(np.float32(0.125))} if table == 4 else numbers
+            state = {}
+            for name in names:
+                start = random.uniform(0.5, 2, (rows, width)).astype(np.float32)
+                state[name] = tf.get_variable(f"{name}{table}", initializer=start, use_resource=True)
+            self.variables += state.values()
+            indices, grad = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.float32, [None, width])
+            self.feeds[indices] = random.integers(0, rows, 10 + table)
+            self.feeds[grad] = random.normal(size=(10 + table, width)).astype(np.float32)
+            apply = getattr(tf.raw_ops, f"ResourceSparseApply{rule}")
+            handles = {name: variable.handle for name, variable in state.items()}
+            updates.append(apply(**handles, grad=grad, indices=indices, **rates))
+        self.step = tf.group(*updates)
+
+    def run(self, session: tf.Session, feeds: dict[Any, Any]) -> list[bytes]:
+        session.run(tf.global_variables_initializer())
+        worker_threads.call(lambda: session.run(self.step, feeds))
+        return [value.tobytes() for value in session.run(self.variables)]
+
+
+@pytest.mark.parametrize("rule", _RULES)
+def test_alike_updates_are_computed_together_and_are_what_each_is_alone(
+    rule: str, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[int] = []
+    compute = row_updates._compute_joined
+    monkeypatch.setattr(row_updates, "_compute_joined", lambda updates: (joined.append(len(updates)), compute(updates)))
+    with tf.Graph().as_default(), tf.Session() as session:
+        tables = _ManyTables(rule)
+        together = tables.run(session, tables.feeds)
+        assert sorted(joined) == [1, 1, 3], "three have rows of one size and one rate"
+        joined.clear()
+        monkeypatch.setattr(row_updates, "JOINED_ELEMENTS", 0)
+        assert tables.run(session, tables.feeds) == together
+        assert joined == [1] * 5
+        nothing = {key: value[:0] for key, value in tables.feeds.items()}
+        monkeypatch.undo()
+        before = tables.run(session, nothing)
+        assert before != together
+        assert tables.run(session, nothing) == before
+
+
+def test_one_that_fails_leaves_all_as_they_were() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        tables = _ManyTables("Ftrl")
+        before = tables.run(session, {key: value[:0] for key, value in tables.feeds.items()})
+        wrong = dict(tables.feeds)
+        third = list(wrong)[4]
+        wrong[third] = np.where(np.arange(len(wrong[third])) == 1, 90, wrong[third])
+        with pytest.raises(InvalidArgumentError, match=r"indices\[1\] = 90 is not in \[0, 90\)"):
+            worker_threads.call(lambda: session.run(tables.step, wrong))
+        assert [value.tobytes() for value in session.run(tables.variables)] == before

@@ -177,3 +177,35 @@ def test_updates_of_changing_rows_are_not_compiled_in_a_session_either(compilati
             expected -= summed / np.sqrt(squares)
         np.testing.assert_allclose(session.run(table), expected, rtol=1e-4)
     assert len(compilations) <= EAGER_VARIANTS
+
+
+def test_a_shape_of_unknown_rank_that_is_fed_does_not_cut_what_follows(
+    plans: list[Plan], compilations: list[Any]
+) -> None:
+    """All but its last element becomes a part of the shape of what was looked up."""
+    ids = tf.sparse_placeholder(tf.int64)
+    table = tf.get_variable("table", [40, 3])
+    rows = tf.nn.safe_embedding_lookup_sparse(table, ids, None, combiner="mean")
+    loss, train = trained(tf.reshape(rows, [-1, 3]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        whole = session.run(table)
+
+        def fed(*shape: int) -> Any:
+            at = np.argwhere(rng.random(shape) < 0.5)
+            return tf.SparseTensorValue(at, rng.integers(0, 40, len(at)), shape)
+
+        for shape in ((4, 3), (2, 3, 2), (6, 5)):
+            given = fed(*shape)
+            expected = np.zeros((*shape[:-1], 3), np.float32)
+            for place in np.ndindex(shape[:-1]):
+                here = given.values[(given.indices[:, :-1] == place).all(1)]
+                expected[place] = whole[here].mean(0) if len(here) else 0
+            np.testing.assert_allclose(session.run(rows, {ids: given}), expected, rtol=1e-5)
+        plans.clear()
+        session.run([loss, train], {ids: fed(8, 4)})
+        assert len(plans[0].islands) == 2, "the loss with its gradients, and the update of the table"
+        compilations.clear()
+        for longest in range(2, 30):
+            session.run([loss, train], {ids: fed(8, longest)})
+        assert len(compilations) <= 1, "how long a row is does not matter"
