@@ -239,12 +239,16 @@ def test_each_thread_computes_gradients_by_a_program_of_its_own_and_shares_the_v
         session.run(w.initializer)
         rows = np.random.default_rng(0).integers(-3, 4, (threads, steps, size)).astype(np.float32)
 
-        def work(number: int) -> None:
-            for row in rows[number]:
+        def work(number: int, half: slice) -> None:
+            for row in rows[number, half]:
                 both.wait(DEADLINE)
                 session.run([after, train], {x: row})
 
-        on_threads(threads, work)
+        # another thread has the first client meanwhile, so that whoever comes first gets the second one, and then has not
+        clients.own_clients.take(threading.get_ident())
+        on_threads(threads, lambda number: work(number, slice(None, steps // 2)))
+        clients.own_clients.give_back(threading.get_ident())
+        on_threads(threads, lambda number: work(number, slice(steps // 2, None)))
         np.testing.assert_array_equal(session.run(w), -rows.sum((0, 1)))
         made = made_of(executable.Executable)
         used = {variant.client for one in made if one.island.has_own_clients for variant in one._variants.values()}
