@@ -244,7 +244,7 @@ def test_each_thread_computes_gradients_by_a_program_of_its_own_and_shares_the_v
                 both.wait(DEADLINE)
                 session.run([after, train], {x: row})
 
-        # another thread has the first client meanwhile, so that whoever comes first gets the second one, and then has not
+        # another thread has the first client meanwhile: whoever comes first gets the second one, and later the first
         clients.own_clients.take(threading.get_ident())
         on_threads(threads, lambda number: work(number, slice(None, steps // 2)))
         clients.own_clients.give_back(threading.get_ident())
