@@ -5,6 +5,7 @@ What needs the extra `native` is skipped without it.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -68,26 +69,24 @@ def _check(make: Any, x: Any, y: Any, expected: Any, is_large: bool, monkeypatch
 
 @pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-class TestAgreement:
+class TestWithNumPy:
     @pytest.mark.parametrize(("one", "other", "is_large"), SHAPES)
     def test_matrices(self, one: Any, other: Any, is_large: bool, turned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        x, y = (_values(shape, at, turned[at]) for at, shape in enumerate((one, other)))
-        exact = [_values(shape, at, False).astype(np.float64) for at, shape in enumerate((one, other))]
-        monkeypatch.setattr(native_float_products, "core_count", lambda: 2)
-        _check(
-            lambda a, b: raw.MatMul(a, b, transpose_a=turned[0], transpose_b=turned[1]),
-            *(x, y, np.matmul(*exact), is_large, monkeypatch),
-        )
+        first, second = turned
+        make = functools.partial(raw.MatMul, transpose_a=first, transpose_b=second)
+        self._agrees(make, (one, other), turned, is_large, monkeypatch)
 
     @pytest.mark.parametrize(("one", "other", "is_large"), BATCHES)
     def test_batches(self, one: Any, other: Any, is_large: bool, turned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        x, y = (_values(shape, at, turned[at]) for at, shape in enumerate((one, other)))
-        exact = [_values(shape, at, False).astype(np.float64) for at, shape in enumerate((one, other))]
+        first, second = turned
+        make = functools.partial(raw.BatchMatMulV2, adj_x=first, adj_y=second)
+        self._agrees(make, (one, other), turned, is_large, monkeypatch)
+
+    def _agrees(self, make: Any, shapes: Any, turned: Any, is_large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        x, y = (_values(shape, at, turned[at]) for at, shape in enumerate(shapes))
+        exact = [_values(shape, at, False).astype(np.float64) for at, shape in enumerate(shapes)]
         monkeypatch.setattr(native_float_products, "core_count", lambda: 2)
-        _check(
-            lambda a, b: raw.BatchMatMulV2(a, b, adj_x=turned[0], adj_y=turned[1]),
-            *(x, y, np.matmul(*exact), is_large, monkeypatch),
-        )
+        _check(make, x, y, np.matmul(*exact), is_large, monkeypatch)
 
 
 @pytest.mark.usefixtures("native")
