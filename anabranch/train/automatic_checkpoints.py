@@ -22,7 +22,7 @@ from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.model_shards import ModelShards
-from anabranch.train.replica_rounds import RoundsRunner
+from anabranch.train.replica_rounds import BetweenRounds, RoundsRunner
 from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
@@ -67,7 +67,8 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._task_life = task_life
         self._interval: SaveInterval | None = None
         self._current: _SaveUnderWay | None = None
-        self._is_asked = False
+        #: the save that is to begin after the round
+        self._asked: BetweenRounds | None = None
         #: in which the training runs; a save that another has begun, or was to begin, is of no use
         self._session: Session | None = None
         self._coord: Coordinator | None = None
@@ -88,7 +89,7 @@ class AutomaticCheckpointHook(SessionRunHook):
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
         # first: what was asked for in the session before finds that it is over, also on another thread
         self._session, self._coord = session, coord
-        self._current, self._is_asked, self._saved_for = None, False, frozenset()
+        self._current, self._asked, self._saved_for = None, None, frozenset()
         tasks = {device.name.rpartition("/device:")[0] for device in session.list_devices()}
         if self._interval is None:
             self._interval = SaveInterval(time.monotonic(), max(len(tasks), 1), self._task_life)
@@ -106,13 +107,17 @@ class AutomaticCheckpointHook(SessionRunHook):
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         self._steps += 1
         assert self._interval is not None
+        if self._asked is not None:
+            if not self._asked.ended.is_set():
+                return
+            self._asked = None
         save = self._current
         if save is not None:
             if not save.ended.is_set():
                 return
             self._current = None
             self._took(save)
-        elif not self._is_asked and (self._has_notice(run_context.session) or self._interval.is_due(time.monotonic())):
+        elif self._has_notice(run_context.session) or self._interval.is_due(time.monotonic()):
             self._ask(run_context.session)
 
     def _has_notice(self, session: Session) -> bool:
@@ -130,9 +135,11 @@ class AutomaticCheckpointHook(SessionRunHook):
         if rounds is not None:
             # what was asked for has been done then, or is not to be done any more
             rests = rounds.rest(_LAST_ROUND)
-            rounds.between_rounds(_nothing)
+            if self._asked is not None:
+                rounds.withdraw(self._asked)
         self._finish()
-        self._save_last(session)
+        if rounds is None or rests or not rounds.may_be_cut_off(session):
+            self._save_last(session)
         if rounds is not None and not rests:
             self._end_last_round(session, rounds)
         if not is_followed(self._coord):
@@ -161,24 +168,18 @@ class AutomaticCheckpointHook(SessionRunHook):
             save.ended.wait(_CANCELLED)
 
     # ------------------------------------------------------------------ a save
-    def _ask(self, session: Session) -> threading.Event:
-        """Begins a save, now or after the round; sets an event when it has begun."""
-        begun = threading.Event()
+    def _ask(self, session: Session) -> None:
+        """Begins a save, now or after the round."""
         rounds = self._shards.rounds
         if rounds is None:
             self._begin(session)
-            begun.set()
-            return begun
-        self._is_asked = True
+            return
 
         def begin() -> None:
             if session is self._session:
                 self._begin(session)
-                self._is_asked = False
-            begun.set()
 
-        rounds.between_rounds(begin)
-        return begun
+        self._asked = rounds.between_rounds(begin)
 
     def _begin(self, session: Session) -> None:
         """Begins a save, and waits until it has read the model.
@@ -246,7 +247,3 @@ class AutomaticCheckpointHook(SessionRunHook):
             with admitted():
                 save.ended.wait()
             self._took(save)
-
-
-def _nothing() -> None:
-    """Takes the place of a save that is not wanted any more."""

@@ -213,6 +213,21 @@ class SessionCoordinator(Coordinator):
         self._is_followed = False
         #: whether the process was told to end, so that nothing is to be waited for; a handler of signals sets it
         self.is_told_to_end = False
+        self._has_begun = threading.Event()
+        self._has_begun.set()
+
+    @contextlib.contextmanager
+    def begins(self) -> Iterator[None]:
+        """Within, the session begins: what changes the model by itself waits, so that a hook can save it first."""
+        self._has_begun.clear()
+        try:
+            yield
+        finally:
+            self._has_begun.set()
+
+    def wait_until_begun(self, within: float) -> None:
+        """Waits until the hooks have begun the session, at most so long (s)."""
+        self._has_begun.wait(within)
 
     def ends(self, is_followed: bool) -> None:
         """Says that the session is about to be closed, and whether another follows, in this process or in another that

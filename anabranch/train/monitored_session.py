@@ -351,8 +351,9 @@ class _CoordinatedSessionCreator(SessionCreator):
         self.coord = SessionCoordinator(PREEMPTION_ERRORS)
         for runner in self.tf_sess.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
             runner.create_threads(self.tf_sess, coord=self.coord, daemon=True, start=True)
-        for hook in self._hooks:
-            hook.after_create_session(self.tf_sess, self.coord)
+        with self.coord.begins():
+            for hook in self._hooks:
+                hook.after_create_session(self.tf_sess, self.coord)
         return CoordinatedSession(HookedSession(self.tf_sess, self._hooks), self.coord, self._grace_period)
 
 

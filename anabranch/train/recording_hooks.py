@@ -20,6 +20,7 @@ from anabranch.session import Session
 from anabranch.train import meta_graph, training_util
 from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_step_for
 from anabranch.train.coordinator import Coordinator
+from anabranch.train.replica_rounds import BetweenRounds, RoundsRunner, rounds_runners
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -44,6 +45,10 @@ class CheckpointSaverListener:
 
 class CheckpointSaverHook(SessionRunHook):
     """Saves a checkpoint at the beginning, every so many steps or seconds, and at the end.
+
+    Where this process ends the rounds of replicas that train together, the thread that does so saves, between two of
+    them, and calls the listeners: a checkpoint has each round as a whole or not at all. (In TensorFlow a round may
+    change variables while they are read.)
 
     Args:
         checkpoint_dir: the directory.
@@ -77,14 +82,19 @@ class CheckpointSaverHook(SessionRunHook):
         self._scaffold = scaffold
         self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
         self._listeners = list(listeners or [])
+        self._rounds: RoundsRunner | None = None
+        #: the checkpoint that is to be saved after the round; it returns whether a listener asks for the end
+        self._asked: BetweenRounds | None = None
 
     def begin(self) -> None:
         self._summary_writer = FileWriterCache.get(self._checkpoint_dir)
         self._global_step_tensor = global_step_for(self)
+        self._rounds = rounds_runners.get(get_default_graph())
         for listener in self._listeners:
             listener.begin()
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        self._asked = None
         step = int(session.run(self._global_step_tensor))
         graph = get_default_graph()
         graph_def = graph.as_graph_def(add_shapes=True)
@@ -99,21 +109,46 @@ class CheckpointSaverHook(SessionRunHook):
         return SessionRunArgs(self._global_step_tensor)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._asked is not None:
+            if not self._asked.ended.is_set():
+                return
+            asked, self._asked = self._asked, None
+            if asked.result():
+                run_context.request_stop()
         # The fetched value may be the one before this run's increment: read it again where it matters.
         if not self._timer.should_trigger_for_step(int(run_values.results) + 1):
             return
-        step = int(run_context.session.run(self._global_step_tensor))
-        if self._timer.should_trigger_for_step(step):
-            self._timer.update_last_triggered_step(step)
-            if self._save(run_context.session, step):
-                run_context.request_stop()
+        session = run_context.session
+        if self._rounds is not None and self._rounds.ends_rounds_of(session):
+            self._asked = self._rounds.between_rounds(lambda: self._save_if_due(session))
+        elif self._save_if_due(session):
+            run_context.request_stop()
 
     def end(self, session: Session) -> None:
-        last_step = int(session.run(self._global_step_tensor))
-        if last_step != self._timer.last_triggered_step():
-            self._save(session, last_step)
+        if self._rounds is not None and self._rounds.ends_rounds_of(session):
+            if self._asked is not None:
+                self._rounds.withdraw(self._asked)
+                self._asked.result()
+            self._rounds.save_last(session, lambda: self._save_last(session))
+        else:
+            self._save_last(session)
         for listener in self._listeners:
-            listener.end(session, last_step)
+            listener.end(session, int(session.run(self._global_step_tensor)))
+
+    def _save_if_due(self, session: Session) -> bool:
+        """Saves, unless that was done in this step; returns whether a listener asks for the end."""
+        step = int(session.run(self._global_step_tensor))
+        if not self._timer.should_trigger_for_step(step):
+            return False
+        self._timer.update_last_triggered_step(step)
+        with session.graph.as_default():
+            return self._save(session, step)
+
+    def _save_last(self, session: Session) -> None:
+        step = int(session.run(self._global_step_tensor))
+        if step != self._timer.last_triggered_step():
+            self._timer.update_last_triggered_step(step)
+            self._save(session, step)
 
     def _save(self, session: Session, step: int) -> bool:
         """Saves; returns whether a listener asks for the end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -10,7 +11,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from anabranch import errors
+from anabranch.core.interrupts import admitted
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.platform import logging
 from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.variables import Variable
@@ -24,6 +27,12 @@ from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.queue_runner import QueueRunner
 
+#: seconds that the hooks of a session have to begin it, before rounds go on all the same
+_BEGINS_WITHIN: Final = 60.0
+#: seconds that a chief which ends waits for the end of a round: of one that nobody may hand anything in for any more,
+#: and of one that has changed a part of the model, whose other gradients may be on their way
+_ROUND_THAT_WAITS: Final = 0.25
+_HALF_A_ROUND: Final = 2.0
 #: seconds that whoever runs steps has to hear that the chief's thread lost a task
 _DECIDED_WITHIN: Final = 5.0
 _TAKEN_WITHIN_MS: Final = 1000
@@ -34,20 +43,54 @@ _THE_ROUND: Final = np.zeros(1, np.int64)
 AnyAccumulator: TypeAlias = ConditionalAccumulator | SparseConditionalAccumulator
 
 
+class BetweenRounds:
+    """What `RoundsRunner.between_rounds` was asked for.
+
+    Attributes:
+        ended: whether it was called, and has returned or raised.
+    """
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+        self._result: object = None
+        self._error: Exception | None = None
+        self.ended = threading.Event()
+
+    def call(self) -> None:
+        """Calls it, and keeps what it raises for those who asked."""
+        try:
+            self._result = self._action()
+        except Exception as error:
+            self._error = error
+        finally:
+            self.ended.set()
+
+    def result(self) -> object:
+        """What it returned, once it has ended.
+
+        Raises:
+            Exception: what it raised.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
 class RoundsRunner(QueueRunner):
     """The chief's: its one thread ends one round after the other; between two of them nothing changes the model.
 
-    It waits for values, which no longer come when the workers have stopped: it ends with the session.
+    It waits for values, which no longer come when the workers have stopped: it ends with the session. Its first round
+    begins when all hooks have begun the session: one of them may save the model.
     """
 
     _ends_with_session = True
     _emptied: list[tuple[Tensor, Tensor, Operation]] | None = None
     _began: tuple[Operation, Operation] | None = None
     _times: tuple[Tensor, list[Tensor]] | None = None
-    _wanted: Callable[[], None] | None = None
 
     def __init__(self, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(*args, **kwargs)
+        self._wanted: deque[BetweenRounds] = deque()
         self._is_to_rest, self._rests = threading.Event(), threading.Event()
 
     def create_threads(self, *args: PassedOn, **kwargs: PassedOn) -> list[threading.Thread]:
@@ -117,24 +160,40 @@ class RoundsRunner(QueueRunner):
         elif not is_followed:
             super()._cancel_on_stop(sess, coord)
 
-    def between_rounds(self, action: Callable[[], None]) -> None:
-        """Has something called before the next round, by the thread that would begin it; it must not raise.
+    def between_rounds(self, action: Callable[[], object]) -> BetweenRounds:
+        """Has something called before the next round, by the thread that would begin it."""
+        asked = BetweenRounds(action)
+        self._wanted.append(asked)
+        return asked
 
-        What was asked for before and has not been called yet, is not called.
-        """
-        self._wanted = action
+    def withdraw(self, asked: BetweenRounds) -> None:
+        """Has it not called any more; waits for its end where it is being called."""
+        try:
+            self._wanted.remove(asked)
+        except ValueError:
+            with admitted():
+                asked.ended.wait()
+
+    def ends_rounds_of(self, session: Session) -> bool:
+        """Whether its thread runs in a session."""
+        with self._lock:
+            return self._runs.get(session, 0) > 0
 
     #: says whether this worker is chief, where that can change
     lease: ChiefLease | None = None
     #: has no round wait for this worker any more; how many others are there, None: nobody knows
     leave: Callable[[], int | None] = staticmethod(lambda: 0)
 
+    def _run(self, sess: BaseSession, enqueue_op: Operation | Tensor, coord: Coordinator | None) -> None:
+        if isinstance(coord, SessionCoordinator):
+            coord.wait_until_begun(_BEGINS_WITHIN)
+        super()._run(sess, enqueue_op, coord)
+
     def _enqueued(self) -> bool:
         if self.lease is not None:
             self.lease.check()
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            wanted()
+        while self._wanted:
+            self._wanted.popleft().call()
         if self._is_to_rest.is_set():
             self._rests.set()
         return not self._rests.is_set()
@@ -150,7 +209,26 @@ class RoundsRunner(QueueRunner):
         Else it waits for values that nobody hands in.
         """
         self._is_to_rest.set()
-        return self._rests.wait(within)
+        with admitted():
+            return self._rests.wait(within)
+
+    def save_last(self, session: Session, save: Callable[[], None]) -> None:
+        """Has no round begin any more, and saves the model as the last one left it.
+
+        A round that waits for gradients has changed nothing. If it ends all the same, the model is saved once more.
+        """
+        rests = self.rest(_ROUND_THAT_WAITS)
+        if rests or not self.may_be_cut_off(session):
+            save()
+        if rests or not (self._rests.is_set() or self.may_be_cut_off(session)):
+            return
+        if self.rest(_HALF_A_ROUND):
+            save()
+        else:
+            logging.warning(
+                "The last round has changed a part of the model and waits for gradients of the rest; the last "
+                "checkpoint is the one of a round before it, or has that part"
+            )
 
 
 class AwaitedRound:

@@ -36,6 +36,7 @@ class Replica:
         step: the global step that it saw last.
         restored: of each session, what the global step was when it was made.
         commits: of each, that of the latest checkpoint then.
+        saved_rounds: of each checkpoint that it saved, the global step and minus both variables.
         ended: whether its session ended as it should; else `error` says why not.
     """
 
@@ -48,6 +49,7 @@ class Replica:
         self.restored: list[int] = []
         self.commits: list[int] = []
         self.values: list[float] = []
+        self.saved_rounds: list[tuple[float, float, float]] = []
         self.tokens = 0
         self.ended = False
         self.error: BaseException | None = None
@@ -78,7 +80,8 @@ class Replica:
         # first what looks: the chief's next hook begins a round
         hooks = [_Sees(self, step), optimizer.make_session_run_hook(is_chief), self.preemption]
         if is_chief and not self._automatic:
-            hooks.append(tf.train.CheckpointSaverHook(self.directory, save_steps=5))
+            looks = _LooksAtCheckpoints(self)
+            hooks.append(tf.train.CheckpointSaverHook(self.directory, save_steps=5, listeners=[looks]))
         with tf.train.MonitoredTrainingSession(
             self._target,
             is_chief,
@@ -125,6 +128,17 @@ class Replica:
     def join(self) -> None:
         self._thread.join(DEADLINE)
         assert self.ended, self.error
+        assert all(len(set(saved)) == 1 for saved in self.saved_rounds), "a round was saved by half"
+
+
+class _LooksAtCheckpoints(tf.train.CheckpointSaverListener):
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def after_save(self, session: tf.Session, global_step_value: int) -> None:
+        path = f"{self._replica.directory}/model.ckpt-{global_step_value}"
+        step, a, b = (tf.train.load_variable(path, name) for name in ("global_step", "a", "b"))
+        self._replica.saved_rounds.append((float(step), -float(a[0]), -float(b[0])))
 
 
 class _Sees(tf.train.SessionRunHook):
@@ -134,7 +148,8 @@ class _Sees(tf.train.SessionRunHook):
     def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
         replica = self._replica
         replica.commits.append(replica.saved())
-        replica.restored.append(int(session.run(self._step)))
+        replica.step = int(session.run(self._step))
+        replica.restored.append(replica.step)
 
     def before_run(self, run_context: tf.train.SessionRunContext) -> tf.train.SessionRunArgs:
         return tf.train.SessionRunArgs(self._step)

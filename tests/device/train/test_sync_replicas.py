@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.train import replica_rounds
 from tests.oracles.sync_replicas_cases import CASES, run
 
 DEADLINE = 30
@@ -326,3 +327,52 @@ def test_supervisors_train_together() -> None:
 
     together(work)
     assert_trained(target)
+
+
+class _Saved(tf.train.CheckpointSaverListener):
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.models: list[tuple[float, ...]] = []
+
+    def after_save(self, session: tf.Session, global_step_value: int) -> None:
+        path = str(self._directory / f"model.ckpt-{global_step_value}")
+        self.models.append(tuple(float(tf.train.load_variable(path, name)) for name in ("global_step", "a", "b")))
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_checkpoint_has_no_half_of_a_round(tmp_path: Path, comes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas have handed in gradients for one of two variables, so that a round has updated that one alone."""
+    monkeypatch.setattr(replica_rounds, "_HALF_A_ROUND", float(DEADLINE) if comes else 0.1)
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        variables = [tf.get_variable(name, initializer=0.0) for name in ("a", "b")]
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 1)
+        optimizer.apply_gradients([(tf.constant(-1.0), var) for var in variables], step)
+        others = []
+        for var in variables:
+            shared = tf.ConditionalAccumulator(tf.float32, shape=(), shared_name=f"{var.name}/grad_accum")
+            others.append(shared.apply_grad(tf.constant(-1.0), local_step=step))
+        saved = _Saved(tmp_path)
+        hooks = [
+            optimizer.make_session_run_hook(is_chief=True),
+            tf.train.CheckpointSaverHook(str(tmp_path), save_steps=1, listeners=[saved]),
+        ]
+        with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(), hooks) as session:
+            beside = session._tf_sess()
+            beside.run(others)
+            until(lambda: int(beside.run(step)) == 1)
+            beside.run(others[0])
+            until(lambda: beside.run(variables) == [2.0, 1.0])
+            # a checkpoint of the first round is due now that the second has begun
+            session.run(variables)
+            if comes:
+                beside.run(others[1])
+                until(lambda: int(beside.run(step)) == 2)
+        assert saved.models == [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)][: 1 + comes]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
