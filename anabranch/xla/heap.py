@@ -77,6 +77,8 @@ class _Holes:
         self._end.argtypes, self._end.restype = [ctypes.c_ssize_t], ctypes.c_void_p
         #: the most that a program has needed, and what the process had when holes were given back last
         self._most = self._floor = 0
+        #: whether one program has run since
+        self._is_after_one = False
 
     def make_room(self, sizes: Sequence[int]) -> None:
         """Gives all holes back where blocks of these sizes (bytes), one after the other, find no room in them.
@@ -84,8 +86,12 @@ class _Holes:
         So it does where what ran last has needed more all the same: the process has half as much again, beyond what it
         had without holes, as any program needs.
         """
-        self._most = max(self._most, sum(sizes))
-        if self._grows_for(sizes) or 2 * (resident_memory() - self._floor) > 3 * self._most:
+        beyond = resident_memory() - self._floor
+        # what one program has touched of memory without holes: its results, too, which may be as much again
+        touched = min(beyond, 2 * sum(sizes)) if self._is_after_one else 0
+        self._most = max(self._most, sum(sizes), touched)
+        self._is_after_one = self._grows_for(sizes) or 2 * beyond > 3 * self._most
+        if self._is_after_one:
             return_freed_memory(kept=0)
             self._floor = resident_memory()
 
