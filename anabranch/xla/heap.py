@@ -87,8 +87,8 @@ class _Holes:
         had without holes, as any program needs.
         """
         beyond = resident_memory() - self._floor
-        # what one program has touched of memory without holes: its results, too, which may be as much again
-        touched = min(beyond, 2 * sum(sizes)) if self._is_after_one else 0
+        # what one program has touched of memory without holes: its results, too, which may be half as much
+        touched = min(beyond, 3 * sum(sizes) // 2) if self._is_after_one else 0
         self._most = max(self._most, sum(sizes), touched)
         self._is_after_one = self._grows_for(sizes) or 2 * beyond > 3 * self._most
         if self._is_after_one:
