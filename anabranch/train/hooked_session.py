@@ -7,8 +7,9 @@ when a task of the cluster is lost.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from anabranch import errors
@@ -206,17 +207,29 @@ class CoordinatedSession(WrappedSession):
             super().close()
 
     def run(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
-        try:
+        with self._tells_the_reason():
             return self._sess.run(*args, **kwargs)
-        except PREEMPTION_ERRORS:
+
+    def run_step_fn(self, step_fn: Callable[[StepContext], Any], raw_session: Callable[[], Any]) -> Any:
+        # Also what it runs without hooks may find the session closed, by a thread that wants another one made.
+        with self._tells_the_reason():
+            return super().run_step_fn(step_fn, raw_session)
+
+    @contextlib.contextmanager
+    def _tells_the_reason(self) -> Iterator[None]:
+        """The reason why a thread stopped is what the caller should see, not what followed from it."""
+        try:
+            yield
+        except (*PREEMPTION_ERRORS, StopIteration):
             raise
         except Exception as error:
-            # The reason why a thread stopped is what the caller should see, not what followed from it.
             try:
                 self._coord.raise_requested_exception()
             except PREEMPTION_ERRORS:
                 raise
             except Exception as first:
+                if first is error:
+                    raise
                 raise first from error
             raise
 

@@ -26,6 +26,7 @@ from anabranch.errors import (
     UnavailableError,
     UnknownError,
 )
+from anabranch.runtime.messages import Frames
 from tests.cluster.places import (
     DEADLINE,
     Asked,
@@ -131,10 +132,19 @@ def test_control_does_not_wait_for_bulk(places: Places) -> None:
     b, received = places.make("b")
     peer = a.peer(b.address)
     assert peer.wait_until_up(DEADLINE)
+    all_sent, note = threading.Event(), received.message
+
+    def message(sender: Peer, frames: Frames) -> None:
+        # the receiver is held in the first one: what it takes while the last is not sent yet proves nothing
+        assert all_sent.wait(DEADLINE)
+        note(sender, frames)
+
+    received.message = message  # type: ignore[method-assign]
     piece = memoryview(bytes(1 << 20))
     for _ in range(100):
         peer.send([b"bulk", piece], Lane.BULK)
     peer.send([b"control"])
+    all_sent.set()
     kinds = [bytes(received.messages.get(timeout=DEADLINE)[1][0]) for _ in range(101)]
     assert kinds.index(b"control") < 50
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from typing import Any
@@ -82,6 +83,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """One whose next step is known."""
     one = Served(monkeypatch)
     monkeypatch.setattr(pace._threads, "takes_turns", True, raising=False)
+    # how long a run takes is not the point: one that a collection of garbage met would be long
+    monkeypatch.setattr(pace, "SHORT", math.inf)
     run_until_known(one, 1)
     return one
 
