@@ -154,7 +154,8 @@ def _backward_on_host(
         part, rows = flat[block], blocks.of_rows(grads[block])
         scales += np.einsum("rc,rc->c", blocks.of_rows(part - means[: len(part)]), rows)
         offsets += rows.sum(0)
-    to_scale, to_offset = (scales * inverse).astype(x.dtype), offsets.astype(x.dtype)
+    # an empty batch has no variance, and its gradients are zero all the same
+    to_scale, to_offset = (scales * inverse if x.size else scales).astype(x.dtype), offsets.astype(x.dtype)
     if not is_training:
         return grad * (scale * inverse), to_scale, to_offset
     # the batch's own mean and variance move with x

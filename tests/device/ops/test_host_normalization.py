@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch.ops.nn.normalization import fused_backward, fused_forward
 
 #: less than a block, several blocks of which the last is not full, more channels than fit a block, nothing
@@ -55,3 +56,18 @@ def test_blocks_give_what_the_whole_gives(
     check(backward, wanted, tolerance * max(1, x.size // max(1, shape[-1])) ** 0.5)
     np.testing.assert_array_equal(x, before[0])
     np.testing.assert_array_equal(grad, before[1])
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_gradients_of_an_empty_batch_are_zero(is_training: bool, data_format: str) -> None:
+    """Its variance is no number."""
+    shape = [0, 3, 5, 2] if data_format == "NHWC" else [0, 2, 3, 5]
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, scale, offset = tf.placeholder(tf.float32, shape), tf.ones(2), tf.zeros(2)
+        given = {} if is_training else {"mean": tf.zeros(2), "variance": tf.ones(2)}
+        y = tf.nn.fused_batch_norm(x, scale, offset, is_training=is_training, data_format=data_format, **given)[0]
+        gradients = tf.gradients(y, [x, scale, offset])
+        found = session.run(gradients, {x: np.zeros(shape, np.float32)})
+    assert [one.tolist() for one in found[1:]] == [[0.0, 0.0], [0.0, 0.0]]
+    assert found[0].shape == tuple(shape)
