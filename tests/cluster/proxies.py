@@ -97,14 +97,21 @@ class Proxy:
         while True:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection(("127.0.0.1", port))
             except OSError:
                 if self._closed:
                     return
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", port))
+            except OSError:
                 near.close()  # nobody listens behind: who connects is told
                 continue
             with self._changed:
-                self._sockets |= {near, far}
+                is_late = self._closed
+                self._sockets |= set() if is_late else {near, far}
+            if is_late:
+                self._end(near, far)
+                return
             threading.Thread(target=self._pass_on, args=(near, far), daemon=True).start()
             threading.Thread(target=self._pass_back, args=(far, near), daemon=True).start()
 
