@@ -52,7 +52,7 @@ MODULES: Final = {
     "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
-    "anabranch.kernels.pool_winograd": ("Conv2D", "Conv2DBackpropInput", "_Conv2DBiasRelu"),
+    "anabranch.kernels.pool_winograd": ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "_Conv2DBiasRelu"),
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,
 }
 #: those whose kernels call a library -> the module that knows whether it is there

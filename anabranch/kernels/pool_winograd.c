@@ -153,8 +153,9 @@ static Tile tile_at(const WinogradJob *job, int64_t at) {
 /* Floats from the tiles at a point to those at the next, for numbers and for sums: no multiple of a page. */
 static int64_t point_step(int64_t tiles, int64_t wide) { return whole(tiles, DOWN) * wide + FLOATS; }
 
-/* Takes a tile of the data to points, [36][tiles][depth]; what lies outside is zero. */
-VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int64_t step) {
+/* Takes a tile of the data to points, which lie `step` floats apart; from 16 numbers to the next are `vector_step`. What lies
+ * outside is zero. */
+VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
   const int64_t *n = job->n;
   int64_t top = tile.row - n[W_TOP], left = tile.column - n[W_LEFT], depth = n[W_DEPTH];
   const float *from = job->data + ((tile.image * n[W_ROWS] + top) * n[W_COLUMNS] + left) * depth;
@@ -173,7 +174,7 @@ VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int6
     }
     for (int i = 0; i < EDGE; i++) {
       data_to_points(down + i * EDGE, 1, at);
-      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d, at[j]);
+      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
     }
   }
 }
@@ -203,7 +204,7 @@ VECTORS static void compute_tiles(const WinogradJob *job, int64_t first, int64_t
   int64_t depth = n[W_DEPTH], row = whole(depth, FLOATS), filled = whole(count, DOWN);
   int64_t step = point_step(n[W_TILES], row), sum_step = point_step(n[W_TILES], ACROSS);
   float *numbers = place, *sums = place + POINTS * step;
-  for (int64_t t = 0; t < count; t++) take_tile(job, tile_at(job, first + t), numbers + t * row, step);
+  for (int64_t t = 0; t < count; t++) take_tile(job, tile_at(job, first + t), numbers + t * row, step, FLOATS);
   for (int p = 0; p < POINTS; p++) memset(numbers + p * step + count * row, 0, (filled - count) * row * sizeof(float));
   for (int64_t column = 0; column < n[W_OUT_DEPTH]; column += ACROSS) {
     int vectors = n[W_OUT_DEPTH] - column > FLOATS ? 2 : 1;

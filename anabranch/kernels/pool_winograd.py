@@ -2,8 +2,9 @@
 
 The algorithm is that of `kernels.winograd`, F(4x4, 3x3), and so is the rounding: about 5e-6 of the largest result.
 There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in a
-core's cache. So it pays from fewer channels on. For convolutions of float32, with bias and ReLU behind them where they have
-them, and for gradients to the data. Results do not depend on how many threads there are.
+core's cache. So it pays from fewer channels on. For convolutions of float32, with bias and ReLU behind them where they
+have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). Results do not depend on how many
+threads there are.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from anabranch.ops.nn.conv import Geometry
 
 #: its name among the kernels
 NAME: Final = "winograd in blocks"
-#: forward and to the data, as `WIDE_SHARES` has them
-FORWARD, TO_INPUT = 0, 1
+#: forward, to the data and to the filter, as `WIDE_SHARES` has them
+FORWARD, TO_INPUT, TO_FILTER = 0, 1, 2
 #: tiles, and channels of the result, whose sums registers hold; numbers of a vector
 _DOWN, _WIDE, _LANES = 12, 32, 16
 _POINTS: Final = winograd.TILE**2
@@ -37,15 +38,20 @@ _MOST_PLACES: Final = 64
 #: the most tiles of a part, and the bytes at points that they may take
 _MOST_TILES: Final = 48
 _MOST_BYTES: Final = 7 << 18
+#: the most tiles whose products are added to a filter's sums at a time, which fit a core's first cache
+_MOST_OF_A_GROUP: Final = 192
+#: channels of the data, whose sums for a filter registers hold
+_SUMMED: Final = 8
 #: so many parts for each thread, where there are as many, so that none waits long for the last
 _PARTS_OF_A_THREAD: Final = 2
 #: convolutions of fewer channels, or with fewer multiplications (of a direct sum), take less time otherwise
 LEAST_CHANNELS: Final = 16
 LEAST_PRODUCTS: Final = 1 << 24
 _MOST_CHANNELS: Final = 1 << 14
-#: The share of a direct sum at the processor's full rate: of the products; what taking tiles to points and back adds,
-#: per channel on either side; and the filter, per tile (of which few pay for it). Measured: `docs/performance.md`.
-_PRODUCTS, _TILES, _FILTER = 0.42, 4.0, 24.0
+#: Of each direction, the share of a direct sum at the processor's full rate: of the products; what taking tiles to points
+#: and back adds, per channel on either side; and the filter, per tile (of which few pay for it). They fit what was
+#: measured to and from 64 - 512 channels within a quarter: `docs/performance.md`.
+_SHARES: Final = ((0.42, 4.0, 32.0), (0.42, 4.0, 32.0), (0.33, 22.0, 4.0))
 
 
 class Cut(NamedTuple):
@@ -61,7 +67,9 @@ class Cut(NamedTuple):
 
     @staticmethod
     def of(geometry: Geometry, at: int, biased: bool) -> Cut:
-        """How a convolution, or its gradient to the data, is cut."""
+        """How a convolution, or a gradient of it, is cut."""
+        if at == TO_FILTER:
+            return Cut._of_filter(geometry)
         data, result = _arrays(geometry, at)
         pads = [low for low, _ in geometry.window.pads[1:3]]
         if at == TO_INPUT:
@@ -77,11 +85,26 @@ class Cut(NamedTuple):
         numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), of_a_part, threads)
         return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
 
+    @staticmethod
+    def _of_filter(geometry: Geometry) -> Cut:
+        data, output = _arrays(geometry, FORWARD)
+        tiles = _tiles(output)
+        groups = -(-tiles // _MOST_OF_A_GROUP)
+        of_a_group = _whole(-(-tiles // groups), _DOWN)
+        threads = min(core_count(), _MOST_PLACES)
+        of_a_part = -(-of_a_group // (threads * _PARTS_OF_A_THREAD * 2))
+        channels, depth = _whole(data[3], _LANES), _whole(output[3], _WIDE)
+        sums = _whole(data[3], _SUMMED) * depth
+        floats = _POINTS * (of_a_group * (channels + depth) + sums + 3 * _LANES)
+        pads = [low for low, _ in geometry.window.pads[1:3]]
+        numbers = (*data, *output[1:], *pads, 0, 0, of_a_group, of_a_part)
+        return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
+
 
 def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What is read beside the filter, and the result: batch, rows, columns, channels."""
     data, output = (tuple(map(int, shape)) for shape in (geometry.shape, geometry.out_shape))
-    return (data, output) if at == FORWARD else (output, data)
+    return (output, data) if at == TO_INPUT else (data, output)
 
 
 def _tiles(result: tuple[int, ...]) -> int:
@@ -111,7 +134,8 @@ def cost(geometry: Geometry, at: int) -> float:
     data, result = _arrays(geometry, at)
     tiles = _tiles(result)
     filled = int(np.prod(result[:3])) / (tiles * winograd.OUTPUTS**2)
-    share = (_PRODUCTS + _TILES * (1 / data[3] + 1 / result[3])) / filled + _FILTER / tiles
+    products, transforms, of_filter = _SHARES[at]
+    share = (products + transforms * (1 / data[3] + 1 / result[3])) / filled + of_filter / tiles
     return share * WIDE_SHARES[at]
 
 
@@ -126,25 +150,25 @@ def _has_instructions(library: onednn.Library) -> bool:
     return bool(pool_handler.loaded(library).anabranch_pool_winograd_can())
 
 
-def call(node: str, data: Array, filter: Array, bias: Array | None, geometry: Geometry, at: int) -> Any:
+def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geometry, at: int) -> Any:
     """A call of a convolution, in a program that is being traced.
 
     Args:
         node: the operation that it computes, for errors.
-        data: what is convolved, of float32; for a gradient, that of the output.
-        filter: [3, 3, in, out], of the convolution itself.
+        one: what is convolved, of float32; for a gradient to the data, that of the output.
+        other: the filter, [3, 3, in, out], of the convolution itself; for a gradient to it, that of the output.
         bias: [out], with which ReLU follows; None: neither.
     """
     cut = Cut.of(geometry, at, bias is not None)
     struct = jax.ShapeDtypeStruct
+    shape = tuple(map(int, geometry.filter_shape)) if at == TO_FILTER else _arrays(geometry, at)[1]
     results = (
-        struct(_arrays(geometry, at)[1], np.float32),  # type: ignore[no-untyped-call]
+        struct(shape, np.float32),  # type: ignore[no-untyped-call]
         struct((cut.scratch_bytes,), np.uint8),  # type: ignore[no-untyped-call]
     )
-    given = (data, filter) if bias is None else (data, filter, bias)
-    found, _ = jax.ffi.ffi_call(pool_handler.WINOGRAD_TARGET, results)(
-        *given, node=node, numbers=np.array(cut.numbers, np.int64)
-    )
+    given = (one, other) if bias is None else (one, other, bias)
+    target = pool_handler.WINOGRAD_FILTER_TARGET if at == TO_FILTER else pool_handler.WINOGRAD_TARGET
+    found, _ = jax.ffi.ffi_call(target, results)(*given, node=node, numbers=np.array(cut.numbers, np.int64))
     return found
 
 
@@ -162,15 +186,14 @@ def _register(direction: Direction, at: int) -> None:
         sizes = None if direction.sizes is None else inputs[direction.sizes]
         geometry = direction.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
         one, other = (inputs[i] for i in direction.operands)
-        data, filter = (one, other) if at == FORWARD else (other, one)
         bias = None if direction.bias is None else inputs[direction.bias]
-        return call(ctx.op.name, data, filter, bias, geometry, at)
+        return call(ctx.op.name, *((other, one) if at == TO_INPUT else (one, other)), bias, geometry, at)
 
     register_kernel(
         direction.op_type, NAME, device_type="CPU", types={"T": [dtypes.float32]}, applies=takes, cost=estimate
     )(kernel)
 
 
-for _at in (FORWARD, TO_INPUT):
+for _at in (FORWARD, TO_INPUT, TO_FILTER):
     _register(CONVOLUTIONS[0][_at], _at)
 _register(WITH_BIAS, FORWARD)

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 import anabranch as tf
 from anabranch.core.kernels import alternates, candidates
 from anabranch.kernels import MODULES, onednn, pool_handler, pool_winograd
-from anabranch.kernels.pool_winograd import FORWARD, NAME, TO_INPUT, Cut
+from anabranch.kernels.pool_winograd import FORWARD, NAME, TO_FILTER, TO_INPUT, Cut
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla import kernel_choice
@@ -84,6 +84,12 @@ def gradient_to_data(geometry: Geometry, grad: np.ndarray[Any, Any], filter: np.
     return padded[tuple(slice(low, low + n) for n, (low, _) in zip(geometry.shape, pads, strict=True))]
 
 
+def gradient_to_filter(geometry: Geometry, data: np.ndarray[Any, Any], grad: np.ndarray[Any, Any]) -> Any:
+    padded, wide = np.pad(data.astype(np.float64), geometry.window.pads), grad.astype(np.float64)
+    views = seen(geometry, padded)
+    return np.reshape([np.einsum("bhwc,bhwk->ck", view, wide) for _, _, view in views], geometry.filter_shape)
+
+
 def called(geometry: Geometry, at: int, one: Any, filter: Any, bias: Any = None) -> Any:
     """The handler's result, however small."""
     given = [one, filter] if bias is None else [one, filter, bias]
@@ -121,6 +127,7 @@ def test_results_are_those_of_float64(handler: None) -> None:
         assert close(called(geometry, FORWARD, data, filter), expected)
         assert close(called(geometry, FORWARD, data, filter, bias), np.maximum(expected + bias, 0))
         assert close(called(geometry, TO_INPUT, grad, filter), gradient_to_data(geometry, grad, filter))
+        assert close(called(geometry, TO_FILTER, data, grad), gradient_to_filter(geometry, data, grad))
 
     compare()
 
