@@ -167,11 +167,12 @@ def test_threads_may_call_at_the_same_time(handler: None) -> None:
 def test_a_result_does_not_depend_on_the_number_of_cores(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
     geometry = geometry_of((4, 30, 30, 40), 24, ((1, 1), (1, 1)))
     data, filter, grad, _ = arrays(geometry)
-    expected = [called(geometry, FORWARD, data, filter), called(geometry, TO_INPUT, grad, filter)]
+    given = {FORWARD: (data, filter), TO_INPUT: (grad, filter), TO_FILTER: (data, grad)}
+    expected = {at: called(geometry, at, *operands) for at, operands in given.items()}
     for cores in (1, 3, 100):
         monkeypatch.setattr(pool_winograd, "core_count", lambda cores=cores: cores)
-        np.testing.assert_array_equal(called(geometry, FORWARD, data, filter), expected[0])
-        np.testing.assert_array_equal(called(geometry, TO_INPUT, grad, filter), expected[1])
+        for at, operands in given.items():
+            np.testing.assert_array_equal(called(geometry, at, *operands), expected[at])
 
 
 def test_memory_to_work_in_is_bounded() -> None:
@@ -186,6 +187,15 @@ def test_memory_to_work_in_is_bounded() -> None:
             assert cut.scratch_bytes <= 36 * 4 * data[3] * -(-depth // 32) * 32 + threads * of_a_thread + 64
 
 
+def test_memory_for_a_gradient_to_a_filter_is_bounded() -> None:
+    """It is the sums at points, and what some tiles of both sides take."""
+    for data, depth in (((256, 224, 224, 64), 64), ((1, 7, 7, 4096), 4096), ((1, 3000, 3000, 16), 17)):
+        cut = Cut.of(geometry_of(data, depth, ((1, 1), (1, 1))), TO_FILTER, False)
+        wide = -(-depth // 32) * 32
+        assert cut.numbers[-2] <= 192
+        assert cut.scratch_bytes <= 36 * 4 * (data[3] * wide + 192 * (data[3] + wide) + 48) + 64
+
+
 # ---------------------------------------------------------------------- bad calls
 GOOD = (1, 4, 4, 16, 4, 4, 32, 1, 1, 0, 0, 12, 2)
 
@@ -197,13 +207,18 @@ def changed(**places: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return numbers
 
 
-def bad_call(scratch: int, **attributes: Any) -> Any:
-    described = [jax.ShapeDtypeStruct((1, 4, 4, 32), np.float32), jax.ShapeDtypeStruct((scratch,), np.uint8)]  # type: ignore[no-untyped-call]
-    call = jax.ffi.ffi_call(pool_handler.WINOGRAD_TARGET, described)
-    data, filter = np.ones((1, 4, 4, 16), np.float32), np.ones((3, 3, 16, 32), np.float32)
-    return jax.block_until_ready(jax.jit(lambda x, y: call(x, y, node="layer/conv", **attributes))(data, filter))
+TARGETS = (pool_handler.WINOGRAD_TARGET, pool_handler.WINOGRAD_FILTER_TARGET)
 
 
+def bad_call(target: str, scratch: int, **attributes: Any) -> Any:
+    data, filter, output = (np.ones(shape, np.float32) for shape in ((1, 4, 4, 16), (3, 3, 16, 32), (1, 4, 4, 32)))
+    other, result = (filter, output) if target == pool_handler.WINOGRAD_TARGET else (output, filter)
+    described = [jax.ShapeDtypeStruct(result.shape, np.float32), jax.ShapeDtypeStruct((scratch,), np.uint8)]  # type: ignore[no-untyped-call]
+    call = jax.ffi.ffi_call(target, described)
+    return jax.block_until_ready(jax.jit(lambda x, y: call(x, y, node="layer/conv", **attributes))(data, other))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("attributes", "scratch", "message"),
     [
@@ -216,23 +231,27 @@ def bad_call(scratch: int, **attributes: Any) -> Any:
         ({"numbers": changed(at11=13)}, 1 << 20, "other blocks"),
         ({"numbers": changed(at11=1 << 20)}, 1 << 20, "other blocks"),
         ({"numbers": changed(at12=65)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at10=1)}, 1 << 20, "perhaps a bias"),
+        ({"numbers": changed(at10=1)}, 1 << 20, "perhaps a bias|another convolution"),
         ({"numbers": changed(at0=2)}, 1 << 20, "others than"),
         ({"numbers": changed(at6=16)}, 1 << 20, "others than"),
         ({"numbers": changed()}, 64, "others than"),
         ({"numbers": changed(), "more": 1}, 1 << 20, "two attributes"),
     ],
 )
-def test_a_bad_call_is_an_error(handler: None, attributes: dict[str, Any], scratch: int, message: str) -> None:
+def test_a_bad_call_is_an_error(
+    handler: None, target: str, attributes: dict[str, Any], scratch: int, message: str
+) -> None:
     """Never a crash; the error names the operation, if the call does."""
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
-        bad_call(scratch, **attributes)
+        bad_call(target, scratch, **attributes)
 
 
 def test_the_good_call_is_none(handler: None) -> None:
     """Each of the calls above is wrong for one reason."""
-    found, _ = bad_call(1 << 20, numbers=changed())
+    found, _ = bad_call(TARGETS[0], 1 << 20, numbers=changed())
     assert np.allclose(np.asarray(found)[0, 1:3, 1:3], 9 * 16)
+    found, _ = bad_call(TARGETS[1], 1 << 20, numbers=changed())
+    assert np.allclose(np.asarray(found)[1, 1], 16)
 
 
 # ---------------------------------------------------------------------- where they are offered
@@ -270,19 +289,21 @@ def test_without_the_library_nothing_is_offered() -> None:
 def test_layers_and_their_gradients_run_so(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With bias and ReLU, in front of which a convolution is one operation with them."""
     monkeypatch.setenv(kernel_choice.KERNELS_VARIABLE, "estimate")
-    geometry = geometry_of((8, 28, 28, 32), 64, ((1, 1), (1, 1)))
+    geometry = geometry_of((4, 28, 28, 64), 128, ((1, 1), (1, 1)))
     data, filter, grad, bias = arrays(geometry)
     with tf.Graph().as_default(), tf.Session() as session:
         x, w, b, g = (tf.placeholder(tf.float32, value.shape) for value in (data, filter, bias, grad))
         layer = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, strides=[1, 1, 1, 1], padding="SAME"), b))
-        fetches = [layer, tf.gradients(layer, x, g)[0]]
+        fetches = [layer, *tf.gradients(layer, [x, w], g)]
         for _ in range(4):
             session.run(fetches, {x: data, w: filter, b: bias, g: grad})
         background.wait(60)
         found = session.run(fetches, {x: data, w: filter, b: bias, g: grad})
     chosen = {choice.op_type: choice.chosen.name for choice in compile_log.events[-1].kernels.values()}
-    assert chosen == {"_Conv2DBiasRelu": NAME, "Conv2DBackpropInput": NAME}
+    assert chosen == dict.fromkeys(("_Conv2DBiasRelu", "Conv2DBackpropInput", "Conv2DBackpropFilter"), NAME)
     expected = np.maximum(convolved(geometry, data, filter) + bias, 0)
     assert close(found[0], expected)
     # what the ReLU passes on, as it was found: a number next to zero may be on either side
-    assert close(found[1], gradient_to_data(geometry, np.where(found[0] > 0, grad, 0), filter))
+    passed = np.where(found[0] > 0, grad, 0)
+    assert close(found[1], gradient_to_data(geometry, passed, filter))
+    assert close(found[2], gradient_to_filter(geometry, data, passed))
