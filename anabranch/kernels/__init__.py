@@ -52,6 +52,7 @@ MODULES: Final = {
     "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
+    "anabranch.kernels.pool_winograd": ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "_Conv2DBiasRelu"),
     "anabranch.kernels.quantised_convolutions": _BYTE_CONVOLUTIONS,
 }
 #: those whose kernels call a library -> the module that knows whether it is there
@@ -68,6 +69,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
+    "anabranch.kernels.pool_winograd": {"T": ("float32",)},
 }
 
 #: those whose kernels serve loops alone

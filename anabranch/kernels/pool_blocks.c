@@ -254,15 +254,10 @@ static int compute_blocks(const Job *work, int part) {
   wait_until(&job->work, (int)(begin + packed));
   at -= packed;
   int64_t row = at % s.blocks_down * n[B_BLOCK_ROWS], column = at / s.blocks_down * n[B_BLOCK_COLUMNS];
-  int place = 0; /* there are as many as threads */
-  for (unsigned long long taken = atomic_load(&job->taken);;) {
-    place = taken == ~0ull ? 0 : __builtin_ctzll(~taken);
-    if (place < n[B_PLACES] && atomic_compare_exchange_weak(&job->taken, &taken, taken | 1ull << place)) break;
-    if (place >= n[B_PLACES]) taken = atomic_load(&job->taken);
-  }
+  int place = take_place(&job->taken, (int)n[B_PLACES]);
   float *sums = (float *)(job->sums + place * n[B_BLOCK_ROWS] * n[B_BLOCK_COLUMNS] * SUM_BYTES);
   compute_block(job, job->result + (s.batch * n[B_ROWS] + s.row) * n[B_COLUMNS] + s.column, s.rows, s.columns, row, column, sums);
-  atomic_fetch_and(&job->taken, ~(1ull << place));
+  leave_place(&job->taken, place);
   return 0;
 }
 

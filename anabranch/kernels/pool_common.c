@@ -138,6 +138,19 @@ static int do_work(Job *job, const Frame *frame, int helpers, int is_own) {
   return failed;
 }
 
+/* Takes a place to work in, of so many (64 at the most), of which each thread that is at work has one; returns its number. */
+static int take_place(atomic_ullong *taken, int places) {
+  for (unsigned long long seen = atomic_load(taken);;) {
+    int place = seen == ~0ull ? 64 : __builtin_ctzll(~seen);
+    if (place >= places)
+      seen = atomic_load(taken);
+    else if (atomic_compare_exchange_weak(taken, &seen, seen | 1ull << place))
+      return place;
+  }
+}
+
+static void leave_place(atomic_ullong *taken, int place) { atomic_fetch_and(taken, ~(1ull << place)); }
+
 /* An error that names the operation, which the first attribute of each call does. */
 static void *error_of(const Frame *frame, const char *what) {
   char message[1024];

@@ -33,16 +33,20 @@ from anabranch.kernels import onednn
 TARGET: Final = "anabranch_pool_products_1"
 STAGES_TARGET: Final = "anabranch_pool_stages_1"
 BLOCKS_TARGET: Final = "anabranch_pool_blocks_1"
+WINOGRAD_TARGET: Final = "anabranch_pool_winograd_1"
+WINOGRAD_FILTER_TARGET: Final = "anabranch_pool_winograd_filter_1"
 #: the source, in this order
 _SOURCES: Final = tuple(
     Path(__file__).with_name(f"pool_{name}.c")
-    for name in ("common", "products", "blocks", "normalization", "maxima", "stages")
+    for name in ("common", "products", "blocks", "winograd", "winograd_filter", "normalization", "maxima", "stages")
 )
 #: the functions of the source: the handlers, and what names the library's functions to them
 _HANDLERS: Final = {
     TARGET: "anabranch_pool_products",
     STAGES_TARGET: "anabranch_pool_stages",
     BLOCKS_TARGET: "anabranch_pool_blocks",
+    WINOGRAD_TARGET: "anabranch_pool_winograd",
+    WINOGRAD_FILTER_TARGET: "anabranch_pool_winograd_filter",
 }
 _USE: Final = "anabranch_pool_products_use"
 #: names under which a C compiler is looked for, after what the environment says, and how it is called

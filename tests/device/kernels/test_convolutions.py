@@ -19,7 +19,7 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.kernels import OWN_KERNEL, KernelCase, KernelInput, alternates, candidates
 from anabranch.graph.kernel_binding import BoundKernel
-from anabranch.kernels import MODULES, convolutions, native_convolutions
+from anabranch.kernels import MODULES, convolutions, native_convolutions, pool_winograd
 from anabranch.kernels.convolutions import WITH_BIAS
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
@@ -45,6 +45,9 @@ def test_the_kernels_are_announced() -> None:
     wanted |= {(name, "columns") for name in TO_INPUT[:DEPTHWISE]}
     wanted |= {(name, "winograd") for name in (FORWARD[0], TO_INPUT[0], TO_FILTER[0], WITH_BIAS.op_type)}
     wanted |= {(name, kernel) for name in announced for kernel in ("onednn", "onednn blocked")}
+    in_blocks = MODULES[pool_winograd.__name__]
+    assert set(in_blocks) == {FORWARD[0], TO_INPUT[0], TO_FILTER[0], WITH_BIAS.op_type}
+    wanted |= {(name, pool_winograd.NAME) for name in in_blocks}
     assert MODULES[native_convolutions.__name__] == announced
     assert registered == wanted
 

@@ -1,0 +1,323 @@
+/* Convolutions of float32 with 3x3 filters in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`), in blocks that
+ * stay in the processor's caches; XLA's own threads compute them (`pool_common.c`). A handler that `pool_winograd.py`
+ * calls, for a convolution and for its gradient to the data, which is one with the filter turned.
+ *
+ * First the filter is taken to points, in parts: for 32 columns (channels of the result) at each of 36 points a matrix. Then
+ * each part takes some tiles of the data to points, multiplies at each point, and takes sums back to tiles of the result, 32
+ * columns after another, so that nothing but the data, the filter and the result goes over memory. Parts are begun in this
+ * order, so that a part that waits for the filter waits for threads that are at work.
+ *
+ * Contract: the handler checks what it is given, and whatever is wrong becomes an error of XLA's that names the
+ * operation. What it works in is a second result of the call.
+ */
+#if HAS_BLOCKS
+/* what a call's array of numbers holds: of the data, and of the result; rows and columns before the data that windows see;
+ * whether the filter is turned; whether bias and ReLU follow; tiles of a part; places to work in */
+enum {
+  W_BATCH, W_ROWS, W_COLUMNS, W_DEPTH, W_OUT_ROWS, W_OUT_COLUMNS, W_OUT_DEPTH, W_TOP, W_LEFT, W_TURNED, W_BIASED, W_TILES,
+  W_PLACES, W_NUMBERS
+};
+/* points of a tile, along an axis and all; outputs of a tile along an axis; numbers of a vector; columns, and tiles, that
+ * registers hold sums for */
+enum { EDGE = 6, POINTS = 36, OUTPUTS = 4, FLOATS = 16, ACROSS = 32, DOWN = 12 };
+
+typedef struct {
+  Job work;
+  int64_t n[W_NUMBERS];
+  const float *data, *filter, *bias;
+  float *result, *at_points, *places;
+  int64_t tiles_down, tiles_across, tiles, groups; /* groups of columns */
+  int64_t place_floats;
+  atomic_ullong taken;
+} WinogradJob;
+
+/* ------------------------------------------------------------------ to points and back */
+/* B.T, of six values that lie `step` vectors apart. */
+VECTORS static inline void data_to_points(const __m512 *d, int step, __m512 *to) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), five = _mm512_set1_ps(5);
+  __m512 d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
+  __m512 even = _mm512_fnmadd_ps(four, d2, d4), odd = _mm512_fnmadd_ps(four, d1, d3);
+  __m512 outer = _mm512_sub_ps(d4, d2), inner = _mm512_mul_ps(two, _mm512_sub_ps(d3, d1));
+  to[0] = _mm512_fmadd_ps(four, d[0], _mm512_fnmadd_ps(five, d2, d4));
+  to[1] = _mm512_add_ps(even, odd);
+  to[2] = _mm512_sub_ps(even, odd);
+  to[3] = _mm512_add_ps(outer, inner);
+  to[4] = _mm512_sub_ps(outer, inner);
+  to[5] = _mm512_fmadd_ps(four, d1, _mm512_fnmadd_ps(five, d3, d[5 * step]));
+}
+
+/* A.T, of values at six points. */
+VECTORS static inline void from_points(const __m512 *m, int step, __m512 *to, int to_step) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8);
+  __m512 sum = _mm512_add_ps(m[step], m[2 * step]), difference = _mm512_sub_ps(m[step], m[2 * step]);
+  __m512 far_sum = _mm512_add_ps(m[3 * step], m[4 * step]), far_difference = _mm512_sub_ps(m[3 * step], m[4 * step]);
+  to[0] = _mm512_add_ps(m[0], _mm512_add_ps(sum, far_sum));
+  to[to_step] = _mm512_fmadd_ps(two, far_difference, difference);
+  to[2 * to_step] = _mm512_fmadd_ps(four, far_sum, sum);
+  to[3 * to_step] = _mm512_add_ps(m[5 * step], _mm512_fmadd_ps(eight, far_difference, difference));
+}
+
+/* G, of three taps. */
+VECTORS static inline void taps_to_points(__m512 a, __m512 b, __m512 c, __m512 *to) {
+  const __m512 quarter = _mm512_set1_ps(1 / 4.f), sixth = _mm512_set1_ps(-1 / 6.f), small = _mm512_set1_ps(1 / 24.f);
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4);
+  __m512 ends = _mm512_add_ps(a, c), far_ends = _mm512_fmadd_ps(four, c, a), twice = _mm512_mul_ps(two, b);
+  to[0] = _mm512_mul_ps(quarter, a);
+  to[1] = _mm512_mul_ps(sixth, _mm512_add_ps(ends, b));
+  to[2] = _mm512_mul_ps(sixth, _mm512_sub_ps(ends, b));
+  to[3] = _mm512_mul_ps(small, _mm512_add_ps(far_ends, twice));
+  to[4] = _mm512_mul_ps(small, _mm512_sub_ps(far_ends, twice));
+  to[5] = c;
+}
+
+VECTORS static inline __mmask16 lanes_of(int64_t count) { return (__mmask16)first_of(least(FLOATS, count)); }
+
+/* A filter's nine taps at 36 points, for 16 numbers along its last axis; `tap` floats from a tap to the next. */
+VECTORS static inline void filter_to_points(const float *from, int64_t tap, __mmask16 read, int is_turned, __m512 *to) {
+  __m512 down[3][EDGE], across[EDGE];
+  for (int s = 0; s < 3; s++) {
+    const float *column = from + (is_turned ? 2 - s : s) * tap;
+    __m512 first = _mm512_maskz_loadu_ps(read, column), last = _mm512_maskz_loadu_ps(read, column + 6 * tap);
+    taps_to_points(is_turned ? last : first, _mm512_maskz_loadu_ps(read, column + 3 * tap), is_turned ? first : last, down[s]);
+  }
+  for (int i = 0; i < EDGE; i++) {
+    taps_to_points(down[0][i], down[1][i], down[2][i], across);
+    for (int j = 0; j < EDGE; j++) to[i * EDGE + j] = across[j];
+  }
+}
+
+/* Takes the filter to points for a group of columns: [36][depth][columns], a vector or two of columns. */
+VECTORS static void take_filter(const WinogradJob *job, int64_t group) {
+  const int64_t *n = job->n;
+  int64_t depth = n[W_DEPTH], columns = n[W_OUT_DEPTH], begin = group * ACROSS, wide = columns - begin;
+  int vectors = wide > FLOATS ? 2 : 1;
+  int64_t tap = depth * columns, row = vectors * FLOATS;
+  float *to = job->at_points + begin * POINTS * depth;
+  for (int v = 0; v < vectors; v++) {
+    int64_t first = begin + v * FLOATS;
+    if (!n[W_TURNED]) /* [3][3][depth][columns] */
+      for (int64_t d = 0; d < depth; d++) {
+        __m512 at[POINTS];
+        filter_to_points(job->filter + d * columns + first, tap, lanes_of(columns - first), 0, at);
+        for (int p = 0; p < POINTS; p++) _mm512_storeu_ps(to + (p * depth + d) * row + v * FLOATS, at[p]);
+      }
+    else /* [3][3][columns][depth] */
+      for (int64_t d = 0; d < depth; d += FLOATS) {
+        __m512 at[FLOATS][POINTS];
+        for (int c = 0; c < FLOATS; c++)
+          filter_to_points(job->filter + (first + c) * depth + d, tap, first + c < columns ? lanes_of(depth - d) : 0, 1, at[c]);
+        for (int p = 0; p < POINTS; p++) {
+          __m512i turned[FLOATS];
+          for (int c = 0; c < FLOATS; c++) turned[c] = _mm512_castps_si512(at[c][p]);
+          turn(turned);
+          for (int i = 0; i < FLOATS && d + i < depth; i++)
+            _mm512_storeu_si512(to + (p * depth + d + i) * row + v * FLOATS, turned[i]);
+        }
+      }
+  }
+}
+
+/* ------------------------------------------------------------------ sums */
+/* Sums of 12 tiles, whose numbers lie one after the other, with one or two vectors of columns; what follows is read ahead. */
+#define SUMS(name, VECTORS_WIDE)                                                                                        \
+  VECTORS __attribute__((noinline)) static void name(const float *first, int64_t row, const float *second, int64_t depth, \
+                                                     float *to, const float *next_first, const float *next_second) {    \
+    __m512 sums[DOWN][VECTORS_WIDE];                                                                                    \
+    for (int r = 0; r < DOWN; r++)                                                                                      \
+      for (int v = 0; v < VECTORS_WIDE; v++) sums[r][v] = _mm512_setzero_ps();                                          \
+    for (int64_t d = 0; d < depth; d++) {                                                                               \
+      __m512 factors[VECTORS_WIDE];                                                                                     \
+      for (int v = 0; v < VECTORS_WIDE; v++) factors[v] = _mm512_loadu_ps(second + (d * VECTORS_WIDE + v) * FLOATS);     \
+      _mm_prefetch((const char *)(next_second + d * FLOATS), _MM_HINT_T0);                                               \
+      _mm_prefetch((const char *)(next_first + (d & 15) * row + (d & ~15)), _MM_HINT_T0);                               \
+      _Pragma("GCC unroll 12") for (int r = 0; r < DOWN; r++) {                                                         \
+        __m512 number = _mm512_set1_ps(first[r * row + d]);                                                             \
+        for (int v = 0; v < VECTORS_WIDE; v++) sums[r][v] = _mm512_fmadd_ps(number, factors[v], sums[r][v]);            \
+      }                                                                                                                 \
+    }                                                                                                                   \
+    for (int r = 0; r < DOWN; r++)                                                                                      \
+      for (int v = 0; v < VECTORS_WIDE; v++) _mm512_storeu_ps(to + (r * VECTORS_WIDE + v) * FLOATS, sums[r][v]);         \
+  }
+SUMS(sum_two_vectors, 2)
+SUMS(sum_one_vector, 1)
+
+/* ------------------------------------------------------------------ parts */
+/* Where a tile lies. */
+typedef struct { int64_t image, row, column; } Tile;
+
+static Tile tile_at(const WinogradJob *job, int64_t at) {
+  int64_t of_image = job->tiles_down * job->tiles_across, in_image = at % of_image;
+  return (Tile){at / of_image, in_image / job->tiles_across * OUTPUTS, in_image % job->tiles_across * OUTPUTS};
+}
+
+/* Floats from the tiles at a point to those at the next, for numbers and for sums: no multiple of a page. */
+static int64_t point_step(int64_t tiles, int64_t wide) { return whole(tiles, DOWN) * wide + FLOATS; }
+
+/* Takes a tile of the data to points, which lie `step` floats apart; from 16 numbers to the next are `vector_step`. What lies
+ * outside is zero. */
+VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+  const int64_t *n = job->n;
+  int64_t top = tile.row - n[W_TOP], left = tile.column - n[W_LEFT], depth = n[W_DEPTH];
+  const float *from = job->data + ((tile.image * n[W_ROWS] + top) * n[W_COLUMNS] + left) * depth;
+  for (int64_t d = 0; d < depth; d += FLOATS) {
+    __mmask16 read = lanes_of(depth - d);
+    __m512 seen[POINTS], down[POINTS], at[EDGE];
+    for (int i = 0; i < EDGE; i++)
+      for (int j = 0; j < EDGE; j++) {
+        int is_inside = top + i >= 0 && top + i < n[W_ROWS] && left + j >= 0 && left + j < n[W_COLUMNS];
+        seen[i * EDGE + j] = is_inside ? _mm512_maskz_loadu_ps(read, from + (i * n[W_COLUMNS] + j) * depth + d)
+                                       : _mm512_setzero_ps();
+      }
+    for (int j = 0; j < EDGE; j++) {
+      data_to_points(seen + j, EDGE, at);
+      for (int i = 0; i < EDGE; i++) down[i * EDGE + j] = at[i];
+    }
+    for (int i = 0; i < EDGE; i++) {
+      data_to_points(down + i * EDGE, 1, at);
+      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
+    }
+  }
+}
+
+/* Gives a tile of the result, 16 columns of it, from sums at points. */
+VECTORS static void give_tile(const WinogradJob *job, Tile tile, const float *sums, int64_t step, int64_t column) {
+  const int64_t *n = job->n;
+  __mmask16 written = lanes_of(n[W_OUT_DEPTH] - column);
+  __m512 at[POINTS], down[OUTPUTS * EDGE], out[OUTPUTS];
+  __m512 bias = n[W_BIASED] ? _mm512_maskz_loadu_ps(written, job->bias + column) : _mm512_setzero_ps();
+  for (int p = 0; p < POINTS; p++) at[p] = _mm512_loadu_ps(sums + p * step);
+  for (int j = 0; j < EDGE; j++) from_points(at + j, EDGE, down + j, EDGE);
+  float *to = job->result + ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * n[W_OUT_DEPTH] + column;
+  for (int i = 0; i < least(OUTPUTS, n[W_OUT_ROWS] - tile.row); i++) {
+    from_points(down + i * EDGE, 1, out, 1);
+    for (int j = 0; j < least(OUTPUTS, n[W_OUT_COLUMNS] - tile.column); j++) {
+      /* what is no number stays none: the second operand is taken then */
+      __m512 found = n[W_BIASED] ? _mm512_max_ps(_mm512_setzero_ps(), _mm512_add_ps(out[j], bias)) : out[j];
+      _mm512_mask_storeu_ps(to + (i * n[W_OUT_COLUMNS] + j) * n[W_OUT_DEPTH], written, found);
+    }
+  }
+}
+
+/* Computes some tiles of the result. */
+VECTORS static void compute_tiles(const WinogradJob *job, int64_t first, int64_t count, float *place) {
+  const int64_t *n = job->n;
+  int64_t depth = n[W_DEPTH], row = whole(depth, FLOATS), filled = whole(count, DOWN);
+  int64_t step = point_step(n[W_TILES], row), sum_step = point_step(n[W_TILES], ACROSS);
+  float *numbers = place, *sums = place + POINTS * step;
+  for (int64_t t = 0; t < count; t++) take_tile(job, tile_at(job, first + t), numbers + t * row, step, FLOATS);
+  for (int p = 0; p < POINTS; p++) memset(numbers + p * step + count * row, 0, (filled - count) * row * sizeof(float));
+  for (int64_t column = 0; column < n[W_OUT_DEPTH]; column += ACROSS) {
+    int vectors = n[W_OUT_DEPTH] - column > FLOATS ? 2 : 1;
+    int64_t wide = vectors * FLOATS;
+    for (int p = 0; p < POINTS; p++) {
+      const float *factors = job->at_points + (column * POINTS + p * wide) * depth;
+      for (int64_t t = 0; t < filled; t += DOWN) {
+        const float *from = numbers + p * step + t * row;
+        const float *next = t + DOWN < filled ? from + DOWN * row : numbers + (p + 1) * step;
+        /* the factors at the next point, by half in each of two turns */
+        const float *next_factors = factors + depth * wide + t / DOWN % 2 * (depth * wide / 2);
+        (vectors == 2 ? sum_two_vectors : sum_one_vector)(from, row, factors, depth, sums + p * sum_step + t * wide, next,
+                                                          next_factors);
+      }
+    }
+    for (int64_t t = 0; t < count; t++)
+      for (int v = 0; v < vectors; v++)
+        give_tile(job, tile_at(job, first + t), sums + t * wide + v * FLOATS, sum_step, column + v * FLOATS);
+  }
+}
+
+static int compute_winograd(const Job *work, int part) {
+  WinogradJob *job = (WinogradJob *)work;
+  if (part < job->groups) {
+    take_filter(job, part);
+    return 0;
+  }
+  wait_until(&job->work, (int)job->groups);
+  int64_t first = (part - job->groups) * job->n[W_TILES];
+  int place = take_place(&job->taken, (int)job->n[W_PLACES]);
+  compute_tiles(job, first, least(job->n[W_TILES], job->tiles - first), job->places + place * job->place_floats);
+  leave_place(&job->taken, place);
+  return 0;
+}
+
+/* ------------------------------------------------------------------ calls */
+int anabranch_pool_winograd_can(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq");
+}
+
+/* What is wrong with the numbers of a call; NULL if nothing. */
+static const char *wrong_winograd(const int64_t *n) {
+  static const int64_t MOST = 1 << 28;
+  for (int at = 0; at < W_NUMBERS; at++)
+    if (n[at] > MOST || n[at] < (at >= W_TOP && at <= W_BIASED ? 0 : 1)) return "a length is no length";
+  if (n[W_TOP] > 2 || n[W_LEFT] > 2 || n[W_TURNED] > 1 || n[W_BIASED] > 1) return "it is another convolution";
+  if (n[W_TILES] % DOWN || n[W_TILES] > 1 << 10 || n[W_PLACES] > 64 || n[W_DEPTH] > 1 << 14 || n[W_OUT_DEPTH] > 1 << 14)
+    return "it is cut into other blocks";
+  const int64_t lengths[2][4] = {{n[W_BATCH], n[W_ROWS], n[W_COLUMNS], n[W_DEPTH]},
+                                 {n[W_BATCH], n[W_OUT_ROWS], n[W_OUT_COLUMNS], n[W_OUT_DEPTH]}};
+  for (int array = 0; array < 2; array++) {
+    int64_t elements = 1;
+    for (int axis = 0; axis < 4; axis++)
+      if ((elements *= lengths[array][axis]) > MOST) return "an array is too large";
+  }
+  return NULL;
+}
+
+static int holds_floats(const Buffer *buffer, int64_t elements) {
+  return buffer->type == FLOAT32 && elements_of(buffer) == elements;
+}
+
+/* The handler: data, a filter and perhaps a bias, one result and memory to work in; attributes are the operation's name
+ * and the numbers. */
+void *anabranch_pool_winograd(Frame *frame) {
+  if (tells_version(frame)) return NULL;
+  const Attributes *attributes = &frame->attributes;
+  if (attributes->count != 2 || attributes->types[0] != STRING_ATTRIBUTE || attributes->types[1] != ARRAY_ATTRIBUTE)
+    return error_of(frame, "a call has two attributes, a text and numbers");
+  const Numbers *numbers = attributes->values[1];
+  if (numbers->count != W_NUMBERS || frame->results.count != 2)
+    return error_of(frame, "a call has thirteen numbers, one result and memory to work in");
+  const int64_t *n = numbers->data;
+  const char *reason = unusable(frame);
+  if (reason == NULL) reason = wrong_winograd(n);
+  if (reason == NULL && frame->arguments.count != 2 + n[W_BIASED]) reason = "it is given data, a filter and perhaps a bias";
+  if (reason == NULL && !anabranch_pool_winograd_can()) reason = "this processor cannot multiply so";
+  if (reason != NULL) return error_of(frame, reason);
+  const Buffer *data = frame->arguments.values[0], *filter = frame->arguments.values[1];
+  const Buffer *result = frame->results.values[0], *memory = frame->results.values[1];
+  int64_t at_points = whole(n[W_OUT_DEPTH], ACROSS) * POINTS * n[W_DEPTH];
+  int64_t place = POINTS * (point_step(n[W_TILES], whole(n[W_DEPTH], FLOATS)) + point_step(n[W_TILES], ACROSS));
+  if (!holds_floats(data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
+      !holds_floats(filter, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+      !holds_floats(result, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
+      (n[W_BIASED] && !holds_floats(frame->arguments.values[2], n[W_OUT_DEPTH])) ||
+      elements_of(memory) < (at_points + place * n[W_PLACES]) * (int64_t)sizeof(float) + 64)
+    return error_of(frame, "the arrays are others than it was prepared for");
+  WinogradJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
+  memset(job, 0, sizeof *job);
+  memcpy(job->n, n, sizeof job->n);
+  job->tiles_down = ceiling(n[W_OUT_ROWS], OUTPUTS);
+  job->tiles_across = ceiling(n[W_OUT_COLUMNS], OUTPUTS);
+  job->tiles = n[W_BATCH] * job->tiles_down * job->tiles_across;
+  job->groups = ceiling(n[W_OUT_DEPTH], ACROSS);
+  job->place_floats = place;
+  job->data = data->data;
+  job->filter = filter->data;
+  job->bias = n[W_BIASED] ? ((const Buffer *)frame->arguments.values[2])->data : NULL;
+  job->result = result->data;
+  job->at_points = (float *)((char *)memory->data + (64 - (uintptr_t)memory->data % 64) % 64);
+  job->places = job->at_points + at_points;
+  job->work.parts = (int)(job->groups + ceiling(job->tiles, n[W_TILES]));
+  job->work.compute = compute_winograd;
+  int64_t threads = shared == NULL ? 1 : least(job->work.parts, least(threads_of(frame), n[W_PLACES]));
+  int failed = do_work(&job->work, frame, (int)threads - 1, shared == NULL);
+  return failed ? error_of(frame, "it failed while it ran") : NULL;
+}
+#else
+int anabranch_pool_winograd_can(void) { return 0; }
+
+void *anabranch_pool_winograd(Frame *frame) {
+  return tells_version(frame) ? NULL : error_of(frame, "the compiler knows no such convolutions");
+}
+#endif

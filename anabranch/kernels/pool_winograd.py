@@ -1,0 +1,199 @@
+"""Convolutions with 3x3 filters in a quarter of the multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
+
+The algorithm is that of `kernels.winograd`, F(4x4, 3x3), and so is the rounding: about 5e-6 of the largest result.
+There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in a
+core's cache. So it pays from fewer channels on. For convolutions of float32, with bias and ReLU behind them where they
+have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). Results do not depend on how many
+threads there are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.kernels import onednn, pool_handler, winograd
+from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
+from anabranch.kernels.processor import core_count
+from anabranch.ops.nn.conv import Geometry
+
+#: its name among the kernels
+NAME: Final = "winograd in blocks"
+#: forward, to the data and to the filter, as `WIDE_SHARES` has them
+FORWARD, TO_INPUT, TO_FILTER = 0, 1, 2
+#: tiles, and channels of the result, whose sums registers hold; numbers of a vector
+_DOWN, _WIDE, _LANES = 12, 32, 16
+_POINTS: Final = winograd.TILE**2
+#: an array inside the memory that a call works in begins at a multiple of it (bytes)
+_ALIGNMENT: Final = 64
+#: the most threads that a call uses: each has memory of its own
+_MOST_PLACES: Final = 64
+#: the most tiles of a part, and the bytes at points that they may take
+_MOST_TILES: Final = 48
+_MOST_BYTES: Final = 7 << 18
+#: the most tiles whose products are added to a filter's sums at a time, which fit a core's first cache
+_MOST_OF_A_GROUP: Final = 192
+#: channels of the data, whose sums for a filter registers hold
+_SUMMED: Final = 8
+#: so many parts for each thread, where there are as many, so that none waits long for the last
+_PARTS_OF_A_THREAD: Final = 2
+#: convolutions of fewer channels, or with fewer multiplications (of a direct sum), take less time otherwise
+LEAST_CHANNELS: Final = 16
+LEAST_PRODUCTS: Final = 1 << 24
+_MOST_CHANNELS: Final = 1 << 14
+#: Of each direction, the share of a direct sum at the processor's full rate: of the products; what taking tiles to
+#: points and back adds, per channel on either side; and the filter, per tile (of which few pay for it). They fit what
+#: was measured to and from 64 - 512 channels within a quarter: `docs/performance.md`.
+_SHARES: Final = ((0.42, 4.0, 32.0), (0.42, 4.0, 32.0), (0.33, 22.0, 4.0))
+
+
+class Cut(NamedTuple):
+    """A convolution as the handler takes it.
+
+    Attributes:
+        numbers: what the handler reads.
+        scratch_bytes: what it works in.
+    """
+
+    numbers: tuple[int, ...]
+    scratch_bytes: int
+
+    @staticmethod
+    def of(geometry: Geometry, at: int, biased: bool) -> Cut:
+        """How a convolution, or a gradient of it, is cut."""
+        if at == TO_FILTER:
+            return Cut._of_filter(geometry)
+        data, result = _arrays(geometry, at)
+        pads = [low for low, _ in geometry.window.pads[1:3]]
+        if at == TO_INPUT:
+            pads = [winograd.TAPS - 1 - low for low in pads]
+        filled, threads = _whole(data[3], _LANES), min(core_count(), _MOST_PLACES)
+        tiles = _tiles(result)
+        most = _MOST_BYTES // (_POINTS * filled * np.float32().nbytes)
+        most = min(max(most, _DOWN), _MOST_TILES)
+        parts = _whole(-(-tiles // most), threads * _PARTS_OF_A_THREAD if tiles > threads * most else threads)
+        of_a_part = min(_whole(-(-tiles // parts), _DOWN), _whole(most, _DOWN))
+        floats = _POINTS * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
+        floats += _whole(result[3], _WIDE) * _POINTS * data[3]
+        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), of_a_part, threads)
+        return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
+
+    @staticmethod
+    def _of_filter(geometry: Geometry) -> Cut:
+        data, output = _arrays(geometry, FORWARD)
+        tiles = _tiles(output)
+        groups = -(-tiles // _MOST_OF_A_GROUP)
+        of_a_group = _whole(-(-tiles // groups), _DOWN)
+        threads = min(core_count(), _MOST_PLACES)
+        of_a_part = -(-of_a_group // (threads * _PARTS_OF_A_THREAD * 2))
+        channels, depth = _whole(data[3], _LANES), _whole(output[3], _WIDE)
+        sums = _whole(data[3], _SUMMED) * depth
+        floats = _POINTS * (of_a_group * (channels + depth) + sums + 3 * _LANES)
+        pads = [low for low, _ in geometry.window.pads[1:3]]
+        numbers = (*data, *output[1:], *pads, 0, 0, of_a_group, of_a_part)
+        return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
+
+
+def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What is read beside the filter, and the result: batch, rows, columns, channels."""
+    data, output = (tuple(map(int, shape)) for shape in (geometry.shape, geometry.out_shape))
+    return (output, data) if at == TO_INPUT else (data, output)
+
+
+def _tiles(result: tuple[int, ...]) -> int:
+    return result[0] * -(-result[1] // winograd.OUTPUTS) * -(-result[2] // winograd.OUTPUTS)
+
+
+def _whole(length: int, step: int) -> int:
+    """The least multiple of a step that is not below a length."""
+    return -(-length // step) * step
+
+
+def pays(geometry: Geometry, at: int) -> bool:
+    """Whether a convolution is one of 3x3 taps that are worth it, and its arrays are not too large."""
+    window = geometry.window
+    if not winograd.applies(window) or max(low for low, _ in window.pads[1:3]) >= winograd.TAPS:
+        return False
+    data, result = _arrays(geometry, at)
+    channels, depth = data[3], result[3]
+    products = int(np.prod(geometry.out_shape)) * window.taps * geometry.channels
+    enough = min(channels, depth) >= LEAST_CHANNELS and products >= LEAST_PRODUCTS
+    fits = max(int(np.prod(array)) for array in (data, result)) <= onednn.MOST_ELEMENTS
+    return enough and fits and max(channels, depth) <= _MOST_CHANNELS
+
+
+def cost(geometry: Geometry, at: int) -> float:
+    """What share of the time of XLA's own convolution it takes."""
+    data, result = _arrays(geometry, at)
+    tiles = _tiles(result)
+    filled = int(np.prod(result[:3])) / (tiles * winograd.OUTPUTS**2)
+    products, transforms, of_filter = _SHARES[at]
+    share = (products + transforms * (1 / data[3] + 1 / result[3])) / filled + of_filter / tiles
+    return share * WIDE_SHARES[at]
+
+
+def can_multiply() -> bool:
+    """Whether the handler is there, and the processor has the instructions."""
+    library = onednn.library()
+    return library is not None and not pool_handler.missing() and _has_instructions(library)
+
+
+@functools.cache
+def _has_instructions(library: onednn.Library) -> bool:
+    return bool(pool_handler.loaded(library).anabranch_pool_winograd_can())
+
+
+def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geometry, at: int) -> Any:
+    """A call of a convolution, in a program that is being traced.
+
+    Args:
+        node: the operation that it computes, for errors.
+        one: what is convolved, of float32; for a gradient to the data, that of the output.
+        other: the filter, [3, 3, in, out], of the convolution itself; for a gradient to it, that of the output.
+        bias: [out], with which ReLU follows; None: neither.
+    """
+    cut = Cut.of(geometry, at, bias is not None)
+    struct = jax.ShapeDtypeStruct
+    shape = tuple(map(int, geometry.filter_shape)) if at == TO_FILTER else _arrays(geometry, at)[1]
+    results = (
+        struct(shape, np.float32),  # type: ignore[no-untyped-call]
+        struct((cut.scratch_bytes,), np.uint8),  # type: ignore[no-untyped-call]
+    )
+    given = (one, other) if bias is None else (one, other, bias)
+    target = pool_handler.WINOGRAD_FILTER_TARGET if at == TO_FILTER else pool_handler.WINOGRAD_TARGET
+    found, _ = jax.ffi.ffi_call(target, results)(*given, node=node, numbers=np.array(cut.numbers, np.int64))
+    return found
+
+
+def _register(direction: Direction, at: int) -> None:
+    def takes(case: KernelCase) -> bool:
+        geometry = direction.covered(case)
+        return geometry is not None and pays(geometry, at) and can_multiply()
+
+    def estimate(case: KernelCase) -> float:
+        geometry = direction.covered(case)
+        assert geometry is not None  # `takes` has said so
+        return cost(geometry, at)
+
+    def kernel(*inputs: Array, ctx: OperationContext) -> Any:
+        sizes = None if direction.sizes is None else inputs[direction.sizes]
+        geometry = direction.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
+        one, other = (inputs[i] for i in direction.operands)
+        bias = None if direction.bias is None else inputs[direction.bias]
+        return call(ctx.op.name, *((other, one) if at == TO_INPUT else (one, other)), bias, geometry, at)
+
+    register_kernel(
+        direction.op_type, NAME, device_type="CPU", types={"T": [dtypes.float32]}, applies=takes, cost=estimate
+    )(kernel)
+
+
+for _at in (FORWARD, TO_INPUT, TO_FILTER):
+    _register(CONVOLUTIONS[0][_at], _at)
+_register(WITH_BIAS, FORWARD)

@@ -1,0 +1,217 @@
+/* Gradients to 3x3 filters of float32 in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`); XLA's own threads
+ * compute them (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures are those of
+ * `pool_winograd.c`.
+ *
+ * The tiles are taken in groups: those of the data and of the gradient are taken to points, in parts; then at each point the
+ * products of both are added to what the groups before have given, each point in a part of its own. At last sums at points
+ * are taken back to nine taps. A part waits for those of the kind before it, which are all begun.
+ *
+ * Contract: the handler checks what it is given, and whatever is wrong becomes an error of XLA's that names the
+ * operation. What it works in is a second result of the call.
+ */
+#if HAS_BLOCKS
+/* in the place of two of the numbers of a call: tiles of a group, and of a part of it */
+enum { W_GROUP = W_TILES, W_OF_A_PART = W_PLACES };
+/* channels of the data, and vectors of channels of the gradient, that registers hold sums for */
+enum { SUMMED_ROWS = 8, SUMMED_VECTORS = 2 };
+
+typedef struct {
+  WinogradJob tiles; /* its data are those of the convolution, its filter the gradient of the output */
+  float *data_at_points, *grad_at_points, *sums;
+  int64_t data_step, grad_step, sum_step; /* floats from a point to the next */
+  int64_t groups, takes; /* parts that take the tiles of a whole group to points */
+} FilterJob;
+
+/* A, of four values that lie `step` vectors apart. */
+VECTORS static inline void outputs_to_points(const __m512 *g, int step, __m512 *to) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8);
+  __m512 even = _mm512_add_ps(g[0], g[2 * step]), odd = _mm512_add_ps(g[step], g[3 * step]);
+  __m512 far_even = _mm512_fmadd_ps(four, g[2 * step], g[0]);
+  __m512 far_odd = _mm512_fmadd_ps(eight, g[3 * step], _mm512_mul_ps(two, g[step]));
+  to[0] = g[0];
+  to[1] = _mm512_add_ps(even, odd);
+  to[2] = _mm512_sub_ps(even, odd);
+  to[3] = _mm512_add_ps(far_even, far_odd);
+  to[4] = _mm512_sub_ps(far_even, far_odd);
+  to[5] = g[3 * step];
+}
+
+/* G.T, of values at six points. */
+VECTORS static inline void taps_from_points(const __m512 *m, int step, __m512 *to) {
+  const __m512 quarter = _mm512_set1_ps(1 / 4.f), sixth = _mm512_set1_ps(1 / 6.f), twelfth = _mm512_set1_ps(1 / 12.f);
+  const __m512 small = _mm512_set1_ps(1 / 24.f);
+  __m512 sum = _mm512_add_ps(m[step], m[2 * step]), difference = _mm512_sub_ps(m[2 * step], m[step]);
+  __m512 far_sum = _mm512_add_ps(m[3 * step], m[4 * step]), far_difference = _mm512_sub_ps(m[3 * step], m[4 * step]);
+  to[0] = _mm512_fmadd_ps(quarter, m[0], _mm512_fnmadd_ps(sixth, sum, _mm512_mul_ps(small, far_sum)));
+  to[1] = _mm512_fmadd_ps(sixth, difference, _mm512_mul_ps(twelfth, far_difference));
+  to[2] = _mm512_fmadd_ps(sixth, _mm512_sub_ps(far_sum, sum), m[5 * step]);
+}
+
+/* ------------------------------------------------------------------ parts */
+/* Takes a tile of the gradient to points, as `take_tile` does one of the data. */
+VECTORS static void take_outputs(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+  const int64_t *n = job->n;
+  int64_t depth = n[W_OUT_DEPTH], row = n[W_OUT_COLUMNS] * depth;
+  const float *from = job->filter + ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
+  for (int64_t d = 0; d < whole(depth, ACROSS); d += FLOATS) { /* what is missing of the last pair of vectors is zero */
+    __mmask16 read = lanes_of(depth - d);
+    __m512 seen[OUTPUTS * OUTPUTS], down[EDGE * OUTPUTS], at[EDGE];
+    for (int i = 0; i < OUTPUTS; i++)
+      for (int j = 0; j < OUTPUTS; j++) {
+        int is_inside = tile.row + i < n[W_OUT_ROWS] && tile.column + j < n[W_OUT_COLUMNS];
+        seen[i * OUTPUTS + j] = is_inside ? _mm512_maskz_loadu_ps(read, from + i * row + j * depth + d) : _mm512_setzero_ps();
+      }
+    for (int j = 0; j < OUTPUTS; j++) {
+      outputs_to_points(seen + j, OUTPUTS, at);
+      for (int i = 0; i < EDGE; i++) down[i * OUTPUTS + j] = at[i];
+    }
+    for (int i = 0; i < EDGE; i++) {
+      outputs_to_points(down + i * OUTPUTS, 1, at);
+      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
+    }
+  }
+}
+
+/* Takes some tiles of a group to points, of the data and of the gradient: [36][vectors][tiles][16]. */
+VECTORS static void take_some(const FilterJob *job, int64_t group, int64_t part) {
+  const WinogradJob *tiles = &job->tiles;
+  const int64_t *n = tiles->n;
+  int64_t begin = group * n[W_GROUP], count = least(n[W_GROUP], tiles->tiles - begin);
+  int64_t end = least(count, (part + 1) * n[W_OF_A_PART]);
+  for (int64_t t = part * n[W_OF_A_PART]; t < end; t++) {
+    Tile tile = tile_at(tiles, begin + t);
+    take_tile(tiles, tile, job->data_at_points + t * FLOATS, job->data_step, n[W_GROUP] * FLOATS);
+    take_outputs(tiles, tile, job->grad_at_points + t * FLOATS, job->grad_step, n[W_GROUP] * FLOATS);
+  }
+}
+
+/* Adds products of so many tiles to 8 x 32 sums. */
+VECTORS __attribute__((noinline)) static void add_tiles(const float *data, const float *grad, int64_t vector_step,
+                                                           int64_t tiles, int begins, float *to) {
+  __m512 sums[SUMMED_ROWS][SUMMED_VECTORS];
+  for (int r = 0; r < SUMMED_ROWS; r++)
+    for (int v = 0; v < SUMMED_VECTORS; v++)
+      sums[r][v] = begins ? _mm512_setzero_ps() : _mm512_loadu_ps(to + (r * SUMMED_VECTORS + v) * FLOATS);
+  for (int64_t t = 0; t < tiles; t++) {
+    __m512 factors[SUMMED_VECTORS];
+    for (int v = 0; v < SUMMED_VECTORS; v++) factors[v] = _mm512_loadu_ps(grad + v * vector_step + t * FLOATS);
+    _Pragma("GCC unroll 8") for (int r = 0; r < SUMMED_ROWS; r++) {
+      __m512 number = _mm512_set1_ps(data[t * FLOATS + r]);
+      for (int v = 0; v < SUMMED_VECTORS; v++) sums[r][v] = _mm512_fmadd_ps(number, factors[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < SUMMED_ROWS; r++)
+    for (int v = 0; v < SUMMED_VECTORS; v++) _mm512_storeu_ps(to + (r * SUMMED_VECTORS + v) * FLOATS, sums[r][v]);
+}
+
+/* Adds the products of a group at a point. */
+static void add_point(const FilterJob *job, int64_t group, int64_t point) {
+  const int64_t *n = job->tiles.n;
+  int64_t count = least(n[W_GROUP], job->tiles.tiles - group * n[W_GROUP]), vector_step = n[W_GROUP] * FLOATS;
+  const float *data = job->data_at_points + point * job->data_step, *grad = job->grad_at_points + point * job->grad_step;
+  float *to = job->sums + point * job->sum_step;
+  for (int64_t column = 0; column < n[W_OUT_DEPTH]; column += ACROSS)
+    for (int64_t row = 0; row < n[W_DEPTH]; row += SUMMED_ROWS, to += SUMMED_ROWS * ACROSS)
+      add_tiles(data + row / FLOATS * vector_step + row % FLOATS, grad + column / FLOATS * vector_step, vector_step, count,
+                   group == 0, to);
+}
+
+/* Takes sums at points back to taps, for eight channels of the data. */
+VECTORS static void give_taps(const FilterJob *job, int64_t rows) {
+  const int64_t *n = job->tiles.n;
+  int64_t down = ceiling(n[W_DEPTH], SUMMED_ROWS);
+  for (int64_t column = 0; column < n[W_OUT_DEPTH]; column += FLOATS) {
+    __mmask16 written = lanes_of(n[W_OUT_DEPTH] - column);
+    for (int64_t r = 0; r < least(SUMMED_ROWS, n[W_DEPTH] - rows * SUMMED_ROWS); r++) {
+      const float *from = job->sums + ((column / ACROSS * down + rows) * SUMMED_ROWS + r) * ACROSS + column % ACROSS;
+      __m512 at[POINTS], across[EDGE * 3], taps[3];
+      for (int p = 0; p < POINTS; p++) at[p] = _mm512_loadu_ps(from + p * job->sum_step);
+      for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * 3);
+      float *to = job->tiles.result + (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column;
+      for (int s = 0; s < 3; s++) {
+        taps_from_points(across + s, 3, taps);
+        for (int i = 0; i < 3; i++) _mm512_mask_storeu_ps(to + (i * 3 + s) * n[W_DEPTH] * n[W_OUT_DEPTH], written, taps[i]);
+      }
+    }
+  }
+}
+
+static int compute_filter(const Job *work, int part) {
+  FilterJob *job = (FilterJob *)work;
+  Job *shared = &job->tiles.work;
+  int64_t of_a_group = job->takes + POINTS, group = part / of_a_group, at = part % of_a_group;
+  int begin = (int)(group * of_a_group);
+  if (group == job->groups) {
+    wait_until(shared, begin);
+    give_taps(job, at);
+  } else if (at < job->takes) {
+    wait_until(shared, begin); /* what lies there was used until then */
+    take_some(job, group, at);
+  } else {
+    wait_until(shared, begin + (int)job->takes);
+    add_point(job, group, at - job->takes);
+  }
+  return 0;
+}
+
+/* ------------------------------------------------------------------ calls */
+/* The handler: data, the gradient of the output, one result and memory to work in; attributes are the operation's name and
+ * the numbers. */
+void *anabranch_pool_winograd_filter(Frame *frame) {
+  if (tells_version(frame)) return NULL;
+  const Attributes *attributes = &frame->attributes;
+  if (attributes->count != 2 || attributes->types[0] != STRING_ATTRIBUTE || attributes->types[1] != ARRAY_ATTRIBUTE)
+    return error_of(frame, "a call has two attributes, a text and numbers");
+  const Numbers *numbers = attributes->values[1];
+  if (numbers->count != W_NUMBERS || frame->arguments.count != 2 || frame->results.count != 2)
+    return error_of(frame, "a call has thirteen numbers, two arrays, one result and memory to work in");
+  const int64_t *n = numbers->data;
+  const char *reason = unusable(frame);
+  if (reason == NULL) reason = wrong_winograd(n);
+  if (reason == NULL && (n[W_TURNED] || n[W_BIASED])) reason = "it is another convolution";
+  if (reason == NULL && !anabranch_pool_winograd_can()) reason = "this processor cannot multiply so";
+  if (reason != NULL) return error_of(frame, reason);
+  const Buffer *data = frame->arguments.values[0], *grad = frame->arguments.values[1];
+  const Buffer *result = frame->results.values[0], *memory = frame->results.values[1];
+  int64_t data_step = n[W_GROUP] * whole(n[W_DEPTH], FLOATS) + FLOATS;
+  int64_t grad_step = n[W_GROUP] * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
+  int64_t sum_step = whole(n[W_DEPTH], SUMMED_ROWS) * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
+  if (!holds_floats(data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
+      !holds_floats(grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
+      !holds_floats(result, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+      elements_of(memory) < POINTS * (data_step + grad_step + sum_step) * (int64_t)sizeof(float) + 64)
+    return error_of(frame, "the arrays are others than it was prepared for");
+  FilterJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
+  memset(job, 0, sizeof *job);
+  WinogradJob *tiles = &job->tiles;
+  memcpy(tiles->n, n, sizeof tiles->n);
+  tiles->tiles_down = ceiling(n[W_OUT_ROWS], OUTPUTS);
+  tiles->tiles_across = ceiling(n[W_OUT_COLUMNS], OUTPUTS);
+  tiles->tiles = n[W_BATCH] * tiles->tiles_down * tiles->tiles_across;
+  tiles->data = data->data;
+  tiles->filter = grad->data;
+  tiles->result = result->data;
+  job->data_step = data_step;
+  job->grad_step = grad_step;
+  job->sum_step = sum_step;
+  job->data_at_points = (float *)((char *)memory->data + (64 - (uintptr_t)memory->data % 64) % 64);
+  job->grad_at_points = job->data_at_points + POINTS * data_step;
+  job->sums = job->grad_at_points + POINTS * grad_step;
+  job->groups = ceiling(tiles->tiles, n[W_GROUP]);
+  job->takes = ceiling(n[W_GROUP], n[W_OF_A_PART]);
+  int64_t parts = job->groups * (job->takes + POINTS) + ceiling(n[W_DEPTH], SUMMED_ROWS);
+  if (parts > 1 << 30) {
+    free(shared);
+    return error_of(frame, "it is cut into too many blocks");
+  }
+  tiles->work.parts = (int)parts;
+  tiles->work.compute = compute_filter;
+  int64_t threads = shared == NULL ? 1 : threads_of(frame);
+  int failed = do_work(&tiles->work, frame, (int)threads - 1, shared == NULL);
+  return failed ? error_of(frame, "it failed while it ran") : NULL;
+}
+#else
+void *anabranch_pool_winograd_filter(Frame *frame) {
+  return tells_version(frame) ? NULL : error_of(frame, "the compiler knows no such convolutions");
+}
+#endif
