@@ -139,7 +139,8 @@ VECTORS static void give_taps(const FilterJob *job, int64_t rows) {
 static int compute_filter(const Job *work, int part) {
   FilterJob *job = (FilterJob *)work;
   Job *shared = &job->tiles.work;
-  int64_t of_a_group = job->takes + POINTS, group = part / of_a_group, at = part % of_a_group;
+  /* after those of all groups come those that give taps, of which there may be more than of a group */
+  int64_t of_a_group = job->takes + POINTS, group = least(part / of_a_group, job->groups), at = part - group * of_a_group;
   int begin = (int)(group * of_a_group);
   if (group == job->groups) {
     wait_until(shared, begin);

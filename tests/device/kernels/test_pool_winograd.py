@@ -132,6 +132,22 @@ def test_results_are_those_of_float64(handler: None) -> None:
     compare()
 
 
+@pytest.mark.parametrize(("data", "depth"), [((8, 8, 8, 448), 384), ((1, 14, 14, 512), 512), ((2, 56, 56, 64), 64)])
+def test_layers_of_networks_are_computed_whole(handler: None, data: tuple[int, ...], depth: int) -> None:
+    """More channels, and more tiles, than one round of parts takes. What memory held before is no number."""
+    geometry = geometry_of(data, depth, ((1, 1), (1, 1)))
+    values, filter, grad, _ = arrays(geometry)
+    for at, operands, expected in (
+        (FORWARD, (values, filter), convolved(geometry, values, filter)),
+        (TO_INPUT, (grad, filter), gradient_to_data(geometry, grad, filter)),
+        (TO_FILTER, (values, grad), gradient_to_filter(geometry, values, grad)),
+    ):
+        before = jax.device_put(np.full(Cut.of(geometry, at, False).scratch_bytes // 4, np.nan, np.float32))
+        jax.block_until_ready(before)
+        del before
+        assert close(called(geometry, at, *operands), expected), at
+
+
 SMALL = geometry_of((3, 11, 9, 40), 24, ((1, 1), (1, 1)))
 
 
