@@ -2,9 +2,10 @@
 
 The algorithm is that of `kernels.winograd`, F(4x4, 3x3), and so is the rounding: about 5e-6 of the largest result.
 There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in a
-core's cache. So it pays from fewer channels on. For convolutions of float32, with bias and ReLU behind them where they
-have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). Results do not depend on how many
-threads there are.
+core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias and ReLU behind
+them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). What is of
+bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as float32, a
+quarter of the multiplications takes less time. Results do not depend on how many threads there are.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MOST_PLACES: Final = 64
 _MOST_TILES: Final = 48
 _MOST_BYTES: Final = 7 << 18
 #: the most tiles whose products are added to a filter's sums at a time, which fit a core's first cache
-_MOST_OF_A_GROUP: Final = 192
+_MOST_OF_A_GROUP: Final = 132
 #: channels of the data, whose sums for a filter registers hold
 _SUMMED: Final = 8
 #: so many parts for each thread, where there are as many, so that none waits long for the last
@@ -51,7 +52,7 @@ _MOST_CHANNELS: Final = 1 << 14
 #: Of each direction, the share of a direct sum at the processor's full rate: of the products; what taking tiles to
 #: points and back adds, per channel on either side; and the filter, per tile (of which few pay for it). They fit what
 #: was measured to and from 64 - 512 channels within a quarter: `docs/performance.md`.
-_SHARES: Final = ((0.42, 4.0, 32.0), (0.42, 4.0, 32.0), (0.33, 22.0, 4.0))
+_SHARES: Final = ((0.42, 4.0, 32.0), (0.42, 4.0, 32.0), (0.33, 12.0, 4.0))
 
 
 class Cut(NamedTuple):
@@ -145,6 +146,12 @@ def can_multiply() -> bool:
     return library is not None and not pool_handler.missing() and _has_instructions(library)
 
 
+def _has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bfloat16, so much faster that nothing is gained here."""
+    library = onednn.library()
+    return library is not None and library.has_tiles
+
+
 @functools.cache
 def _has_instructions(library: onednn.Library) -> bool:
     return bool(pool_handler.loaded(library).anabranch_pool_winograd_can())
@@ -155,7 +162,8 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
 
     Args:
         node: the operation that it computes, for errors.
-        one: what is convolved, of float32; for a gradient to the data, that of the output.
+        one: what is convolved, of float32 or bfloat16, as all arrays are; for a gradient to the data, that of the
+            output.
         other: the filter, [3, 3, in, out], of the convolution itself; for a gradient to it, that of the output.
         bias: [out], with which ReLU follows; None: neither.
     """
@@ -163,7 +171,7 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
     struct = jax.ShapeDtypeStruct
     shape = tuple(map(int, geometry.filter_shape)) if at == TO_FILTER else _arrays(geometry, at)[1]
     results = (
-        struct(shape, np.float32),  # type: ignore[no-untyped-call]
+        struct(shape, one.dtype),  # type: ignore[no-untyped-call]
         struct((cut.scratch_bytes,), np.uint8),  # type: ignore[no-untyped-call]
     )
     given = (one, other) if bias is None else (one, other, bias)
@@ -175,7 +183,9 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
 def _register(direction: Direction, at: int) -> None:
     def takes(case: KernelCase) -> bool:
         geometry = direction.covered(case)
-        return geometry is not None and pays(geometry, at) and can_multiply()
+        if geometry is None or not pays(geometry, at) or not can_multiply():
+            return False
+        return case.attrs["T"] == dtypes.float32 or not _has_tiles()
 
     def estimate(case: KernelCase) -> float:
         geometry = direction.covered(case)
@@ -190,7 +200,12 @@ def _register(direction: Direction, at: int) -> None:
         return call(ctx.op.name, *((other, one) if at == TO_INPUT else (one, other)), bias, geometry, at)
 
     register_kernel(
-        direction.op_type, NAME, device_type="CPU", types={"T": [dtypes.float32]}, applies=takes, cost=estimate
+        direction.op_type,
+        NAME,
+        device_type="CPU",
+        types={"T": [dtypes.float32, dtypes.bfloat16]},
+        applies=takes,
+        cost=estimate,
     )(kernel)
 
 

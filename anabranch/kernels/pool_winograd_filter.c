@@ -1,5 +1,5 @@
-/* Gradients to 3x3 filters of float32 in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`); XLA's own threads
- * compute them (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures are those of
+/* Gradients to 3x3 filters in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`); XLA's own threads compute them
+ * (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures, and the types, are those of
  * `pool_winograd.c`.
  *
  * The tiles are taken in groups: those of the data and of the gradient are taken to points, in parts; then at each point the
@@ -49,25 +49,32 @@ VECTORS static inline void taps_from_points(const __m512 *m, int step, __m512 *t
 
 /* ------------------------------------------------------------------ parts */
 /* Takes a tile of the gradient to points, as `take_tile` does one of the data. */
-VECTORS static void take_outputs(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+OF_A_TYPE void take_outputs(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step, int is_half) {
   const int64_t *n = job->n;
   int64_t depth = n[W_OUT_DEPTH], row = n[W_OUT_COLUMNS] * depth;
-  const float *from = job->filter + ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
+  int64_t from = ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
   for (int64_t d = 0; d < whole(depth, ACROSS); d += FLOATS) { /* what is missing of the last pair of vectors is zero */
     __mmask16 read = lanes_of(depth - d);
     __m512 seen[OUTPUTS * OUTPUTS], down[EDGE * OUTPUTS], at[EDGE];
     for (int i = 0; i < OUTPUTS; i++)
       for (int j = 0; j < OUTPUTS; j++) {
         int is_inside = tile.row + i < n[W_OUT_ROWS] && tile.column + j < n[W_OUT_COLUMNS];
-        seen[i * OUTPUTS + j] = is_inside ? _mm512_maskz_loadu_ps(read, from + i * row + j * depth + d) : _mm512_setzero_ps();
+        seen[i * OUTPUTS + j] =
+            is_inside ? read_numbers(job->filter, from + i * row + j * depth + d, read, is_half) : _mm512_setzero_ps();
       }
+    for (int i = 0; i < OUTPUTS; i++) /* the next tile */
+      for (int j = OUTPUTS; j < 2 * OUTPUTS; j++) WILL_READ(place_of(job->filter, from + i * row + j * depth + d, is_half));
     for (int j = 0; j < OUTPUTS; j++) {
       outputs_to_points(seen + j, OUTPUTS, at);
       for (int i = 0; i < EDGE; i++) down[i * OUTPUTS + j] = at[i];
     }
     for (int i = 0; i < EDGE; i++) {
       outputs_to_points(down + i * OUTPUTS, 1, at);
-      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
+      for (int j = 0; j < EDGE; j++) {
+        float *place = to + (i * EDGE + j) * step + d / FLOATS * vector_step;
+        _mm512_storeu_ps(place, at[j]);
+        WILL_WRITE(place + vector_step);
+      }
     }
   }
 }
@@ -81,20 +88,26 @@ VECTORS static void take_some(const FilterJob *job, int64_t group, int64_t part)
   for (int64_t t = part * n[W_OF_A_PART]; t < end; t++) {
     Tile tile = tile_at(tiles, begin + t);
     take_tile(tiles, tile, job->data_at_points + t * FLOATS, job->data_step, n[W_GROUP] * FLOATS);
-    take_outputs(tiles, tile, job->grad_at_points + t * FLOATS, job->grad_step, n[W_GROUP] * FLOATS);
+    float *to = job->grad_at_points + t * FLOATS;
+    if (tiles->is_half)
+      take_outputs(tiles, tile, to, job->grad_step, n[W_GROUP] * FLOATS, 1);
+    else
+      take_outputs(tiles, tile, to, job->grad_step, n[W_GROUP] * FLOATS, 0);
   }
 }
 
-/* Adds products of so many tiles to 8 x 32 sums. */
+/* Adds products of so many tiles to 8 x 32 sums; those that come next lie behind them. */
 VECTORS __attribute__((noinline)) static void add_tiles(const float *data, const float *grad, int64_t vector_step,
                                                            int64_t tiles, int begins, float *to) {
   __m512 sums[SUMMED_ROWS][SUMMED_VECTORS];
   for (int r = 0; r < SUMMED_ROWS; r++)
     for (int v = 0; v < SUMMED_VECTORS; v++)
       sums[r][v] = begins ? _mm512_setzero_ps() : _mm512_loadu_ps(to + (r * SUMMED_VECTORS + v) * FLOATS);
+  for (int i = 0; i < SUMMED_ROWS * SUMMED_VECTORS; i++) WILL_WRITE(to + (SUMMED_ROWS * SUMMED_VECTORS + i) * FLOATS);
   for (int64_t t = 0; t < tiles; t++) {
     __m512 factors[SUMMED_VECTORS];
     for (int v = 0; v < SUMMED_VECTORS; v++) factors[v] = _mm512_loadu_ps(grad + v * vector_step + t * FLOATS);
+    WILL_READ(data + vector_step + t * FLOATS);
     _Pragma("GCC unroll 8") for (int r = 0; r < SUMMED_ROWS; r++) {
       __m512 number = _mm512_set1_ps(data[t * FLOATS + r]);
       for (int v = 0; v < SUMMED_VECTORS; v++) sums[r][v] = _mm512_fmadd_ps(number, factors[v], sums[r][v]);
@@ -125,12 +138,16 @@ VECTORS static void give_taps(const FilterJob *job, int64_t rows) {
     for (int64_t r = 0; r < least(SUMMED_ROWS, n[W_DEPTH] - rows * SUMMED_ROWS); r++) {
       const float *from = job->sums + ((column / ACROSS * down + rows) * SUMMED_ROWS + r) * ACROSS + column % ACROSS;
       __m512 at[POINTS], across[EDGE * 3], taps[3];
-      for (int p = 0; p < POINTS; p++) at[p] = _mm512_loadu_ps(from + p * job->sum_step);
+      for (int p = 0; p < POINTS; p++) {
+        at[p] = _mm512_loadu_ps(from + p * job->sum_step);
+        WILL_READ(from + p * job->sum_step + 2 * ACROSS);
+      }
       for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * 3);
-      float *to = job->tiles.result + (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column;
+      int64_t to = (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column, tap = n[W_DEPTH] * n[W_OUT_DEPTH];
       for (int s = 0; s < 3; s++) {
         taps_from_points(across + s, 3, taps);
-        for (int i = 0; i < 3; i++) _mm512_mask_storeu_ps(to + (i * 3 + s) * n[W_DEPTH] * n[W_OUT_DEPTH], written, taps[i]);
+        for (int i = 0; i < 3; i++)
+          write_numbers(job->tiles.result, to + (i * 3 + s) * tap, written, taps[i], job->tiles.is_half);
       }
     }
   }
@@ -177,9 +194,9 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
   int64_t data_step = n[W_GROUP] * whole(n[W_DEPTH], FLOATS) + FLOATS;
   int64_t grad_step = n[W_GROUP] * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
   int64_t sum_step = whole(n[W_DEPTH], SUMMED_ROWS) * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
-  if (!holds_floats(data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
-      !holds_floats(grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
-      !holds_floats(result, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+  if (!has_numbers(data) || !holds_as_many(frame, data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
+      !holds_as_many(frame, grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
+      !holds_as_many(frame, result, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
       elements_of(memory) < POINTS * (data_step + grad_step + sum_step) * (int64_t)sizeof(float) + 64)
     return error_of(frame, "the arrays are others than it was prepared for");
   FilterJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
@@ -192,6 +209,7 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
   tiles->data = data->data;
   tiles->filter = grad->data;
   tiles->result = result->data;
+  tiles->is_half = data->type == BFLOAT16;
   job->data_step = data_step;
   job->grad_step = grad_step;
   job->sum_step = sum_step;
