@@ -1,11 +1,12 @@
-"""Convolutions with 3x3 filters in a quarter of the multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
+"""Convolutions with 3x3 and 5x5 filters in fewer multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
 
-The algorithm is that of `kernels.winograd`, F(4x4, 3x3), and so is the rounding: about 5e-6 of the largest result.
-There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in a
-core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias and ReLU behind
+The algorithm is that of `kernels.winograd`, F(4x4, 3x3), a quarter of the multiplications, and so is the rounding:
+about 5e-6 of the largest result. At the same points, 5x5 filters are F(2x2, 5x5), 36 multiplications where a direct sum takes
+100. There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in
+a core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias and ReLU behind
 them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). What is of
-bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as float32, a
-quarter of the multiplications takes less time. Results do not depend on how many threads there are.
+bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as float32, fewer
+multiplications of float32 take less time. Results do not depend on how many threads there are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ FORWARD, TO_INPUT, TO_FILTER = 0, 1, 2
 #: tiles, and channels of the result, whose sums registers hold; numbers of a vector
 _DOWN, _WIDE, _LANES = 12, 32, 16
 _POINTS: Final = winograd.TILE**2
+#: how many taps a filter may have along an axis
+_EITHER_TAPS: Final = (3, 5)
 #: an array inside the memory that a call works in begins at a multiple of it (bytes)
 _ALIGNMENT: Final = 64
 #: the most threads that a call uses: each has memory of its own
@@ -74,22 +77,22 @@ class Cut(NamedTuple):
         data, result = _arrays(geometry, at)
         pads = [low for low, _ in geometry.window.pads[1:3]]
         if at == TO_INPUT:
-            pads = [winograd.TAPS - 1 - low for low in pads]
+            pads = [_taps(geometry) - 1 - low for low in pads]
         filled, threads = _whole(data[3], _LANES), min(core_count(), _MOST_PLACES)
-        tiles = _tiles(result)
+        tiles = _tiles(geometry, result)
         most = _MOST_BYTES // (_POINTS * filled * np.float32().nbytes)
         most = min(max(most, _DOWN), _MOST_TILES)
         parts = _whole(-(-tiles // most), threads * _PARTS_OF_A_THREAD if tiles > threads * most else threads)
         of_a_part = min(_whole(-(-tiles // parts), _DOWN), _whole(most, _DOWN))
         floats = _POINTS * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
         floats += _whole(result[3], _WIDE) * _POINTS * data[3]
-        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), of_a_part, threads)
-        return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
+        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), _taps(geometry))
+        return Cut((*numbers, of_a_part, threads), floats * np.float32().nbytes + _ALIGNMENT)
 
     @staticmethod
     def _of_filter(geometry: Geometry) -> Cut:
         data, output = _arrays(geometry, FORWARD)
-        tiles = _tiles(output)
+        tiles = _tiles(geometry, output)
         groups = -(-tiles // _MOST_OF_A_GROUP)
         of_a_group = _whole(-(-tiles // groups), _DOWN)
         threads = min(core_count(), _MOST_PLACES)
@@ -98,7 +101,7 @@ class Cut(NamedTuple):
         sums = _whole(data[3], _SUMMED) * depth
         floats = _POINTS * (of_a_group * (channels + depth) + sums + 3 * _LANES)
         pads = [low for low, _ in geometry.window.pads[1:3]]
-        numbers = (*data, *output[1:], *pads, 0, 0, of_a_group, of_a_part)
+        numbers = (*data, *output[1:], *pads, 0, 0, _taps(geometry), of_a_group, of_a_part)
         return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
 
 
@@ -108,8 +111,19 @@ def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ..
     return (output, data) if at == TO_INPUT else (data, output)
 
 
-def _tiles(result: tuple[int, ...]) -> int:
-    return result[0] * -(-result[1] // winograd.OUTPUTS) * -(-result[2] // winograd.OUTPUTS)
+def _taps(geometry: Geometry) -> int:
+    """Along an axis."""
+    return geometry.window.size[1]
+
+
+def _outputs(geometry: Geometry) -> int:
+    """Of a tile, along an axis: as many values as there are points give them."""
+    return winograd.TILE + 1 - _taps(geometry)
+
+
+def _tiles(geometry: Geometry, result: tuple[int, ...]) -> int:
+    outputs = _outputs(geometry)
+    return result[0] * -(-result[1] // outputs) * -(-result[2] // outputs)
 
 
 def _whole(length: int, step: int) -> int:
@@ -118,9 +132,11 @@ def _whole(length: int, step: int) -> int:
 
 
 def pays(geometry: Geometry, at: int) -> bool:
-    """Whether a convolution is one of 3x3 taps that are worth it, and its arrays are not too large."""
-    window = geometry.window
-    if not winograd.applies(window) or max(low for low, _ in window.pads[1:3]) >= winograd.TAPS:
+    """Whether a convolution is one of 3x3 or 5x5 taps that are worth it, and its arrays are not too large."""
+    window, taps = geometry.window, _taps(geometry)
+    if taps not in _EITHER_TAPS or window.size != (1, taps, taps, 1):
+        return False
+    if max(*window.strides, *window.dilations) > 1 or max(low for low, _ in window.pads[1:3]) >= taps:
         return False
     data, result = _arrays(geometry, at)
     channels, depth = data[3], result[3]
@@ -133,11 +149,12 @@ def pays(geometry: Geometry, at: int) -> bool:
 def cost(geometry: Geometry, at: int) -> float:
     """What share of the time of XLA's own convolution it takes."""
     data, result = _arrays(geometry, at)
-    tiles = _tiles(result)
-    filled = int(np.prod(result[:3])) / (tiles * winograd.OUTPUTS**2)
+    tiles, of_a_tile = _tiles(geometry, result), _outputs(geometry) ** 2
+    filled = int(np.prod(result[:3])) / (tiles * of_a_tile)
     products, transforms, of_filter = _SHARES[at]
     share = (products + transforms * (1 / data[3] + 1 / result[3])) / filled + of_filter / tiles
-    return share * WIDE_SHARES[at]
+    # of what a direct sum multiplies for a tile
+    return share * WIDE_SHARES[at] * (winograd.OUTPUTS * winograd.TAPS) ** 2 / (of_a_tile * geometry.window.taps)
 
 
 def can_multiply() -> bool:
@@ -164,7 +181,7 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
         node: the operation that it computes, for errors.
         one: what is convolved, of float32 or bfloat16, as all arrays are; for a gradient to the data, that of the
             output.
-        other: the filter, [3, 3, in, out], of the convolution itself; for a gradient to it, that of the output.
+        other: the filter, [taps, taps, in, out], of the convolution itself; for a gradient to it, that of the output.
         bias: [out], with which ReLU follows; None: neither.
     """
     cut = Cut.of(geometry, at, bias is not None)
