@@ -1,12 +1,12 @@
 """Convolutions with 3x3 and 5x5 filters in fewer multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
 
 The algorithm is that of `kernels.winograd`, F(4x4, 3x3), a quarter of the multiplications, and so is the rounding:
-about 5e-6 of the largest result. At the same points, 5x5 filters are F(2x2, 5x5), 36 multiplications where a direct sum
-takes 100. There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in
-a core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias and ReLU behind
-them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). What is of
-bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as float32, fewer
-multiplications of float32 take less time. Results do not depend on how many threads there are.
+about 5e-6 of the largest result. At the same points, 5x5 filters are F(2x2, 5x5), 36 multiplications where a direct
+sum takes 100. There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time,
+which stay in a core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias
+and ReLU behind them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter).
+What is of bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as
+float32, fewer multiplications of float32 take less time. Results do not depend on how many threads there are.
 """
 
 from __future__ import annotations
