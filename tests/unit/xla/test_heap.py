@@ -74,3 +74,34 @@ def test_a_hole_is_given_back_when_temporaries_do_not_fit_into_it() -> None:
     assert kept < 8 << 20
     assert given > 100 << 20
     assert used == 1 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other C libraries are left alone")
+def test_what_is_needed_again_at_once_is_not_given_back_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small blocks come to lie in the room of a program's temporaries while it does not run, time after time."""
+    if not heap.free_heap_bytes():
+        pytest.skip("this C library does not tell")
+    base, block, most = 1000 << 20, 400 << 20, 0
+    blocks, given = 0, []
+
+    def give_back(kept: int | None = None) -> None:
+        nonlocal blocks
+        given.append(blocks)
+        blocks = 0
+
+    monkeypatch.setattr(heap, "resident_memory", lambda: base + blocks * block)
+    monkeypatch.setattr(heap, "return_freed_memory", give_back)
+    holes = heap._Holes()
+    monkeypatch.setattr(holes, "_grows_for", lambda sizes: True)
+    for _ in range(100):
+        holes.make_room([block])
+        blocks += 1
+        most = max(most, blocks)
+    assert len(given) < 40
+    assert most <= 4
+    # a heap that need not grow keeps what it has
+    given.clear()
+    monkeypatch.setattr(holes, "_grows_for", lambda sizes: False)
+    for _ in range(100):
+        holes.make_room([block])
+    assert len(given) <= 1
