@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,8 +23,9 @@ _NEVER: Final = -1
 KEPT_BYTES: Final = 1 << 30
 #: from so many bytes of temporaries on it is worth asking whether the heap has room for them
 LARGE_TEMPORARIES: Final = 1 << 25
-#: what is given back so few programs after something was has been needed
-_SOON: Final = 16
+#: how long the system takes to clear pages that are touched anew (s for each byte), and what share of the time it may
+_SECONDS_TO_TOUCH: Final = 3e-10
+_SHARE_TO_TOUCH: Final = 1 / 16
 #: what the C library wants beside a block that is to be aligned, at the most (bytes)
 _BESIDE: Final = 256
 
@@ -79,31 +82,31 @@ class _Holes:
         self._end.argtypes, self._end.restype = [ctypes.c_ssize_t], ctypes.c_void_p
         #: the most that a program has needed, and what the process had when holes were given back last
         self._most = self._floor = 0
-        #: how many programs have run since, and what the next one needed
-        self._programs, self._needed = _SOON, 0
+        #: when that was, what the next program needed, and how many have run since
+        self._at, self._needed, self._programs = -math.inf, 0, 0
 
     def make_room(self, sizes: Sequence[int]) -> None:
         """Gives all holes back where blocks of these sizes (bytes), one after the other, find no room in them.
 
         So it does where what ran last has needed more all the same: the process has half as much again, beyond what it
-        had without holes, as any program needs. What is given back and needed again at once, since small blocks come to
-        lie in it time after time, is taken to be needed twice; touching it anew takes a third of a millisecond for each
-        megabyte.
+        had without holes, as any program needs. What would be given back and needed again so often that clearing its
+        pages took more than a sixteenth of the time is taken to be needed twice: small blocks come to lie in it time
+        after time.
         """
-        needed, beyond = sum(sizes), resident_memory() - self._floor
+        needed, beyond, now = sum(sizes), resident_memory() - self._floor, time.monotonic()
         # what one program has touched of memory without holes: its results, too, which may be half as much
         touched = min(beyond, 3 * needed // 2) if self._programs == 1 else 0
         self._most = max(self._most, needed, touched)
         grows = self._grows_for(sizes)
         gives = grows or 2 * beyond > 3 * self._most
-        if self._programs < _SOON and needed <= 2 * self._needed:
+        if (now - self._at) * _SHARE_TO_TOUCH < needed * _SECONDS_TO_TOUCH and needed <= 2 * self._needed:
             if grows:
                 self._most = max(self._most, min(beyond + needed, 2 * needed))
             gives = 2 * (beyond + needed * grows) > 3 * self._most
         self._programs += 1
         if gives:
             return_freed_memory(kept=0)
-            self._floor, self._programs, self._needed = resident_memory(), 1, needed
+            self._floor, self._at, self._needed, self._programs = resident_memory(), now, needed, 1
 
     def _grows_for(self, sizes: Sequence[int]) -> bool:
         """Whether the heap has to grow for such blocks; they are taken and freed untouched."""
