@@ -69,7 +69,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
-    "anabranch.kernels.pool_winograd": {"T": ("float32",)},
+    "anabranch.kernels.pool_winograd": {"T": ("float32", "bfloat16")},
 }
 
 #: those whose kernels serve loops alone

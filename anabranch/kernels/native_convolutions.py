@@ -238,7 +238,7 @@ _SHARES: Final = WIDE_SHARES
 _TO_ONE_TAP_SHARES: Final = (0.08, 0.2)
 _MANY_POSITIONS: Final = 1024
 #: the same in bfloat16 (AVX512-BF16, and AMX): XLA multiplies in float32, and converts
-_BFLOAT16_SHARES: Final = (0.3, 0.3, 0.2)
+_BFLOAT16_SHARES: Final = (0.4, 0.4, 0.24)
 _TILE_SHARES: Final = (0.12, 0.12, 0.06)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03

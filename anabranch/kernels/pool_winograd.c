@@ -1,6 +1,7 @@
-/* Convolutions of float32 with 3x3 filters in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`), in blocks that
- * stay in the processor's caches; XLA's own threads compute them (`pool_common.c`). A handler that `pool_winograd.py`
- * calls, for a convolution and for its gradient to the data, which is one with the filter turned.
+/* Convolutions with 3x3 and 5x5 filters in a quarter and 0.36 of the multiplications (F(4x4, 3x3), see `winograd.py`, and
+ * F(2x2, 5x5), at the same points), in blocks that stay in the processor's caches; XLA's own threads compute them
+ * (`pool_common.c`). A handler that `pool_winograd.py` calls, for a convolution and for its gradient to the data, which is
+ * one with the filter turned. Of float32, or of bfloat16, which is widened as it is read and rounded as it is written.
  *
  * First the filter is taken to points, in parts: for 32 columns (channels of the result) at each of 36 points a matrix. Then
  * each part takes some tiles of the data to points, multiplies at each point, and takes sums back to tiles of the result, 32
@@ -12,24 +13,74 @@
  */
 #if HAS_BLOCKS
 /* what a call's array of numbers holds: of the data, and of the result; rows and columns before the data that windows see;
- * whether the filter is turned; whether bias and ReLU follow; tiles of a part; places to work in */
+ * whether the filter is turned; whether bias and ReLU follow; taps along an axis; tiles of a part; places to work in */
 enum {
-  W_BATCH, W_ROWS, W_COLUMNS, W_DEPTH, W_OUT_ROWS, W_OUT_COLUMNS, W_OUT_DEPTH, W_TOP, W_LEFT, W_TURNED, W_BIASED, W_TILES,
-  W_PLACES, W_NUMBERS
+  W_BATCH, W_ROWS, W_COLUMNS, W_DEPTH, W_OUT_ROWS, W_OUT_COLUMNS, W_OUT_DEPTH, W_TOP, W_LEFT, W_TURNED, W_BIASED, W_TAPS,
+  W_TILES, W_PLACES, W_NUMBERS
 };
-/* points of a tile, along an axis and all; outputs of a tile along an axis; numbers of a vector; columns, and tiles, that
- * registers hold sums for */
-enum { EDGE = 6, POINTS = 36, OUTPUTS = 4, FLOATS = 16, ACROSS = 32, DOWN = 12 };
+/* points of a tile, along an axis and all; the most taps, and outputs of a tile, along an axis; numbers of a vector; columns,
+ * and tiles, that registers hold sums for */
+enum { EDGE = 6, POINTS = 36, MOST_TAPS = 5, MOST_OUTPUTS = 4, FLOATS = 16, ACROSS = 32, DOWN = 12 };
+
+/* a result of so many bytes has left the caches when somebody reads it */
+enum { STREAMED_BYTES = 1 << 24 };
 
 typedef struct {
   Job work;
   int64_t n[W_NUMBERS];
-  const float *data, *filter, *bias;
-  float *result, *at_points, *places;
+  const void *data, *filter, *bias;
+  void *result;
+  float *at_points, *places;
+  int outputs; /* of a tile, along an axis: as many values as there are points give them */
   int64_t tiles_down, tiles_across, tiles, groups; /* groups of columns */
   int64_t place_floats;
   atomic_ullong taken;
+  int is_half;     /* arrays are of bfloat16 */
+  int is_streamed; /* the result, past the caches, which cannot hold it */
 } WinogradJob;
+
+/* What a core reads and writes here lies a row of images, or a point, apart, which it does not foresee by itself. So it is
+ * told what comes next; what lies behind the end of an array does no harm. */
+#define WILL_READ(place) __builtin_prefetch(place, 0)
+#define WILL_WRITE(place) __builtin_prefetch(place, 1)
+
+/* ------------------------------------------------------------------ numbers of either type */
+/* A function for which a compiler knows whether the arrays are of bfloat16, or how many taps there are, wherever it is
+ * called. */
+#define OF_A_KIND VECTORS static inline __attribute__((always_inline))
+/* Calls such a function, which returns nothing, for a job. */
+#define CALL_OF_A_KIND(job, function, ...)                                   \
+  do {                                                                       \
+    int of_three = (job)->n[W_TAPS] == 3;                                    \
+    if ((job)->is_half && of_three) function(__VA_ARGS__, 1, 3);             \
+    if ((job)->is_half && !of_three) function(__VA_ARGS__, 1, MOST_TAPS);    \
+    if (!(job)->is_half && of_three) function(__VA_ARGS__, 0, 3);            \
+    if (!(job)->is_half && !of_three) function(__VA_ARGS__, 0, MOST_TAPS);   \
+  } while (0)
+
+static inline const char *place_of(const void *array, int64_t at, int is_half) {
+  return (const char *)array + at * (is_half ? 2 : 4);
+}
+
+OF_A_KIND __m512 read_numbers(const void *array, int64_t at, __mmask16 read, int is_half) {
+  if (!is_half) return _mm512_maskz_loadu_ps(read, place_of(array, at, 0));
+  __m256i halves = _mm256_maskz_loadu_epi16(read, place_of(array, at, 1));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/* Rounds to the nearest, of two to the even one; what is no number stays none. */
+OF_A_KIND void write_numbers(void *array, int64_t at, __mmask16 written, __m512 numbers, int is_half) {
+  char *place = (char *)place_of(array, at, is_half);
+  if (!is_half) {
+    _mm512_mask_storeu_ps(place, written, numbers);
+    return;
+  }
+  __m512i bits = _mm512_castps_si512(numbers), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  __mmask16 none = _mm512_cmp_ps_mask(numbers, numbers, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, none, bits, _mm512_set1_epi32(1 << 22));
+  _mm256_mask_storeu_epi16(place, written, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
 
 /* ------------------------------------------------------------------ to points and back */
 /* B.T, of six values that lie `step` vectors apart. */
@@ -46,48 +97,60 @@ VECTORS static inline void data_to_points(const __m512 *d, int step, __m512 *to)
   to[5] = _mm512_fmadd_ps(four, d1, _mm512_fnmadd_ps(five, d3, d[5 * step]));
 }
 
-/* A.T, of values at six points. */
-VECTORS static inline void from_points(const __m512 *m, int step, __m512 *to, int to_step) {
+/* A.T, of values at six points, for four outputs or two. */
+OF_A_KIND void from_points(const __m512 *m, int step, __m512 *to, int to_step, int outputs) {
   const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8);
   __m512 sum = _mm512_add_ps(m[step], m[2 * step]), difference = _mm512_sub_ps(m[step], m[2 * step]);
   __m512 far_sum = _mm512_add_ps(m[3 * step], m[4 * step]), far_difference = _mm512_sub_ps(m[3 * step], m[4 * step]);
   to[0] = _mm512_add_ps(m[0], _mm512_add_ps(sum, far_sum));
   to[to_step] = _mm512_fmadd_ps(two, far_difference, difference);
+  if (outputs == 2) {
+    to[to_step] = _mm512_add_ps(m[5 * step], to[to_step]);
+    return;
+  }
   to[2 * to_step] = _mm512_fmadd_ps(four, far_sum, sum);
   to[3 * to_step] = _mm512_add_ps(m[5 * step], _mm512_fmadd_ps(eight, far_difference, difference));
 }
 
-/* G, of three taps. */
-VECTORS static inline void taps_to_points(__m512 a, __m512 b, __m512 c, __m512 *to) {
+/* G, of three taps or five, that lie `step` vectors apart. */
+OF_A_KIND void taps_to_points(const __m512 *taps, int step, __m512 *to, int count) {
   const __m512 quarter = _mm512_set1_ps(1 / 4.f), sixth = _mm512_set1_ps(-1 / 6.f), small = _mm512_set1_ps(1 / 24.f);
-  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4);
-  __m512 ends = _mm512_add_ps(a, c), far_ends = _mm512_fmadd_ps(four, c, a), twice = _mm512_mul_ps(two, b);
-  to[0] = _mm512_mul_ps(quarter, a);
-  to[1] = _mm512_mul_ps(sixth, _mm512_add_ps(ends, b));
-  to[2] = _mm512_mul_ps(sixth, _mm512_sub_ps(ends, b));
-  to[3] = _mm512_mul_ps(small, _mm512_add_ps(far_ends, twice));
-  to[4] = _mm512_mul_ps(small, _mm512_sub_ps(far_ends, twice));
-  to[5] = c;
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8), most = _mm512_set1_ps(16);
+  __m512 even = _mm512_add_ps(taps[0], taps[2 * step]), far_even = _mm512_fmadd_ps(four, taps[2 * step], taps[0]);
+  __m512 odd = taps[step], far_odd = _mm512_mul_ps(two, taps[step]);
+  if (count == MOST_TAPS) {
+    even = _mm512_add_ps(even, taps[4 * step]);
+    far_even = _mm512_fmadd_ps(most, taps[4 * step], far_even);
+    odd = _mm512_add_ps(odd, taps[3 * step]);
+    far_odd = _mm512_fmadd_ps(eight, taps[3 * step], far_odd);
+  }
+  to[0] = _mm512_mul_ps(quarter, taps[0]);
+  to[1] = _mm512_mul_ps(sixth, _mm512_add_ps(even, odd));
+  to[2] = _mm512_mul_ps(sixth, _mm512_sub_ps(even, odd));
+  to[3] = _mm512_mul_ps(small, _mm512_add_ps(far_even, far_odd));
+  to[4] = _mm512_mul_ps(small, _mm512_sub_ps(far_even, far_odd));
+  to[5] = taps[(count - 1) * step];
 }
 
 VECTORS static inline __mmask16 lanes_of(int64_t count) { return (__mmask16)first_of(least(FLOATS, count)); }
 
-/* A filter's nine taps at 36 points, for 16 numbers along its last axis; `tap` floats from a tap to the next. */
-VECTORS static inline void filter_to_points(const float *from, int64_t tap, __mmask16 read, int is_turned, __m512 *to) {
-  __m512 down[3][EDGE], across[EDGE];
-  for (int s = 0; s < 3; s++) {
-    const float *column = from + (is_turned ? 2 - s : s) * tap;
-    __m512 first = _mm512_maskz_loadu_ps(read, column), last = _mm512_maskz_loadu_ps(read, column + 6 * tap);
-    taps_to_points(is_turned ? last : first, _mm512_maskz_loadu_ps(read, column + 3 * tap), is_turned ? first : last, down[s]);
+/* A filter's taps at 36 points, for 16 numbers along its last axis; `tap` numbers from a tap to the next. */
+OF_A_KIND void filter_to_points(const void *filter, int64_t from, int64_t tap, __mmask16 read, int is_turned, __m512 *to,
+                                int is_half, int taps) {
+  __m512 seen[MOST_TAPS], down[MOST_TAPS * EDGE];
+  for (int s = 0; s < taps; s++) {
+    for (int r = 0; r < taps; r++) {
+      int at = is_turned ? (taps - 1 - r) * taps + taps - 1 - s : r * taps + s;
+      seen[r] = read_numbers(filter, from + at * tap, read, is_half);
+    }
+    taps_to_points(seen, 1, down + s * EDGE, taps);
   }
-  for (int i = 0; i < EDGE; i++) {
-    taps_to_points(down[0][i], down[1][i], down[2][i], across);
-    for (int j = 0; j < EDGE; j++) to[i * EDGE + j] = across[j];
-  }
+  for (int i = 0; i < EDGE; i++) taps_to_points(down + i, EDGE, to + i * EDGE, taps);
 }
 
-/* Takes the filter to points for a group of columns: [36][depth][columns], a vector or two of columns. */
-VECTORS static void take_filter(const WinogradJob *job, int64_t group) {
+/* Takes the filter to points for a group of columns: [36][depth][columns], a vector or two of columns. It is written past the
+ * caches, which hold other things until it is read. */
+OF_A_KIND void take_filter_of(const WinogradJob *job, int64_t group, int is_half, int taps) {
   const int64_t *n = job->n;
   int64_t depth = n[W_DEPTH], columns = n[W_OUT_DEPTH], begin = group * ACROSS, wide = columns - begin;
   int vectors = wide > FLOATS ? 2 : 1;
@@ -95,26 +158,32 @@ VECTORS static void take_filter(const WinogradJob *job, int64_t group) {
   float *to = job->at_points + begin * POINTS * depth;
   for (int v = 0; v < vectors; v++) {
     int64_t first = begin + v * FLOATS;
-    if (!n[W_TURNED]) /* [3][3][depth][columns] */
+    if (!n[W_TURNED]) /* [taps][taps][depth][columns] */
       for (int64_t d = 0; d < depth; d++) {
         __m512 at[POINTS];
-        filter_to_points(job->filter + d * columns + first, tap, lanes_of(columns - first), 0, at);
-        for (int p = 0; p < POINTS; p++) _mm512_storeu_ps(to + (p * depth + d) * row + v * FLOATS, at[p]);
+        filter_to_points(job->filter, d * columns + first, tap, lanes_of(columns - first), 0, at, is_half, taps);
+        for (int p = 0; p < POINTS; p++) _mm512_stream_ps(to + (p * depth + d) * row + v * FLOATS, at[p]);
       }
-    else /* [3][3][columns][depth] */
+    else /* [taps][taps][columns][depth] */
       for (int64_t d = 0; d < depth; d += FLOATS) {
         __m512 at[FLOATS][POINTS];
         for (int c = 0; c < FLOATS; c++)
-          filter_to_points(job->filter + (first + c) * depth + d, tap, first + c < columns ? lanes_of(depth - d) : 0, 1, at[c]);
+          filter_to_points(job->filter, (first + c) * depth + d, tap, first + c < columns ? lanes_of(depth - d) : 0, 1, at[c],
+                           is_half, taps);
         for (int p = 0; p < POINTS; p++) {
           __m512i turned[FLOATS];
           for (int c = 0; c < FLOATS; c++) turned[c] = _mm512_castps_si512(at[c][p]);
           turn(turned);
           for (int i = 0; i < FLOATS && d + i < depth; i++)
-            _mm512_storeu_si512(to + (p * depth + d + i) * row + v * FLOATS, turned[i]);
+            _mm512_stream_si512((__m512i *)(to + (p * depth + d + i) * row + v * FLOATS), turned[i]);
         }
       }
   }
+  _mm_sfence(); /* before others are told that it is there */
+}
+
+VECTORS static void take_filter(const WinogradJob *job, int64_t group) {
+  CALL_OF_A_KIND(job, take_filter_of, job, group);
 }
 
 /* ------------------------------------------------------------------ sums */
@@ -147,7 +216,8 @@ typedef struct { int64_t image, row, column; } Tile;
 
 static Tile tile_at(const WinogradJob *job, int64_t at) {
   int64_t of_image = job->tiles_down * job->tiles_across, in_image = at % of_image;
-  return (Tile){at / of_image, in_image / job->tiles_across * OUTPUTS, in_image % job->tiles_across * OUTPUTS};
+  return (Tile){at / of_image, in_image / job->tiles_across * job->outputs,
+                in_image % job->tiles_across * job->outputs};
 }
 
 /* Floats from the tiles at a point to those at the next, for numbers and for sums: no multiple of a page. */
@@ -155,47 +225,75 @@ static int64_t point_step(int64_t tiles, int64_t wide) { return whole(tiles, DOW
 
 /* Takes a tile of the data to points, which lie `step` floats apart; from 16 numbers to the next are `vector_step`. What lies
  * outside is zero. */
-VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+OF_A_KIND void take_tile_of(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step, int is_half) {
   const int64_t *n = job->n;
   int64_t top = tile.row - n[W_TOP], left = tile.column - n[W_LEFT], depth = n[W_DEPTH];
-  const float *from = job->data + ((tile.image * n[W_ROWS] + top) * n[W_COLUMNS] + left) * depth;
+  int64_t from = ((tile.image * n[W_ROWS] + top) * n[W_COLUMNS] + left) * depth;
   for (int64_t d = 0; d < depth; d += FLOATS) {
     __mmask16 read = lanes_of(depth - d);
     __m512 seen[POINTS], down[POINTS], at[EDGE];
     for (int i = 0; i < EDGE; i++)
       for (int j = 0; j < EDGE; j++) {
         int is_inside = top + i >= 0 && top + i < n[W_ROWS] && left + j >= 0 && left + j < n[W_COLUMNS];
-        seen[i * EDGE + j] = is_inside ? _mm512_maskz_loadu_ps(read, from + (i * n[W_COLUMNS] + j) * depth + d)
-                                       : _mm512_setzero_ps();
+        int64_t at_place = from + (i * n[W_COLUMNS] + j) * depth + d;
+        seen[i * EDGE + j] = is_inside ? read_numbers(job->data, at_place, read, is_half) : _mm512_setzero_ps();
       }
+    for (int i = 0; i < EDGE; i++) /* what the next tile does not share with this one */
+      for (int j = EDGE; j < EDGE + job->outputs; j++)
+        WILL_READ(place_of(job->data, from + (i * n[W_COLUMNS] + j) * depth + d, is_half));
     for (int j = 0; j < EDGE; j++) {
       data_to_points(seen + j, EDGE, at);
       for (int i = 0; i < EDGE; i++) down[i * EDGE + j] = at[i];
     }
     for (int i = 0; i < EDGE; i++) {
       data_to_points(down + i * EDGE, 1, at);
-      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
+      for (int j = 0; j < EDGE; j++) {
+        float *place = to + (i * EDGE + j) * step + d / FLOATS * vector_step;
+        _mm512_storeu_ps(place, at[j]);
+        WILL_WRITE(place + vector_step);
+      }
     }
   }
 }
 
+VECTORS static void take_tile(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+  if (job->is_half)
+    take_tile_of(job, tile, to, step, vector_step, 1);
+  else
+    take_tile_of(job, tile, to, step, vector_step, 0);
+}
+
 /* Gives a tile of the result, 16 columns of it, from sums at points. */
-VECTORS static void give_tile(const WinogradJob *job, Tile tile, const float *sums, int64_t step, int64_t column) {
+OF_A_KIND void give_tile_of(const WinogradJob *job, Tile tile, const float *sums, int64_t step, int64_t column, int is_half,
+                            int taps) {
+  const int outputs = EDGE + 1 - taps;
   const int64_t *n = job->n;
   __mmask16 written = lanes_of(n[W_OUT_DEPTH] - column);
-  __m512 at[POINTS], down[OUTPUTS * EDGE], out[OUTPUTS];
-  __m512 bias = n[W_BIASED] ? _mm512_maskz_loadu_ps(written, job->bias + column) : _mm512_setzero_ps();
+  __m512 at[POINTS], down[MOST_OUTPUTS * EDGE], out[MOST_OUTPUTS];
+  __m512 bias = n[W_BIASED] ? read_numbers(job->bias, column, written, is_half) : _mm512_setzero_ps();
   for (int p = 0; p < POINTS; p++) at[p] = _mm512_loadu_ps(sums + p * step);
-  for (int j = 0; j < EDGE; j++) from_points(at + j, EDGE, down + j, EDGE);
-  float *to = job->result + ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * n[W_OUT_DEPTH] + column;
-  for (int i = 0; i < least(OUTPUTS, n[W_OUT_ROWS] - tile.row); i++) {
-    from_points(down + i * EDGE, 1, out, 1);
-    for (int j = 0; j < least(OUTPUTS, n[W_OUT_COLUMNS] - tile.column); j++) {
+  for (int j = 0; j < EDGE; j++) from_points(at + j, EDGE, down + j, EDGE, outputs);
+  int64_t to = ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * n[W_OUT_DEPTH] + column;
+  if (!job->is_streamed) /* the next tile */
+    for (int i = 0; i < outputs; i++)
+      for (int j = outputs; j < 2 * outputs; j++)
+        WILL_WRITE(place_of(job->result, to + (i * n[W_OUT_COLUMNS] + j) * n[W_OUT_DEPTH], is_half));
+  for (int i = 0; i < least(outputs, n[W_OUT_ROWS] - tile.row); i++) {
+    from_points(down + i * EDGE, 1, out, 1, outputs);
+    for (int j = 0; j < least(outputs, n[W_OUT_COLUMNS] - tile.column); j++) {
       /* what is no number stays none: the second operand is taken then */
       __m512 found = n[W_BIASED] ? _mm512_max_ps(_mm512_setzero_ps(), _mm512_add_ps(out[j], bias)) : out[j];
-      _mm512_mask_storeu_ps(to + (i * n[W_OUT_COLUMNS] + j) * n[W_OUT_DEPTH], written, found);
+      int64_t place = to + (i * n[W_OUT_COLUMNS] + j) * n[W_OUT_DEPTH];
+      if (job->is_streamed)
+        _mm512_stream_ps((float *)job->result + place, found);
+      else
+        write_numbers(job->result, place, written, found, is_half);
     }
   }
+}
+
+VECTORS static void give_tile(const WinogradJob *job, Tile tile, const float *sums, int64_t step, int64_t column) {
+  CALL_OF_A_KIND(job, give_tile_of, job, tile, sums, step, column);
 }
 
 /* Computes some tiles of the result. */
@@ -224,6 +322,7 @@ VECTORS static void compute_tiles(const WinogradJob *job, int64_t first, int64_t
       for (int v = 0; v < vectors; v++)
         give_tile(job, tile_at(job, first + t), sums + t * wide + v * FLOATS, sum_step, column + v * FLOATS);
   }
+  _mm_sfence(); /* before others are told that it is there */
 }
 
 static int compute_winograd(const Job *work, int part) {
@@ -251,7 +350,9 @@ static const char *wrong_winograd(const int64_t *n) {
   static const int64_t MOST = 1 << 28;
   for (int at = 0; at < W_NUMBERS; at++)
     if (n[at] > MOST || n[at] < (at >= W_TOP && at <= W_BIASED ? 0 : 1)) return "a length is no length";
-  if (n[W_TOP] > 2 || n[W_LEFT] > 2 || n[W_TURNED] > 1 || n[W_BIASED] > 1) return "it is another convolution";
+  if ((n[W_TAPS] != 3 && n[W_TAPS] != MOST_TAPS) || n[W_TOP] >= n[W_TAPS] || n[W_LEFT] >= n[W_TAPS] || n[W_TURNED] > 1 ||
+      n[W_BIASED] > 1)
+    return "it is another convolution";
   if (n[W_TILES] % DOWN || n[W_TILES] > 1 << 10 || n[W_PLACES] > 64 || n[W_DEPTH] > 1 << 14 || n[W_OUT_DEPTH] > 1 << 14)
     return "it is cut into other blocks";
   const int64_t lengths[2][4] = {{n[W_BATCH], n[W_ROWS], n[W_COLUMNS], n[W_DEPTH]},
@@ -264,9 +365,13 @@ static const char *wrong_winograd(const int64_t *n) {
   return NULL;
 }
 
-static int holds_floats(const Buffer *buffer, int64_t elements) {
-  return buffer->type == FLOAT32 && elements_of(buffer) == elements;
+/* Whether an array is of the type that the first has, and so large. */
+static int holds_as_many(const Frame *frame, const Buffer *buffer, int64_t elements) {
+  return buffer->type == ((const Buffer *)frame->arguments.values[0])->type && elements_of(buffer) == elements;
 }
+
+/* Whether the data are of a type that can be convolved so. */
+static int has_numbers(const Buffer *data) { return data->type == FLOAT32 || data->type == BFLOAT16; }
 
 /* The handler: data, a filter and perhaps a bias, one result and memory to work in; attributes are the operation's name
  * and the numbers. */
@@ -277,7 +382,7 @@ void *anabranch_pool_winograd(Frame *frame) {
     return error_of(frame, "a call has two attributes, a text and numbers");
   const Numbers *numbers = attributes->values[1];
   if (numbers->count != W_NUMBERS || frame->results.count != 2)
-    return error_of(frame, "a call has thirteen numbers, one result and memory to work in");
+    return error_of(frame, "a call has fourteen numbers, one result and memory to work in");
   const int64_t *n = numbers->data;
   const char *reason = unusable(frame);
   if (reason == NULL) reason = wrong_winograd(n);
@@ -288,17 +393,18 @@ void *anabranch_pool_winograd(Frame *frame) {
   const Buffer *result = frame->results.values[0], *memory = frame->results.values[1];
   int64_t at_points = whole(n[W_OUT_DEPTH], ACROSS) * POINTS * n[W_DEPTH];
   int64_t place = POINTS * (point_step(n[W_TILES], whole(n[W_DEPTH], FLOATS)) + point_step(n[W_TILES], ACROSS));
-  if (!holds_floats(data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
-      !holds_floats(filter, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
-      !holds_floats(result, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
-      (n[W_BIASED] && !holds_floats(frame->arguments.values[2], n[W_OUT_DEPTH])) ||
+  if (!has_numbers(data) || !holds_as_many(frame, data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
+      !holds_as_many(frame, filter, n[W_TAPS] * n[W_TAPS] * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+      !holds_as_many(frame, result, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
+      (n[W_BIASED] && !holds_as_many(frame, frame->arguments.values[2], n[W_OUT_DEPTH])) ||
       elements_of(memory) < (at_points + place * n[W_PLACES]) * (int64_t)sizeof(float) + 64)
     return error_of(frame, "the arrays are others than it was prepared for");
   WinogradJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
   memset(job, 0, sizeof *job);
   memcpy(job->n, n, sizeof job->n);
-  job->tiles_down = ceiling(n[W_OUT_ROWS], OUTPUTS);
-  job->tiles_across = ceiling(n[W_OUT_COLUMNS], OUTPUTS);
+  job->outputs = EDGE + 1 - (int)n[W_TAPS];
+  job->tiles_down = ceiling(n[W_OUT_ROWS], job->outputs);
+  job->tiles_across = ceiling(n[W_OUT_COLUMNS], job->outputs);
   job->tiles = n[W_BATCH] * job->tiles_down * job->tiles_across;
   job->groups = ceiling(n[W_OUT_DEPTH], ACROSS);
   job->place_floats = place;
@@ -306,6 +412,9 @@ void *anabranch_pool_winograd(Frame *frame) {
   job->filter = filter->data;
   job->bias = n[W_BIASED] ? ((const Buffer *)frame->arguments.values[2])->data : NULL;
   job->result = result->data;
+  job->is_half = data->type == BFLOAT16;
+  job->is_streamed = !job->is_half && n[W_OUT_DEPTH] % FLOATS == 0 && (uintptr_t)result->data % 64 == 0 &&
+                     elements_of(result) * (int64_t)sizeof(float) >= STREAMED_BYTES;
   job->at_points = (float *)((char *)memory->data + (64 - (uintptr_t)memory->data % 64) % 64);
   job->places = job->at_points + at_points;
   job->work.parts = (int)(job->groups + ceiling(job->tiles, n[W_TILES]));

@@ -1,10 +1,12 @@
-"""Convolutions with 3x3 filters in a quarter of the multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
+"""Convolutions with 3x3 and 5x5 filters in fewer multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
 
-The algorithm is that of `kernels.winograd`, F(4x4, 3x3), and so is the rounding: about 5e-6 of the largest result.
-There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time, which stay in a
-core's cache. So it pays from fewer channels on. For convolutions of float32, with bias and ReLU behind them where they
-have them, and for their gradients (`pool_winograd_filter.c` has that to the filter). Results do not depend on how many
-threads there are.
+The algorithm is that of `kernels.winograd`, F(4x4, 3x3), a quarter of the multiplications, and so is the rounding:
+about 5e-6 of the largest result. At the same points, 5x5 filters are F(2x2, 5x5), 36 multiplications where a direct
+sum takes 100. There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time,
+which stay in a core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias
+and ReLU behind them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter).
+What is of bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as
+float32, fewer multiplications of float32 take less time. Results do not depend on how many threads there are.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ FORWARD, TO_INPUT, TO_FILTER = 0, 1, 2
 #: tiles, and channels of the result, whose sums registers hold; numbers of a vector
 _DOWN, _WIDE, _LANES = 12, 32, 16
 _POINTS: Final = winograd.TILE**2
+#: how many taps a filter may have along an axis
+_EITHER_TAPS: Final = (3, 5)
 #: an array inside the memory that a call works in begins at a multiple of it (bytes)
 _ALIGNMENT: Final = 64
 #: the most threads that a call uses: each has memory of its own
@@ -39,7 +43,7 @@ _MOST_PLACES: Final = 64
 _MOST_TILES: Final = 48
 _MOST_BYTES: Final = 7 << 18
 #: the most tiles whose products are added to a filter's sums at a time, which fit a core's first cache
-_MOST_OF_A_GROUP: Final = 192
+_MOST_OF_A_GROUP: Final = 132
 #: channels of the data, whose sums for a filter registers hold
 _SUMMED: Final = 8
 #: so many parts for each thread, where there are as many, so that none waits long for the last
@@ -51,7 +55,7 @@ _MOST_CHANNELS: Final = 1 << 14
 #: Of each direction, the share of a direct sum at the processor's full rate: of the products; what taking tiles to
 #: points and back adds, per channel on either side; and the filter, per tile (of which few pay for it). They fit what
 #: was measured to and from 64 - 512 channels within a quarter: `docs/performance.md`.
-_SHARES: Final = ((0.42, 4.0, 32.0), (0.42, 4.0, 32.0), (0.33, 22.0, 4.0))
+_SHARES: Final = ((0.4, 4.0, 32.0), (0.36, 4.0, 32.0), (0.33, 12.0, 4.0))
 
 
 class Cut(NamedTuple):
@@ -73,22 +77,22 @@ class Cut(NamedTuple):
         data, result = _arrays(geometry, at)
         pads = [low for low, _ in geometry.window.pads[1:3]]
         if at == TO_INPUT:
-            pads = [winograd.TAPS - 1 - low for low in pads]
+            pads = [_taps(geometry) - 1 - low for low in pads]
         filled, threads = _whole(data[3], _LANES), min(core_count(), _MOST_PLACES)
-        tiles = _tiles(result)
+        tiles = _tiles(geometry, result)
         most = _MOST_BYTES // (_POINTS * filled * np.float32().nbytes)
         most = min(max(most, _DOWN), _MOST_TILES)
         parts = _whole(-(-tiles // most), threads * _PARTS_OF_A_THREAD if tiles > threads * most else threads)
         of_a_part = min(_whole(-(-tiles // parts), _DOWN), _whole(most, _DOWN))
         floats = _POINTS * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
         floats += _whole(result[3], _WIDE) * _POINTS * data[3]
-        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), of_a_part, threads)
-        return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
+        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), _taps(geometry))
+        return Cut((*numbers, of_a_part, threads), floats * np.float32().nbytes + _ALIGNMENT)
 
     @staticmethod
     def _of_filter(geometry: Geometry) -> Cut:
         data, output = _arrays(geometry, FORWARD)
-        tiles = _tiles(output)
+        tiles = _tiles(geometry, output)
         groups = -(-tiles // _MOST_OF_A_GROUP)
         of_a_group = _whole(-(-tiles // groups), _DOWN)
         threads = min(core_count(), _MOST_PLACES)
@@ -97,7 +101,7 @@ class Cut(NamedTuple):
         sums = _whole(data[3], _SUMMED) * depth
         floats = _POINTS * (of_a_group * (channels + depth) + sums + 3 * _LANES)
         pads = [low for low, _ in geometry.window.pads[1:3]]
-        numbers = (*data, *output[1:], *pads, 0, 0, of_a_group, of_a_part)
+        numbers = (*data, *output[1:], *pads, 0, 0, _taps(geometry), of_a_group, of_a_part)
         return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
 
 
@@ -107,8 +111,19 @@ def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ..
     return (output, data) if at == TO_INPUT else (data, output)
 
 
-def _tiles(result: tuple[int, ...]) -> int:
-    return result[0] * -(-result[1] // winograd.OUTPUTS) * -(-result[2] // winograd.OUTPUTS)
+def _taps(geometry: Geometry) -> int:
+    """Along an axis."""
+    return geometry.window.size[1]
+
+
+def _outputs(geometry: Geometry) -> int:
+    """Of a tile, along an axis: as many values as there are points give them."""
+    return winograd.TILE + 1 - _taps(geometry)
+
+
+def _tiles(geometry: Geometry, result: tuple[int, ...]) -> int:
+    outputs = _outputs(geometry)
+    return result[0] * -(-result[1] // outputs) * -(-result[2] // outputs)
 
 
 def _whole(length: int, step: int) -> int:
@@ -117,9 +132,11 @@ def _whole(length: int, step: int) -> int:
 
 
 def pays(geometry: Geometry, at: int) -> bool:
-    """Whether a convolution is one of 3x3 taps that are worth it, and its arrays are not too large."""
-    window = geometry.window
-    if not winograd.applies(window) or max(low for low, _ in window.pads[1:3]) >= winograd.TAPS:
+    """Whether a convolution is one of 3x3 or 5x5 taps that are worth it, and its arrays are not too large."""
+    window, taps = geometry.window, _taps(geometry)
+    if taps not in _EITHER_TAPS or window.size != (1, taps, taps, 1):
+        return False
+    if max(*window.strides, *window.dilations) > 1 or max(low for low, _ in window.pads[1:3]) >= taps:
         return False
     data, result = _arrays(geometry, at)
     channels, depth = data[3], result[3]
@@ -132,17 +149,24 @@ def pays(geometry: Geometry, at: int) -> bool:
 def cost(geometry: Geometry, at: int) -> float:
     """What share of the time of XLA's own convolution it takes."""
     data, result = _arrays(geometry, at)
-    tiles = _tiles(result)
-    filled = int(np.prod(result[:3])) / (tiles * winograd.OUTPUTS**2)
+    tiles, of_a_tile = _tiles(geometry, result), _outputs(geometry) ** 2
+    filled = int(np.prod(result[:3])) / (tiles * of_a_tile)
     products, transforms, of_filter = _SHARES[at]
     share = (products + transforms * (1 / data[3] + 1 / result[3])) / filled + of_filter / tiles
-    return share * WIDE_SHARES[at]
+    # of what a direct sum multiplies for a tile
+    return share * WIDE_SHARES[at] * (winograd.OUTPUTS * winograd.TAPS) ** 2 / (of_a_tile * geometry.window.taps)
 
 
 def can_multiply() -> bool:
     """Whether the handler is there, and the processor has the instructions."""
     library = onednn.library()
     return library is not None and not pool_handler.missing() and _has_instructions(library)
+
+
+def _has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bfloat16, so much faster that nothing is gained here."""
+    library = onednn.library()
+    return library is not None and library.has_tiles
 
 
 @functools.cache
@@ -155,15 +179,16 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
 
     Args:
         node: the operation that it computes, for errors.
-        one: what is convolved, of float32; for a gradient to the data, that of the output.
-        other: the filter, [3, 3, in, out], of the convolution itself; for a gradient to it, that of the output.
+        one: what is convolved, of float32 or bfloat16, as all arrays are; for a gradient to the data, that of the
+            output.
+        other: the filter, [taps, taps, in, out], of the convolution itself; for a gradient to it, that of the output.
         bias: [out], with which ReLU follows; None: neither.
     """
     cut = Cut.of(geometry, at, bias is not None)
     struct = jax.ShapeDtypeStruct
     shape = tuple(map(int, geometry.filter_shape)) if at == TO_FILTER else _arrays(geometry, at)[1]
     results = (
-        struct(shape, np.float32),  # type: ignore[no-untyped-call]
+        struct(shape, one.dtype),  # type: ignore[no-untyped-call]
         struct((cut.scratch_bytes,), np.uint8),  # type: ignore[no-untyped-call]
     )
     given = (one, other) if bias is None else (one, other, bias)
@@ -175,7 +200,9 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
 def _register(direction: Direction, at: int) -> None:
     def takes(case: KernelCase) -> bool:
         geometry = direction.covered(case)
-        return geometry is not None and pays(geometry, at) and can_multiply()
+        if geometry is None or not pays(geometry, at) or not can_multiply():
+            return False
+        return case.attrs["T"] == dtypes.float32 or not _has_tiles()
 
     def estimate(case: KernelCase) -> float:
         geometry = direction.covered(case)
@@ -190,7 +217,12 @@ def _register(direction: Direction, at: int) -> None:
         return call(ctx.op.name, *((other, one) if at == TO_INPUT else (one, other)), bias, geometry, at)
 
     register_kernel(
-        direction.op_type, NAME, device_type="CPU", types={"T": [dtypes.float32]}, applies=takes, cost=estimate
+        direction.op_type,
+        NAME,
+        device_type="CPU",
+        types={"T": [dtypes.float32, dtypes.bfloat16]},
+        applies=takes,
+        cost=estimate,
     )(kernel)
 
 

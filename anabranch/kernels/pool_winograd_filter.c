@@ -1,5 +1,5 @@
-/* Gradients to 3x3 filters of float32 in a quarter of the multiplications (F(4x4, 3x3), see `winograd.py`); XLA's own threads
- * compute them (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures are those of
+/* Gradients to 3x3 and 5x5 filters in a quarter and 0.36 of the multiplications; XLA's own threads compute them
+ * (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures, and the types, are those of
  * `pool_winograd.c`.
  *
  * The tiles are taken in groups: those of the data and of the gradient are taken to points, in parts; then at each point the
@@ -22,52 +22,70 @@ typedef struct {
   int64_t groups, takes; /* parts that take the tiles of a whole group to points */
 } FilterJob;
 
-/* A, of four values that lie `step` vectors apart. */
-VECTORS static inline void outputs_to_points(const __m512 *g, int step, __m512 *to) {
+/* A, of four values, or two, that lie `step` vectors apart. */
+OF_A_KIND void outputs_to_points(const __m512 *g, int step, __m512 *to, int outputs) {
   const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8);
-  __m512 even = _mm512_add_ps(g[0], g[2 * step]), odd = _mm512_add_ps(g[step], g[3 * step]);
-  __m512 far_even = _mm512_fmadd_ps(four, g[2 * step], g[0]);
-  __m512 far_odd = _mm512_fmadd_ps(eight, g[3 * step], _mm512_mul_ps(two, g[step]));
+  __m512 even = g[0], odd = g[step], far_even = g[0], far_odd = _mm512_mul_ps(two, g[step]);
+  if (outputs == MOST_OUTPUTS) {
+    even = _mm512_add_ps(even, g[2 * step]);
+    odd = _mm512_add_ps(odd, g[3 * step]);
+    far_even = _mm512_fmadd_ps(four, g[2 * step], far_even);
+    far_odd = _mm512_fmadd_ps(eight, g[3 * step], far_odd);
+  }
   to[0] = g[0];
   to[1] = _mm512_add_ps(even, odd);
   to[2] = _mm512_sub_ps(even, odd);
   to[3] = _mm512_add_ps(far_even, far_odd);
   to[4] = _mm512_sub_ps(far_even, far_odd);
-  to[5] = g[3 * step];
+  to[5] = g[(outputs - 1) * step];
 }
 
-/* G.T, of values at six points. */
-VECTORS static inline void taps_from_points(const __m512 *m, int step, __m512 *to) {
+/* G.T, of values at six points, for three taps or five. */
+OF_A_KIND void taps_from_points(const __m512 *m, int step, __m512 *to, int taps) {
   const __m512 quarter = _mm512_set1_ps(1 / 4.f), sixth = _mm512_set1_ps(1 / 6.f), twelfth = _mm512_set1_ps(1 / 12.f);
-  const __m512 small = _mm512_set1_ps(1 / 24.f);
+  const __m512 small = _mm512_set1_ps(1 / 24.f), third = _mm512_set1_ps(1 / 3.f), most = _mm512_set1_ps(2 / 3.f);
   __m512 sum = _mm512_add_ps(m[step], m[2 * step]), difference = _mm512_sub_ps(m[2 * step], m[step]);
   __m512 far_sum = _mm512_add_ps(m[3 * step], m[4 * step]), far_difference = _mm512_sub_ps(m[3 * step], m[4 * step]);
   to[0] = _mm512_fmadd_ps(quarter, m[0], _mm512_fnmadd_ps(sixth, sum, _mm512_mul_ps(small, far_sum)));
   to[1] = _mm512_fmadd_ps(sixth, difference, _mm512_mul_ps(twelfth, far_difference));
-  to[2] = _mm512_fmadd_ps(sixth, _mm512_sub_ps(far_sum, sum), m[5 * step]);
+  to[2] = _mm512_mul_ps(sixth, _mm512_sub_ps(far_sum, sum));
+  if (taps == MOST_TAPS) {
+    to[3] = _mm512_fmadd_ps(sixth, difference, _mm512_mul_ps(third, far_difference));
+    to[4] = _mm512_fnmadd_ps(sixth, sum, _mm512_mul_ps(most, far_sum));
+  }
+  to[taps - 1] = _mm512_add_ps(to[taps - 1], m[5 * step]);
 }
 
 /* ------------------------------------------------------------------ parts */
 /* Takes a tile of the gradient to points, as `take_tile` does one of the data. */
-VECTORS static void take_outputs(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step) {
+OF_A_KIND void take_outputs_of(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step, int is_half,
+                               int taps) {
+  const int outputs = EDGE + 1 - taps;
   const int64_t *n = job->n;
   int64_t depth = n[W_OUT_DEPTH], row = n[W_OUT_COLUMNS] * depth;
-  const float *from = job->filter + ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
+  int64_t from = ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
   for (int64_t d = 0; d < whole(depth, ACROSS); d += FLOATS) { /* what is missing of the last pair of vectors is zero */
     __mmask16 read = lanes_of(depth - d);
-    __m512 seen[OUTPUTS * OUTPUTS], down[EDGE * OUTPUTS], at[EDGE];
-    for (int i = 0; i < OUTPUTS; i++)
-      for (int j = 0; j < OUTPUTS; j++) {
+    __m512 seen[MOST_OUTPUTS * MOST_OUTPUTS], down[EDGE * MOST_OUTPUTS], at[EDGE];
+    for (int i = 0; i < outputs; i++)
+      for (int j = 0; j < outputs; j++) {
         int is_inside = tile.row + i < n[W_OUT_ROWS] && tile.column + j < n[W_OUT_COLUMNS];
-        seen[i * OUTPUTS + j] = is_inside ? _mm512_maskz_loadu_ps(read, from + i * row + j * depth + d) : _mm512_setzero_ps();
+        seen[i * outputs + j] =
+            is_inside ? read_numbers(job->filter, from + i * row + j * depth + d, read, is_half) : _mm512_setzero_ps();
       }
-    for (int j = 0; j < OUTPUTS; j++) {
-      outputs_to_points(seen + j, OUTPUTS, at);
-      for (int i = 0; i < EDGE; i++) down[i * OUTPUTS + j] = at[i];
+    for (int i = 0; i < outputs; i++) /* the next tile */
+      for (int j = outputs; j < 2 * outputs; j++) WILL_READ(place_of(job->filter, from + i * row + j * depth + d, is_half));
+    for (int j = 0; j < outputs; j++) {
+      outputs_to_points(seen + j, outputs, at, outputs);
+      for (int i = 0; i < EDGE; i++) down[i * outputs + j] = at[i];
     }
     for (int i = 0; i < EDGE; i++) {
-      outputs_to_points(down + i * OUTPUTS, 1, at);
-      for (int j = 0; j < EDGE; j++) _mm512_storeu_ps(to + (i * EDGE + j) * step + d / FLOATS * vector_step, at[j]);
+      outputs_to_points(down + i * outputs, 1, at, outputs);
+      for (int j = 0; j < EDGE; j++) {
+        float *place = to + (i * EDGE + j) * step + d / FLOATS * vector_step;
+        _mm512_storeu_ps(place, at[j]);
+        WILL_WRITE(place + vector_step);
+      }
     }
   }
 }
@@ -81,27 +99,33 @@ VECTORS static void take_some(const FilterJob *job, int64_t group, int64_t part)
   for (int64_t t = part * n[W_OF_A_PART]; t < end; t++) {
     Tile tile = tile_at(tiles, begin + t);
     take_tile(tiles, tile, job->data_at_points + t * FLOATS, job->data_step, n[W_GROUP] * FLOATS);
-    take_outputs(tiles, tile, job->grad_at_points + t * FLOATS, job->grad_step, n[W_GROUP] * FLOATS);
+    float *to = job->grad_at_points + t * FLOATS;
+    CALL_OF_A_KIND(tiles, take_outputs_of, tiles, tile, to, job->grad_step, n[W_GROUP] * FLOATS);
   }
 }
 
-/* Adds products of so many tiles to 8 x 32 sums. */
+/* Adds products of so many tiles to 8 x 32 sums; those that come next lie behind them. A group is summed by itself, since small
+ * numbers lose least when they are added to small ones. */
 VECTORS __attribute__((noinline)) static void add_tiles(const float *data, const float *grad, int64_t vector_step,
                                                            int64_t tiles, int begins, float *to) {
   __m512 sums[SUMMED_ROWS][SUMMED_VECTORS];
   for (int r = 0; r < SUMMED_ROWS; r++)
-    for (int v = 0; v < SUMMED_VECTORS; v++)
-      sums[r][v] = begins ? _mm512_setzero_ps() : _mm512_loadu_ps(to + (r * SUMMED_VECTORS + v) * FLOATS);
+    for (int v = 0; v < SUMMED_VECTORS; v++) sums[r][v] = _mm512_setzero_ps();
+  for (int i = 0; i < SUMMED_ROWS * SUMMED_VECTORS; i++) WILL_WRITE(to + (SUMMED_ROWS * SUMMED_VECTORS + i) * FLOATS);
   for (int64_t t = 0; t < tiles; t++) {
     __m512 factors[SUMMED_VECTORS];
     for (int v = 0; v < SUMMED_VECTORS; v++) factors[v] = _mm512_loadu_ps(grad + v * vector_step + t * FLOATS);
+    WILL_READ(data + vector_step + t * FLOATS);
     _Pragma("GCC unroll 8") for (int r = 0; r < SUMMED_ROWS; r++) {
       __m512 number = _mm512_set1_ps(data[t * FLOATS + r]);
       for (int v = 0; v < SUMMED_VECTORS; v++) sums[r][v] = _mm512_fmadd_ps(number, factors[v], sums[r][v]);
     }
   }
   for (int r = 0; r < SUMMED_ROWS; r++)
-    for (int v = 0; v < SUMMED_VECTORS; v++) _mm512_storeu_ps(to + (r * SUMMED_VECTORS + v) * FLOATS, sums[r][v]);
+    for (int v = 0; v < SUMMED_VECTORS; v++) {
+      float *place = to + (r * SUMMED_VECTORS + v) * FLOATS;
+      _mm512_storeu_ps(place, begins ? sums[r][v] : _mm512_add_ps(_mm512_loadu_ps(place), sums[r][v]));
+    }
 }
 
 /* Adds the products of a group at a point. */
@@ -117,23 +141,31 @@ static void add_point(const FilterJob *job, int64_t group, int64_t point) {
 }
 
 /* Takes sums at points back to taps, for eight channels of the data. */
-VECTORS static void give_taps(const FilterJob *job, int64_t rows) {
+OF_A_KIND void give_taps_of(const FilterJob *job, int64_t rows, int is_half, int taps) {
   const int64_t *n = job->tiles.n;
   int64_t down = ceiling(n[W_DEPTH], SUMMED_ROWS);
   for (int64_t column = 0; column < n[W_OUT_DEPTH]; column += FLOATS) {
     __mmask16 written = lanes_of(n[W_OUT_DEPTH] - column);
     for (int64_t r = 0; r < least(SUMMED_ROWS, n[W_DEPTH] - rows * SUMMED_ROWS); r++) {
       const float *from = job->sums + ((column / ACROSS * down + rows) * SUMMED_ROWS + r) * ACROSS + column % ACROSS;
-      __m512 at[POINTS], across[EDGE * 3], taps[3];
-      for (int p = 0; p < POINTS; p++) at[p] = _mm512_loadu_ps(from + p * job->sum_step);
-      for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * 3);
-      float *to = job->tiles.result + (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column;
-      for (int s = 0; s < 3; s++) {
-        taps_from_points(across + s, 3, taps);
-        for (int i = 0; i < 3; i++) _mm512_mask_storeu_ps(to + (i * 3 + s) * n[W_DEPTH] * n[W_OUT_DEPTH], written, taps[i]);
+      __m512 at[POINTS], across[EDGE * MOST_TAPS], given[MOST_TAPS];
+      for (int p = 0; p < POINTS; p++) {
+        at[p] = _mm512_loadu_ps(from + p * job->sum_step);
+        WILL_READ(from + p * job->sum_step + 2 * ACROSS);
+      }
+      for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * taps, taps);
+      int64_t to = (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column, tap = n[W_DEPTH] * n[W_OUT_DEPTH];
+      for (int s = 0; s < taps; s++) {
+        taps_from_points(across + s, taps, given, taps);
+        for (int i = 0; i < taps; i++)
+          write_numbers(job->tiles.result, to + (i * taps + s) * tap, written, given[i], is_half);
       }
     }
   }
+}
+
+VECTORS static void give_taps(const FilterJob *job, int64_t rows) {
+  CALL_OF_A_KIND(&job->tiles, give_taps_of, job, rows);
 }
 
 static int compute_filter(const Job *work, int part) {
@@ -165,7 +197,7 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
     return error_of(frame, "a call has two attributes, a text and numbers");
   const Numbers *numbers = attributes->values[1];
   if (numbers->count != W_NUMBERS || frame->arguments.count != 2 || frame->results.count != 2)
-    return error_of(frame, "a call has thirteen numbers, two arrays, one result and memory to work in");
+    return error_of(frame, "a call has fourteen numbers, two arrays, one result and memory to work in");
   const int64_t *n = numbers->data;
   const char *reason = unusable(frame);
   if (reason == NULL) reason = wrong_winograd(n);
@@ -177,21 +209,23 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
   int64_t data_step = n[W_GROUP] * whole(n[W_DEPTH], FLOATS) + FLOATS;
   int64_t grad_step = n[W_GROUP] * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
   int64_t sum_step = whole(n[W_DEPTH], SUMMED_ROWS) * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
-  if (!holds_floats(data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
-      !holds_floats(grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
-      !holds_floats(result, 9 * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+  if (!has_numbers(data) || !holds_as_many(frame, data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
+      !holds_as_many(frame, grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
+      !holds_as_many(frame, result, n[W_TAPS] * n[W_TAPS] * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
       elements_of(memory) < POINTS * (data_step + grad_step + sum_step) * (int64_t)sizeof(float) + 64)
     return error_of(frame, "the arrays are others than it was prepared for");
   FilterJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
   memset(job, 0, sizeof *job);
   WinogradJob *tiles = &job->tiles;
   memcpy(tiles->n, n, sizeof tiles->n);
-  tiles->tiles_down = ceiling(n[W_OUT_ROWS], OUTPUTS);
-  tiles->tiles_across = ceiling(n[W_OUT_COLUMNS], OUTPUTS);
+  tiles->outputs = EDGE + 1 - (int)n[W_TAPS];
+  tiles->tiles_down = ceiling(n[W_OUT_ROWS], tiles->outputs);
+  tiles->tiles_across = ceiling(n[W_OUT_COLUMNS], tiles->outputs);
   tiles->tiles = n[W_BATCH] * tiles->tiles_down * tiles->tiles_across;
   tiles->data = data->data;
   tiles->filter = grad->data;
   tiles->result = result->data;
+  tiles->is_half = data->type == BFLOAT16;
   job->data_step = data_step;
   job->grad_step = grad_step;
   job->sum_step = sum_step;

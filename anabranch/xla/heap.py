@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,6 +23,11 @@ _NEVER: Final = -1
 KEPT_BYTES: Final = 1 << 30
 #: from so many bytes of temporaries on it is worth asking whether the heap has room for them
 LARGE_TEMPORARIES: Final = 1 << 25
+#: how long the system takes to clear pages that are touched anew (s for each byte), what share of the time it may, and
+#: how often besides
+_SECONDS_TO_TOUCH: Final = 3e-10
+_SHARE_TO_TOUCH: Final = 1 / 16
+_TIMES_BEFORE: Final = 8
 #: what the C library wants beside a block that is to be aligned, at the most (bytes)
 _BESIDE: Final = 256
 
@@ -77,23 +84,42 @@ class _Holes:
         self._end.argtypes, self._end.restype = [ctypes.c_ssize_t], ctypes.c_void_p
         #: the most that a program has needed, and what the process had when holes were given back last
         self._most = self._floor = 0
-        #: whether one program has run since
-        self._is_after_one = False
+        #: how many programs have run since
+        self._programs = 0
+        #: how long pages may still be cleared (s), and when that was found
+        self._left, self._at = math.inf, time.monotonic()
 
     def make_room(self, sizes: Sequence[int]) -> None:
         """Gives all holes back where blocks of these sizes (bytes), one after the other, find no room in them.
 
         So it does where what ran last has needed more all the same: the process has half as much again, beyond what it
-        had without holes, as any program needs.
+        had without holes, as any program needs. What would be given back and needed again so often that clearing its
+        pages took more than a sixteenth of the time is taken to be needed twice: small blocks come to lie in it time
+        after time.
         """
-        beyond = resident_memory() - self._floor
+        needed, beyond = sum(sizes), resident_memory() - self._floor
         # what one program has touched of memory without holes: its results, too, which may be half as much
-        touched = min(beyond, 3 * sum(sizes) // 2) if self._is_after_one else 0
-        self._most = max(self._most, sum(sizes), touched)
-        self._is_after_one = self._grows_for(sizes) or 2 * beyond > 3 * self._most
-        if self._is_after_one:
+        touched = min(beyond, 3 * needed // 2) if self._programs == 1 else 0
+        self._most = max(self._most, needed, touched)
+        grows, seconds = self._grows_for(sizes), needed * _SECONDS_TO_TOUCH
+        if self._may_clear(seconds):
+            gives = grows or 2 * beyond > 3 * self._most
+        else:
+            if grows:
+                self._most = max(self._most, min(beyond + needed, 2 * needed))
+            gives = 2 * (beyond + needed * grows) > 3 * self._most
+        self._programs += 1
+        if gives:
             return_freed_memory(kept=0)
-            self._floor = resident_memory()
+            self._floor, self._programs = resident_memory(), 1
+            self._left -= seconds
+
+    def _may_clear(self, seconds: float) -> bool:
+        """Whether pages may be cleared for so long (s)."""
+        now = time.monotonic()
+        self._left = min(self._left + (now - self._at) * _SHARE_TO_TOUCH, _TIMES_BEFORE * seconds)
+        self._at = now
+        return self._left >= seconds
 
     def _grows_for(self, sizes: Sequence[int]) -> bool:
         """Whether the heap has to grow for such blocks; they are taken and freed untouched."""
