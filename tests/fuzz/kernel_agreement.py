@@ -43,8 +43,12 @@ _SUM_STEPS: Final = 8.0
 #: A share of it where tiles are transformed on the way: factors of up to 8 along each of two axes, twice
 #: (`kernels.winograd`: about 5e-6 of the largest, which is 40 steps).
 _TRANSFORMED_STEPS: Final = 160.0
-#: Sums of bfloat16 numbers that are rounded at each addition: gradients of windows that overlap, by oneDNN and by XLA.
-_ROUNDED_SUMS: Final = ("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2", "_MaxPoolGradAtPlaces", "AddN")
+#: Operations whose sums of bfloat16 numbers may be rounded on the way: at each addition where windows overlap, by oneDNN
+#: and by XLA, and before a bias is added, as where the bias is an operation of its own. That is a step at the largest.
+_ROUNDED_SUMS: Final = (
+    *("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2", "_MaxPoolGradAtPlaces", "AddN"),
+    "_Conv2DBiasRelu",
+)
 #: results that are compared, where not all are: what else there is has another form in each kernel, or no meaning
 _COMPARED: Final[Mapping[str, int]] = {
     "_MaxPoolWithPlaces": 1,
@@ -345,7 +349,7 @@ def allowance(call: Call, name: str, dtype: str, wanted: Array) -> Array:
     steps += _SUM_STEPS + 2 * math.sqrt(call.terms)
     is_rounded = call.op_type in _ROUNDED_SUMS or any(one in name for one in _ROUNDED_PARTS)
     if is_rounded and dtype != "float64":
-        steps += step / inner * 2
+        steps += step / inner
     largest = max(float(np.abs(wanted).max()), 1e-30)
     if "BatchNorm" in call.op_type:
         steps, largest = steps * _lost(call), max(largest, *(float(np.abs(v).max()) for v in call.values[1:3]))

@@ -1,14 +1,19 @@
 """Products in packed blocks on XLA's threads are those of NumPy in float64, and are offered only where they can be.
 
-What needs the extra `native`, a C compiler and a processor with AMX is skipped without them.
+What needs the extra `native` and a C compiler is skipped without them. Where the processor has no tiles (AMX), C does
+what their instructions would do (`tiles.h`); that needs its instructions for bfloat16.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,13 +38,37 @@ HALF: Any = tf.bfloat16.as_numpy_dtype
 
 
 @pytest.fixture
-def handler(native: None) -> Iterator[None]:
-    """The handler, compiled and loaded, on a processor that can."""
+def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The handler, compiled and loaded; with tiles in C where the processor has none."""
     pool_handler.failure.cache_clear()
+    if pool_handler.missing():
+        pytest.skip(pool_handler.missing())
     if not pool_blocks.can_multiply():
-        pytest.skip(pool_handler.missing() or "this processor has no tiles")
+        target = target_with_tiles_in_c()
+        if not target:
+            pytest.skip("this processor has no instructions for bfloat16")
+        monkeypatch.setattr(pool_handler, "BLOCKS_TARGET", target)
+        monkeypatch.setattr(pool_blocks, "can_multiply", lambda: True)
     yield
     pool_handler.failure.cache_clear()
+
+
+@functools.cache
+def target_with_tiles_in_c() -> str:
+    """What programs call the handler, where C does what the instructions of tiles would; empty: it cannot run here."""
+    library = onednn.library()
+    assert library is not None
+    sources = [Path(__file__).with_name("tiles.h"), *pool_handler._SOURCES]
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(pool_handler._compile(b"\n".join(path.read_bytes() for path in sources)))
+        file.flush()
+        found = ctypes.CDLL(file.name)
+    if not found.anabranch_pool_blocks_can():
+        return ""
+    found.anabranch_pool_products_use(*map(pool_handler.address, library.single_product_functions))
+    capsule = jax.ffi.pycapsule(pool_handler.address(found.anabranch_pool_blocks).value)  # type: ignore[no-untyped-call]
+    jax.ffi.register_ffi_target(target := "test_pool_blocks_with_tiles_in_c", capsule, platform="cpu")
+    return target
 
 
 @pytest.fixture(params=["as they are", "cut small"])
