@@ -94,7 +94,6 @@ class Call:
         values = (*self.values[:at], spoiled, *self.values[at + 1 :])
         return replace(derived(replace(self, values=values)), is_finite=False)
 
-
     @property
     def reach(self) -> Call | None:
         """A call whose result is above 0 where numbers that are not finite are seen; None: that is not known so."""

@@ -21,8 +21,8 @@ from jax import numpy as jnp
 import anabranch as tf
 from anabranch.core.kernels import KernelCase
 from anabranch.xla import executable, lowering
-from anabranch.xla.kernel_choice import KernelChoice, KernelChooser, case_key
 from anabranch.xla.jax_settings import in_wide_types
+from anabranch.xla.kernel_choice import KernelChoice, KernelChooser, case_key
 from benchmarks.networks import NETWORKS
 from tests.fuzz.kernel_calls import FOLLOWING
 
@@ -47,7 +47,7 @@ class _Recorder(KernelChooser):
 
 
 def _traced_only(self: executable.Executable, variant: Any, args: list[Any]) -> None:
-    """In place of compiling: results are zeros of the traced program's shapes, so that none of its checks has failed."""
+    """In place of compiling: results are zeros of the traced program's shapes, by which no check has failed."""
     traced = variant.function.trace(*self._crossed(variant, args))
 
     def results(*_: Any) -> Any:
@@ -66,7 +66,7 @@ def _recorded() -> Iterator[_Recorder]:
     with (
         mock.patch.object(lowering, "chooser", recorder),
         mock.patch.object(executable.Executable, "_compile", _traced_only),
-        mock.patch.object(executable.Executable, "_direct_calls", lambda self: (0, 0)),
+        mock.patch.object(executable.Executable, "_direct_calls", return_value=(0, 0)),
     ):
         yield recorder
 

@@ -20,7 +20,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -28,12 +27,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tests.device.kernels import tiles_in_c
 from tests.fuzz.kernel_agreement import Finding, examine, library_state
 from tests.fuzz.kernel_calls import MAKERS, MOST_BYTES, Call, call_of, random_call
 from tests.fuzz.kernel_networks import PROGRAMS, cases_of
 
-#: seconds after which a call counts as one without end
-_PATIENCE: Final = 900
+#: seconds of processor time, and of any, after which a call counts as one without end: someone may stop us for a while
+_PATIENCE, _WAITING = 900, 3600
 RANDOM: Final = "random"
 
 
@@ -62,13 +62,18 @@ def calls(options: argparse.Namespace) -> Iterator[tuple[str, int, Call]]:
 def run_child(options: argparse.Namespace) -> None:
     """Examines calls until the time is up; tells on stdout, a line of JSON each, what begins and how it ended."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if options.tiles_in_c:
+        tiles_in_c.use(setattr)
     until = time.monotonic() + options.seconds
     for name, index, call in calls(options):
         if time.monotonic() > until:
             return
         _say({"begin": [name, index], "call": str(call)})
-        signal.alarm(_PATIENCE)  # nobody handles it: the process ends
+        # nobody handles them: the process ends
+        signal.setitimer(signal.ITIMER_PROF, _PATIENCE)
+        signal.alarm(_WAITING)
         found = examine(call)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         _say({"off": found.off, "findings": [tuple(one) for one in found.findings]})
     _say({"over": True})
@@ -135,9 +140,12 @@ def fuzz(options: argparse.Namespace, console: Console) -> Tally:
     """Has calls examined in child processes until the time is up."""
     tally = Tally(console)
     until = tally.started + options.seconds
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        while (left := until - time.monotonic()) > 0 and _run_child(options, left, tally, live):
-            pass
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while (left := until - time.monotonic()) > 0 and _run_child(options, left, tally, live):
+                pass
+    except KeyboardInterrupt:
+        console.print("interrupted")
     return tally
 
 
@@ -148,6 +156,7 @@ def _run_child(options: argparse.Namespace, seconds: float, tally: Tally, live: 
     command += [text for op_type in options.op or () for text in ("--op", op_type)]
     command += [] if options.index is None else ["--index", str(options.index)]
     command += [] if options.networks is None else ["--networks", *options.networks]
+    command += ["--tiles-in-c"] if options.tiles_in_c else []
     command += [] if options.after is None else ["--after", options.after]
     name, index, call, running = RANDOM, options.start, "", False
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -168,7 +177,8 @@ def _run_child(options: argparse.Namespace, seconds: float, tally: Tally, live: 
         child.kill()
     if status == 0:
         return False
-    how = f"the process ended with {status}" if status != -signal.SIGALRM else f"no end after {_PATIENCE} s"
+    endless = status in (-signal.SIGALRM, -signal.SIGPROF)
+    how = f"no end after {_PATIENCE} s of work" if endless else f"the process ended with {status}"
     tally.tell(f"{name}:{index}", call, Finding(call.partition("(")[0], "any", "crash", how))
     options.start, options.after = index + 1, None if options.networks is None else name
     return running and options.index is None
@@ -186,6 +196,8 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--op", action="append", choices=list(MAKERS), metavar="TYPE", help="operations of this type")
     parser.add_argument("--most-bytes", type=int, default=MOST_BYTES, help="of an array of a random call")
+    tiles = "products in blocks although the processor has no tiles (AMX): C does what they would do"
+    parser.add_argument("--tiles-in-c", action="store_true", help=tiles)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--after", help=argparse.SUPPRESS)

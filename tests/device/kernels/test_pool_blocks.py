@@ -6,14 +6,10 @@ what their instructions would do (`tiles.h`); that needs its instructions for bf
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,6 +26,7 @@ from anabranch.ops import raw
 from anabranch.xla import kernel_choice
 from anabranch.xla.background import background
 from anabranch.xla.variants import compile_log
+from tests.device.kernels import tiles_in_c
 from tests.device.kernels.test_convolutions import case_of
 
 #: of the largest number of a result: half of what a number of bfloat16 leaves open, and sums of float32
@@ -44,31 +41,11 @@ def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if pool_handler.missing():
         pytest.skip(pool_handler.missing())
     if not pool_blocks.can_multiply():
-        target = target_with_tiles_in_c()
-        if not target:
+        if not tiles_in_c.target():
             pytest.skip("this processor has no instructions for bfloat16")
-        monkeypatch.setattr(pool_handler, "BLOCKS_TARGET", target)
-        monkeypatch.setattr(pool_blocks, "can_multiply", lambda: True)
+        tiles_in_c.use(monkeypatch.setattr)
     yield
     pool_handler.failure.cache_clear()
-
-
-@functools.cache
-def target_with_tiles_in_c() -> str:
-    """What programs call the handler, where C does what the instructions of tiles would; empty: it cannot run here."""
-    library = onednn.library()
-    assert library is not None
-    sources = [Path(__file__).with_name("tiles.h"), *pool_handler._SOURCES]
-    with tempfile.NamedTemporaryFile(suffix=".so") as file:
-        file.write(pool_handler._compile(b"\n".join(path.read_bytes() for path in sources)))
-        file.flush()
-        found = ctypes.CDLL(file.name)
-    if not found.anabranch_pool_blocks_can():
-        return ""
-    found.anabranch_pool_products_use(*map(pool_handler.address, library.single_product_functions))
-    capsule = jax.ffi.pycapsule(pool_handler.address(found.anabranch_pool_blocks).value)  # type: ignore[no-untyped-call]
-    jax.ffi.register_ffi_target(target := "test_pool_blocks_with_tiles_in_c", capsule, platform="cpu")
-    return target
 
 
 @pytest.fixture(params=["as they are", "cut small"])
