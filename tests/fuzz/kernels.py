@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from anabranch.xla.kernel_choice import case_key
 from tests.device.kernels import tiles_in_c
 from tests.fuzz.kernel_agreement import Finding, examine, library_state
 from tests.fuzz.kernel_calls import MAKERS, MOST_BYTES, Call, call_of, random_call
@@ -46,16 +47,17 @@ def calls(options: argparse.Namespace) -> Iterator[tuple[str, int, Call]]:
             if options.index is not None:
                 return
             index += 1
-    skipped = options.after is not None
-    for name in options.networks or PROGRAMS:
-        if skipped and name != options.after:
-            continue
-        skipped = False
+    names = list(options.networks or PROGRAMS)
+    begun = names.index(options.after) if options.after else 0
+    known: set[str] = set()
+    for number, name in enumerate(names):
         for index, case in enumerate(cases_of(name)):
-            wanted = index >= options.start if options.index is None else index == options.index
+            key = case_key(case)
+            wanted = number > begun or (number == begun and index >= options.start)
+            wanted = index == options.index if options.index is not None else wanted and key not in known
+            known.add(key)
             if wanted and (not options.op or case.op_type in options.op):
                 yield name, index, call_of(case, np.random.default_rng((options.seed, index)))
-        options.start = 0
 
 
 # ---------------------------------------------------------------------- in the child
