@@ -1,10 +1,9 @@
 """Whether all kernels of an operation give what its own kernel gives, for one call of it.
 
 Every kernel that is offered runs, chosen or not: in a compiled program, and where it takes NumPy's arrays, at once.
-Before it runs, memory is filled with what is no number, in arrays as large as those that the program asks for; then it
-runs again in memory that holds large numbers, and from two threads at a time. All results of a kernel have to be the
-same bits, and those of all kernels the own kernel's of float64, or of the same type where it has none, but for
-rounding.
+All memory that is taken meanwhile holds what is no number; then it runs again in memory that holds large numbers, and
+from two threads at a time. All results of a kernel have to be the same bits, and those of all kernels the own kernel's
+of float64, or of the same type where it has none, but for rounding.
 """
 
 from __future__ import annotations
@@ -101,13 +100,10 @@ class Way(NamedTuple):
     """A kernel, compiled or at once.
 
     Attributes:
-        sizes: of the memory that a run asks for (bytes).
         may_vary: whether its threads may add up in another order the next time.
     """
 
-    name: str
     run: Run
-    sizes: tuple[int, ...]
     may_vary: bool
 
 
@@ -117,16 +113,16 @@ def ways_of(call: Call, op: Any) -> Iterator[tuple[str, Callable[[], Way]]]:
     offered = {one.name: one.kernel for one in candidates(case)}
     rule = op.op_def.host_rule if op.op_def.takes_quantised else op.op_def.compiled_rule
     for name in sorted(offered, key=lambda name: name != OWN_KERNEL):
-        yield name, lambda name=name: compiled(name, call, op, offered[name])  # type: ignore[misc]
+        yield name, lambda name=name: compiled(call, op, offered[name])  # type: ignore[misc]
     if not call.types and op.op_def.portable:
-        yield f"{OWN_KERNEL} at once", lambda: at_once(f"{OWN_KERNEL} at once", call, op, rule)
+        yield f"{OWN_KERNEL} at once", lambda: at_once(call, op, rule, may_vary=False)
     for kernel in alternates(op.type, op.attrs):
         if kernel.takes_numpy and kernel.takes(case):
             name = f"{kernel.name} at once"
-            yield name, lambda name=name, kernel=kernel: at_once(name, call, op, kernel.rule)  # type: ignore[misc]
+            yield name, lambda kernel=kernel: at_once(call, op, kernel.rule, may_vary=True)  # type: ignore[misc]
 
 
-def compiled(name: str, call: Call, op: Any, kernel: AlternateKernel | None) -> Way:
+def compiled(call: Call, op: Any, kernel: AlternateKernel | None) -> Way:
     """A kernel in a program of its own; what it takes prepared is prepared in it."""
     rule = op.op_def.compiled_rule if kernel is None else kernel.rule
     prepares = {} if kernel is None else kernel.prepares
@@ -141,19 +137,16 @@ def compiled(name: str, call: Call, op: Any, kernel: AlternateKernel | None) -> 
 
     arrays = in_wide_types(lambda: [jax.device_put(call.values[at]) for at in given])
     made = in_wide_types(lambda: jax.jit(program).lower(*arrays).compile())
-    analysis = made.memory_analysis()
-    temporaries = int(getattr(analysis, "temp_size_in_bytes", 0))
-    results = [int(np.prod(one.shape)) * one.dtype.itemsize for one in jax.tree_util.tree_leaves(made.out_info)]
     # the library's own threads, which a program calls through Python, may be as many as have time
     may_vary = "anabranch_native" in made.as_text()
 
     def run() -> list[Array]:
         return [np.array(one) for one in in_wide_types(made, *arrays)]
 
-    return Way(name, run, (temporaries, *results), may_vary)
+    return Way(run, may_vary)
 
 
-def at_once(name: str, call: Call, op: Any, rule: Rule) -> Way:
+def at_once(call: Call, op: Any, rule: Rule, may_vary: bool) -> Way:
     """A kernel of NumPy's arrays."""
     bound = BoundKernel(op, rule, np, _DirectContext(op))
 
@@ -161,8 +154,7 @@ def at_once(name: str, call: Call, op: Any, rule: Rule) -> Way:
         with np.errstate(all="ignore"):
             return [np.array(one) for one in flatten_outputs(bound([value.copy() for value in call.values]))]
 
-    sizes = tuple(sorted({value.nbytes for value in call.values}))
-    return Way(name, run, sizes, may_vary="onednn" in name)
+    return Way(run, may_vary)
 
 
 class _DirectContext(KernelContext):
@@ -179,29 +171,19 @@ class _DirectContext(KernelContext):
 
 # ---------------------------------------------------------------------- what memory held before
 _PERTURB: Final = -6  # of glibc's `mallopt`
-#: what is taken then holds bytes of 0x7f: numbers as large as there are
-_LARGE: Final = 0x80
+#: What is taken holds the complements of these bytes then. (It looks at one byte of a number that is not to be zero.)
+_NO_NUMBERS, _LARGE_NUMBERS = 0x100, 0x80
 
 
 @contextmanager
-def full_of_large_numbers() -> Iterator[None]:
-    """Memory that is taken meanwhile holds large numbers (where the C library is glibc)."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        yield
-        return
-    mallopt(_PERTURB, _LARGE)
+def memory_full_of(bytes: int) -> Iterator[None]:
+    """Memory that is taken meanwhile is full of them (where the C library is glibc)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)
+    mallopt(_PERTURB, bytes)
     try:
         yield
     finally:
         mallopt(_PERTURB, 0)
-
-
-def poison(sizes: Sequence[int]) -> None:
-    """Leaves memory of these sizes behind that holds what is no number."""
-    arrays = [jnp.full(max(size // 4, 1), np.nan, np.float32) for size in sizes if size]
-    jax.block_until_ready(arrays)  # type: ignore[no-untyped-call]
-    del arrays
 
 
 def at_the_same_time(run: Run, count: int = 2) -> list[list[Array] | BaseException]:
@@ -226,15 +208,15 @@ def at_the_same_time(run: Run, count: int = 2) -> list[list[Array] | BaseExcepti
 
 def repeated_results(way: Way) -> list[list[Array]]:
     """The results of all runs of a kernel."""
-    poison(way.sizes)
-    found = [way.run()]
-    with full_of_large_numbers():
-        found.append(way.run())
-    poison(way.sizes)
-    for one in at_the_same_time(way.run):
-        if isinstance(one, BaseException):
-            raise one
-        found.append(one)
+    found = []
+    for bytes in (_NO_NUMBERS, _LARGE_NUMBERS):
+        with memory_full_of(bytes):
+            found.append(way.run())
+    with memory_full_of(_NO_NUMBERS):
+        for one in at_the_same_time(way.run):
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
     return found
 
 
@@ -293,7 +275,7 @@ def wide_results(call: Call, op: Any) -> list[Array] | None:
         return None
     wide = replace(call, values=tuple(v if v.dtype.kind in "iu" else v.astype(np.float64) for v in call.values))
     try:
-        found = compiled(OWN_KERNEL, wide, op, None).run()
+        found = compiled(wide, op, None).run()
     except Exception:  # not in this type
         return None
     return found if found[0].dtype == np.float64 else None
@@ -304,7 +286,7 @@ def _reached(call: Call) -> Array | None:
     reach = call.reach
     if reach is None:
         return None
-    found: Array = compiled(OWN_KERNEL, reach, call.operation(), None).run()[0] > 0.5
+    found: Array = compiled(reach, call.operation(), None).run()[0] > 0.5
     return found
 
 
