@@ -19,7 +19,7 @@ from anabranch.core.kernels import OWN_KERNEL, register_kernel, unregister_kerne
 from anabranch.kernels import MODULES, onednn, pool_handler, pool_stages
 from anabranch.xla.kernel_choice import chooser
 from tests.fuzz.kernel_agreement import examine
-from tests.fuzz.kernel_calls import FOLLOWING, MAKERS, SPECIAL, Call, call_of, random_call
+from tests.fuzz.kernel_calls import FOLLOWING, MAKERS, SPECIAL, Call, call_of, derived, random_call
 from tests.fuzz.kernel_networks import cases_of
 
 #: random calls of each kind, by the index of the first; none of their arrays is large
@@ -67,6 +67,27 @@ def test_programs_bring_their_cases_without_being_compiled() -> None:
     assert {(case.op_type, str(one.dtype)) for case in cases for one in case.inputs} == {("MatMul", "float32")}
     calls = [call_of(case, np.random.default_rng(0)) for case in cases]
     assert sum(call.repeated == {1} for call in calls) == 2
+
+
+# ---------------------------------------------------------------------- what it has found
+def test_a_mean_of_infinities_is_infinite(parts: None) -> None:
+    """In whichever part of the rows they are; it was no number in a kernel that merges the means of parts."""
+    random = np.random.default_rng(0)
+    for places in ([3], [95], [3, 40, 95]):
+        x, vector = random.normal(size=(2, 6, 8, 16)).astype(np.float32), np.ones(16, np.float32)
+        x.reshape(-1, 16)[places, 5] = -np.inf
+        call = Call("FusedBatchNormV3", {"epsilon": 1e-3, "data_format": "NHWC"}, (x, *[vector] * 4), is_finite=False)
+        assert not examine(call).findings, places
+
+
+def test_an_infinite_scale_makes_an_infinite_gradient(parts: None) -> None:
+    """Of the sign that a large one makes; it was no number in a kernel that multiplied each summand by it."""
+    grad, x = np.random.default_rng(0).normal(size=(2, 2, 6, 8, 16)).astype(np.float32)
+    scale, vector = np.ones(16, np.float32), np.ones(16, np.float32)
+    scale[5] = -np.inf
+    values = (grad, x, scale, vector, vector, np.zeros(0, np.float32))
+    call = derived(Call("FusedBatchNormGradV3", {"epsilon": 1e-3, "data_format": "NHWC"}, values, is_finite=False))
+    assert not examine(call).findings
 
 
 # ---------------------------------------------------------------------- what it finds
