@@ -236,7 +236,9 @@ def _ordered(layout: str, batch: int, channels: int, spatial: Sequence[int]) -> 
 def _convolution(op_type: str, random: Random, most_bytes: int) -> Call | None:
     rank = 3 if "3D" in op_type else 2
     layout = str(random.choice(("NDHWC", "NCDHW") if rank == 3 else ("NHWC", "NHWC", "NCHW")))
+    # the kernels of 3x3 windows are for large convolutions
     three = rank == 2 and random.integers(3) == 0
+    most_bytes = min(MOST_BYTES, most_bytes << 4) if three else most_bytes
     size = [3] * rank if three else [int(random.choice((1, 1, 2, 3, 3, 4, 5, 7))) for _ in range(rank)]
     plain = three or random.integers(2) == 0
     strides = [1 if plain else int(random.integers(1, 4)) for _ in size]
@@ -271,7 +273,7 @@ def _convolution(op_type: str, random: Random, most_bytes: int) -> Call | None:
         outputs.append(-(-n // s) if padding == "SAME" else (n + low + high - span) // s + 1)
     if min(outputs) < 1:
         return None
-    dtype = _dtype(random, "float32", "float32", "bfloat16")
+    dtype = _dtype(random, "float32", "float32", "float32" if three else "bfloat16")
     data = _ordered(layout, batch, channels, spatial)
     filter = [*size, inner, depth]
     out = _ordered(layout, batch, channels * depth if depthwise else depth, outputs)
