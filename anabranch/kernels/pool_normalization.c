@@ -51,6 +51,12 @@ WIDE static inline __m512 passed(const char *data, const char *positive, int64_t
   return positive == NULL ? values : _mm512_maskz_mov_ps(((const uint16_t *)positive)[at / LANES], values);
 }
 
+/* The mean of both together, of which the other has this share. Infinities have no difference: each keeps its weight. */
+static inline double merged(double mean, double other, double share) {
+  double apart = other - mean;
+  return __builtin_isfinite(apart) ? mean + apart * share : mean * (1 - share) + other * share;
+}
+
 /* Means, and sums of squares around them, of some rows, merged with those of `count` rows before. `block` has room for
  * two numbers of each channel. */
 WIDE static void add_block(const Normalization *n, const char *x, int64_t first, int64_t rows, int64_t count, float *means,
@@ -70,7 +76,7 @@ WIDE static void add_block(const Normalization *n, const char *x, int64_t first,
     }
   for (int64_t c = 0; c < n->channels; c++) {
     float apart = own[c] - means[c];
-    means[c] = count ? means[c] + apart * share : own[c];
+    means[c] = count ? (float)merged(means[c], own[c], share) : own[c];
     squares[c] = count ? squares[c] + around[c] + apart * apart * share * (float)count : around[c];
   }
 }
@@ -124,8 +130,8 @@ WIDE static void set_gradient(const Normalization *n, void **arrays, const float
       int64_t at = row * n->channels + c;
       __m512 given = passed(grad, positive, at, n->width);
       __m512 off = _mm512_sub_ps(loaded(x, at, n->width), _mm512_loadu_ps(means + c));
-      __m512 value = _mm512_fmsub_ps(given, _mm512_loadu_ps(factors + c), _mm512_loadu_ps(along + c));
-      stored(result, at, n->width, _mm512_fnmadd_ps(off, _mm512_loadu_ps(across + c), value));
+      __m512 value = _mm512_fnmadd_ps(off, _mm512_loadu_ps(across + c), _mm512_sub_ps(given, _mm512_loadu_ps(along + c)));
+      stored(result, at, n->width, _mm512_mul_ps(value, _mm512_loadu_ps(factors + c)));
     }
 }
 
@@ -161,7 +167,7 @@ static void merge_means(const Normalization *n, void **arrays, const float *sums
       const float *own = sums + 2 * n->channels * part + c;
       double rows = (double)(n->rows * (part + 1) / n->parts - n->rows * part / n->parts), apart = own[0] - mean;
       square += own[n->channels] + apart * apart * rows / (count + rows) * count;
-      mean += apart * rows / (count + rows);
+      mean = merged(mean, own[0], rows / (count + rows));
       count += rows;
     }
     means[c] = (float)mean;
@@ -180,12 +186,11 @@ static void merge_products(const Normalization *n, void **arrays, const float *s
       sum += sums[2 * n->channels * part + c];
       product += sums[2 * n->channels * part + n->channels + c];
     }
-    double factor = scales[c] * inverse;
     to_offsets[c] = (float)sum;
     to_scales[c] = (float)(product * inverse);
-    factors[c] = (float)factor;
-    factors[n->channels + c] = (float)(factor * sum / (double)n->rows);
-    factors[2 * n->channels + c] = (float)(factor * inverse * inverse * product / (double)n->rows);
+    factors[c] = (float)(scales[c] * inverse);
+    factors[n->channels + c] = (float)(sum / (double)n->rows);
+    factors[2 * n->channels + c] = (float)(inverse * inverse * product / (double)n->rows);
   }
 }
 

@@ -219,7 +219,7 @@ void *anabranch_pool_stages(Frame *frame) {
   if (kept == NULL) return error_of(frame, message);
   const Plan *plan = kept->plan;
   int64_t given = plan->arrays - plan->results;
-  int fits = frame->arguments.count == given && frame->results.count == plan->results + 1;
+  int fits = plan->arrays <= MOST_ARRAYS && frame->arguments.count == given && frame->results.count == plan->results + 1;
   void *arrays[MOST_ARRAYS];
   for (int at = 0; fits && at < plan->arrays; at++) {
     const Buffer *buffer = at < given ? frame->arguments.values[at] : frame->results.values[at - given];

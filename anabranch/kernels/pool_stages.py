@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,8 @@ from anabranch.kernels.processor import core_count, has_wide_vectors
 _ALIGNMENT: Final = 64
 #: plans kept by a process
 _MOST_PLANS: Final = 2048
+#: plans that stay for a while after they were forgotten
+_MOST_LEFT: Final = 64
 
 
 # ---------------------------------------------------------------------- the structures of `pool_stages.c`
@@ -259,6 +262,9 @@ _cutters: Final[dict[str, Cutter]] = {}
 #: on more cores a batch has too few parts, and a gradient to a filter too many sums
 _MOST_CORES: Final = 8
 _plans: Final[dict[bytes, StagePlan]] = {}
+#: Those that were forgotten last. The handler may have been given one just now, and not have written down that it uses
+#: it.
+_left: Final[deque[StagePlan]] = deque(maxlen=_MOST_LEFT)
 _lock: Final = threading.Lock()
 
 
@@ -314,7 +320,7 @@ def _forget(library: Library, texts: Sequence[bytes]) -> None:
     forget_plan = pool_handler.loaded(library).anabranch_pool_stages_forget
     for text in texts:
         if forget_plan(text, ctypes.c_int64(len(text))):
-            del _plans[text]
+            _left.append(_plans.pop(text))
 
 
 def forget() -> None:

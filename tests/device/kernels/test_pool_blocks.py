@@ -1,6 +1,7 @@
 """Products in packed blocks on XLA's threads are those of NumPy in float64, and are offered only where they can be.
 
-What needs the extra `native`, a C compiler and a processor with AMX is skipped without them.
+What needs the extra `native` and a C compiler is skipped without them. Where the processor has no tiles (AMX), C does
+what their instructions would do (`tiles.h`); that needs its instructions for bfloat16.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from anabranch.ops import raw
 from anabranch.xla import kernel_choice
 from anabranch.xla.background import background
 from anabranch.xla.variants import compile_log
+from tests.device.kernels import tiles_in_c
 from tests.device.kernels.test_convolutions import case_of
 
 #: of the largest number of a result: half of what a number of bfloat16 leaves open, and sums of float32
@@ -33,11 +35,15 @@ HALF: Any = tf.bfloat16.as_numpy_dtype
 
 
 @pytest.fixture
-def handler(native: None) -> Iterator[None]:
-    """The handler, compiled and loaded, on a processor that can."""
+def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The handler, compiled and loaded; with tiles in C where the processor has none."""
     pool_handler.failure.cache_clear()
+    if pool_handler.missing():
+        pytest.skip(pool_handler.missing())
     if not pool_blocks.can_multiply():
-        pytest.skip(pool_handler.missing() or "this processor has no tiles")
+        if not tiles_in_c.target():
+            pytest.skip("this processor has no instructions for bfloat16")
+        tiles_in_c.use(monkeypatch.setattr)
     yield
     pool_handler.failure.cache_clear()
 

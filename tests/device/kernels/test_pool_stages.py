@@ -6,7 +6,9 @@ What needs the extra `native` and a C compiler is skipped without them.
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -295,6 +297,18 @@ def test_plans_are_bounded(parts: None, monkeypatch: pytest.MonkeyPatch) -> None
     for batch in (2, 4, 6, 8):
         assert pool_stages.in_parts(text_of(FORWARD, batch)) is not None
     assert len(pool_stages._plans) == 2
+
+
+def test_a_plan_that_the_handler_is_about_to_use_stays(parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for a plan, and writes down that it uses it a moment later; meanwhile other plans may take its place."""
+    pool_stages.forget()
+    monkeypatch.setattr(pool_stages, "_MOST_PLANS", 1)
+    text, another = (str(pool_stages.in_parts(text_of(FORWARD, batch))) for batch in (2, 4))
+    structure = weakref.ref(pool_stages.plan_of(text.encode()).structure)
+    pool_stages.plan_of(another.encode())
+    assert list(pool_stages._plans) == [another.encode()]
+    gc.collect()
+    assert structure() is not None
 
 
 # ---------------------------------------------------------------------- bad calls
