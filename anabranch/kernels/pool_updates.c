@@ -25,10 +25,25 @@ typedef struct {
   float scalars[MOST_SCALARS];
 } UpdateJob;
 
-WIDE static inline __m512 masked(const char *data, int64_t at, int is_narrow, __mmask16 some) {
-  if (!is_narrow) return _mm512_maskz_loadu_ps(some, (const float *)data + at);
+/* All but the last elements are read and written as whole vectors: stores of some of one's elements are slow. */
+enum { ALL = 0xffff };
+#define INLINE WIDE static inline __attribute__((always_inline))
+
+INLINE __m512 taken_from(const float *data, int64_t at, __mmask16 some) {
+  return some == ALL ? _mm512_loadu_ps(data + at) : _mm512_maskz_loadu_ps(some, data + at);
+}
+
+INLINE void given_to(float *data, int64_t at, __mmask16 some, __m512 values) {
+  if (some == ALL)
+    _mm512_storeu_ps(data + at, values);
+  else
+    _mm512_mask_storeu_ps(data + at, some, values);
+}
+
+INLINE __m512 gradient(const char *data, int64_t at, int is_narrow, __mmask16 some) {
+  if (!is_narrow) return taken_from((const float *)data, at, some);
   __m256i half = _mm256_setzero_si256();
-  if (some == 0xffff)
+  if (some == ALL)
     half = _mm256_loadu_si256((const __m256i *)((const uint16_t *)data + at));
   else
     memcpy(&half, (const uint16_t *)data + at, sizeof(uint16_t) * (size_t)__builtin_popcount(some));
@@ -37,27 +52,27 @@ WIDE static inline __m512 masked(const char *data, int64_t at, int is_narrow, __
 
 /* how many of the sixteen elements from `at` on are before `end` */
 static inline __mmask16 before_end(int64_t at, int64_t end) {
-  return end - at >= VECTOR ? 0xffff : (__mmask16)((1u << (end - at)) - 1);
+  return end - at >= VECTOR ? ALL : (__mmask16)((1u << (end - at)) - 1);
 }
 
 WIDE static void descend(const UpdateJob *job, int64_t at, int64_t end) {
   __m512 rate = _mm512_set1_ps(job->scalars[0]);
-  for (; at < end; at += VECTOR) {
-    __mmask16 some = before_end(at, end);
-    __m512 grad = masked(job->grad, at, job->is_narrow, some), var = _mm512_maskz_loadu_ps(some, job->old[0] + at);
-    _mm512_mask_storeu_ps(job->new[0] + at, some, _mm512_fnmadd_ps(grad, rate, var));
+  for (__mmask16 some; at < end; at += VECTOR) {
+    some = before_end(at, end);
+    __m512 grad = gradient(job->grad, at, job->is_narrow, some), var = taken_from(job->old[0], at, some);
+    given_to(job->new[0], at, some, _mm512_fnmadd_ps(grad, rate, var));
   }
 }
 
 /* the numbers: the rate, the momentum */
 WIDE static void descend_with_momentum(const UpdateJob *job, int64_t at, int64_t end) {
   __m512 rate = _mm512_set1_ps(job->scalars[0]), momentum = _mm512_set1_ps(job->scalars[1]);
-  for (; at < end; at += VECTOR) {
-    __mmask16 some = before_end(at, end);
-    __m512 grad = masked(job->grad, at, job->is_narrow, some), var = _mm512_maskz_loadu_ps(some, job->old[0] + at);
-    __m512 accum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(some, job->old[1] + at), momentum, grad);
-    _mm512_mask_storeu_ps(job->new[1] + at, some, accum);
-    _mm512_mask_storeu_ps(job->new[0] + at, some, _mm512_fnmadd_ps(accum, rate, var));
+  for (__mmask16 some; at < end; at += VECTOR) {
+    some = before_end(at, end);
+    __m512 grad = gradient(job->grad, at, job->is_narrow, some), var = taken_from(job->old[0], at, some);
+    __m512 accum = _mm512_fmadd_ps(taken_from(job->old[1], at, some), momentum, grad);
+    given_to(job->new[1], at, some, accum);
+    given_to(job->new[0], at, some, _mm512_fnmadd_ps(accum, rate, var));
   }
 }
 
@@ -67,16 +82,16 @@ WIDE static void descend_by_adam(const UpdateJob *job, int64_t at, int64_t end) 
   float corrected = n[2] * __builtin_sqrtf(1.0f - n[1]) / (1.0f - n[0]);
   __m512 rate = _mm512_set1_ps(corrected), epsilon = _mm512_set1_ps(n[5]);
   __m512 share = _mm512_set1_ps(1.0f - n[3]), square_share = _mm512_set1_ps(1.0f - n[4]);
-  for (; at < end; at += VECTOR) {
-    __mmask16 some = before_end(at, end);
-    __m512 grad = masked(job->grad, at, job->is_narrow, some), var = _mm512_maskz_loadu_ps(some, job->old[0] + at);
-    __m512 m = _mm512_maskz_loadu_ps(some, job->old[1] + at), v = _mm512_maskz_loadu_ps(some, job->old[2] + at);
+  for (__mmask16 some; at < end; at += VECTOR) {
+    some = before_end(at, end);
+    __m512 grad = gradient(job->grad, at, job->is_narrow, some), var = taken_from(job->old[0], at, some);
+    __m512 m = taken_from(job->old[1], at, some), v = taken_from(job->old[2], at, some);
     m = _mm512_fmadd_ps(_mm512_sub_ps(grad, m), share, m);
     v = _mm512_fmadd_ps(_mm512_fmsub_ps(grad, grad, v), square_share, v);
     __m512 step = _mm512_div_ps(_mm512_mul_ps(m, rate), _mm512_add_ps(_mm512_sqrt_ps(v), epsilon));
-    _mm512_mask_storeu_ps(job->new[1] + at, some, m);
-    _mm512_mask_storeu_ps(job->new[2] + at, some, v);
-    _mm512_mask_storeu_ps(job->new[0] + at, some, _mm512_sub_ps(var, step));
+    given_to(job->new[1], at, some, m);
+    given_to(job->new[2], at, some, v);
+    given_to(job->new[0], at, some, _mm512_sub_ps(var, step));
   }
 }
 
