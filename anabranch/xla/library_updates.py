@@ -21,12 +21,14 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.kernels import pool_handler, pool_updates
 from anabranch.xla.islands import Island
-from anabranch.xla.kernel_choice import KernelChoice
+from anabranch.xla.kernel_choice import KernelChoice, chooser
 from anabranch.xla.read_order import source_of
 from anabranch.xla.state import known_handle, state_of
 
-#: operations of an island that write variables, at least
+#: operations of an island that write variables, and elements of these, at least: in smaller programs, which take XLA
+#: fewer threads, a call takes longer than what XLA makes of an update
 LEAST_UPDATES: Final = 16
+LEAST_ELEMENTS: Final = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,13 @@ def library_updates(island: Island, platform: str) -> LibraryUpdates | None:
     if platform != "cpu" or not pool_updates.is_usable():
         return None
     writing = sum(bool(state_of(op, known_handle)[1]) for op in island.operations)
-    if writing < LEAST_UPDATES or pool_handler.missing():
+    elements = sum(handle.shape.num_elements() or 0 for handle in island.writes)
+    if writing < LEAST_UPDATES or elements < LEAST_ELEMENTS:
+        return None
+    # the first kernel that is measured would have it compiled otherwise, within that time
+    with chooser.charged():
+        missing = pool_handler.missing()
+    if missing:
         return None
     overwritten = frozenset(island.writes) & frozenset(island.reads) - frozenset(island.kept)
     return LibraryUpdates(overwritten, frozenset(_multiplied(island.operations, island.outputs)))

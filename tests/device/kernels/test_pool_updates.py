@@ -38,6 +38,7 @@ def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not pool_updates.is_usable() or pool_handler.missing():
         pytest.skip(pool_handler.missing() or "this processor has no vectors of 512 bits")
     monkeypatch.setattr(library_updates, "LEAST_UPDATES", 4)
+    monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1)
     # programs with calls and without them compute all else by the same kernels
     monkeypatch.setenv(KERNELS_VARIABLE, "estimate")
     chooser.forget()
@@ -113,6 +114,14 @@ def test_variables_have_the_bits_of_xla(
     assert trained(optimizer, half, last) == by_xla(monkeypatch, optimizer, half, last)
     assert len(set(calls["updated"])) == 2 * len(LAYERS)
     assert len(set(calls["narrowed"])) == (len(LAYERS) if half else 0)
+
+
+def test_small_variables_are_left_to_xla(
+    handler: None, calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1 << 19)
+    trained("descent", False, 0.5)
+    assert not calls["updated"]
 
 
 @pytest.mark.parametrize("optimizer", ["nesterov", "adagrad"])
