@@ -47,6 +47,26 @@ class RowsUpdate(NamedTuple):
     store: Callable[[dict[str, HostArray]], None]
 
 
+class VariableUpdate(NamedTuple):
+    """An update of a variable and its slots by an optimizer.
+
+    Attributes:
+        rule: the optimizer's name.
+        handles: the variable's and the slots'.
+        states: their values, by name.
+        values: the values of the other inputs, by name.
+        grad: the name of the gradient among them.
+        position: which of the operation's inputs that is.
+    """
+
+    rule: str
+    handles: Sequence[ResourceHandle]
+    states: Mapping[str, TensorValue]
+    values: Mapping[str, TensorValue]
+    grad: str
+    position: int
+
+
 class KernelTensor(Protocol):
     """What kernels ask of an input or output of their operation."""
 
@@ -123,6 +143,12 @@ class OperationContext(Protocol):
 
     def memory(self, shape: Sequence[int], dtype: ElementType, *reused: int) -> HostArray | None:
         """Where NumPy may write a large result; see `KernelContext.memory`."""
+
+    def updates(self, update: VariableUpdate) -> bool:
+        """Whether an update is done; see `KernelContext.updates`."""
+
+    def narrowed(self, value: TensorValue) -> TensorValue | None:
+        """What a cast gives, if a library casts; see `KernelContext.narrowed`."""
 
 
 class ResourceStore(Protocol):
@@ -390,4 +416,12 @@ class KernelContext:
             reused: positions of inputs (flat) that may be written over while the result is computed, if nothing else
                 reads them: that saves the first touch of new memory.
         """
+        return None
+
+    def updates(self, update: VariableUpdate) -> bool:
+        """Whether an update of variables is done by a function that is compiled already; else the kernel does it."""
+        return False
+
+    def narrowed(self, value: TensorValue) -> TensorValue | None:
+        """The numbers of this operation's input as its output has them, by such a function; None: the kernel casts."""
         return None

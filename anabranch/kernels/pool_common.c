@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { METADATA = 1, FLOAT32 = 11, BFLOAT16 = 16, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
+enum { METADATA = 1, BOOLEAN = 1, FLOAT32 = 11, BFLOAT16 = 16, ARRAY_ATTRIBUTE = 1, STRING_ATTRIBUTE = 4, INTERNAL = 13 };
 enum { VERSION_MAJOR = 0, VERSION_MINOR = 3 };
 
 typedef struct Extension { size_t size; int type; struct Extension *next; } Extension;

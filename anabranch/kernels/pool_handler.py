@@ -35,11 +35,13 @@ STAGES_TARGET: Final = "anabranch_pool_stages_1"
 BLOCKS_TARGET: Final = "anabranch_pool_blocks_1"
 WINOGRAD_TARGET: Final = "anabranch_pool_winograd_2"
 WINOGRAD_FILTER_TARGET: Final = "anabranch_pool_winograd_filter_2"
+UPDATES_TARGET: Final = "anabranch_pool_updates_1"
+CASTS_TARGET: Final = "anabranch_pool_casts_1"
 #: the source, in this order
-_SOURCES: Final = tuple(
-    Path(__file__).with_name(f"pool_{name}.c")
-    for name in ("common", "products", "blocks", "winograd", "winograd_filter", "normalization", "maxima", "stages")
+_NAMES: Final = (
+    *("common", "products", "blocks", "winograd", "winograd_filter", "normalization", "maxima", "stages", "updates"),
 )
+_SOURCES: Final = tuple(Path(__file__).with_name(f"pool_{name}.c") for name in _NAMES)
 #: the functions of the source: the handlers, and what names the library's functions to them
 _HANDLERS: Final = {
     TARGET: "anabranch_pool_products",
@@ -47,6 +49,8 @@ _HANDLERS: Final = {
     BLOCKS_TARGET: "anabranch_pool_blocks",
     WINOGRAD_TARGET: "anabranch_pool_winograd",
     WINOGRAD_FILTER_TARGET: "anabranch_pool_winograd_filter",
+    UPDATES_TARGET: "anabranch_pool_updates",
+    CASTS_TARGET: "anabranch_pool_casts",
 }
 _USE: Final = "anabranch_pool_products_use"
 #: names under which a C compiler is looked for, after what the environment says, and how it is called

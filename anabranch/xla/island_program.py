@@ -18,6 +18,7 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.islands import Island
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget
+from anabranch.xla.library_updates import library_updates
 from anabranch.xla.lowering import TraceState, trace_operations
 from anabranch.xla.read_order import unordered_reads
 from anabranch.xla.state import known_handle, state_of
@@ -64,6 +65,7 @@ class IslandProgram:
         """
         before_writes, state = self.begin(args, self.known_with(fixed))
         state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
+        state.library = library_updates(self._island, self._platform)
         # measured on processors only
         state.read_first = unordered_reads(self._island.operations) if self._platform == "cpu" else {}
         before, after = self._parts

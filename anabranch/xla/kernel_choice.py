@@ -156,6 +156,10 @@ class KernelChooser:
         with self._lock:
             self._choices.clear()
 
+    def charged(self) -> contextlib.AbstractContextManager[None]:
+        """Takes the time of what measurements would have to prepare from what they may take."""
+        return self._charged(limited=self._mode() == "auto")
+
     def _decide(
         self, case: KernelCase, key: str, offered: Sequence[KernelCandidate], measure: Measure | None
     ) -> KernelChoice:

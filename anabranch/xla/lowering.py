@@ -18,7 +18,7 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import ElementType, HostArray, RandomSource
 from anabranch.core.attrs import COMPUTED_AGAIN
 from anabranch.core.host_memory import ALIGNED_FROM, aligned_empty
-from anabranch.core.kernel_context import Check, KernelContext, TracedState
+from anabranch.core.kernel_context import Check, KernelContext, TracedState, VariableUpdate
 from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates, immediate
 from anabranch.core.op_def import Rule
 from anabranch.core.quantised_arrays import as_integers, plain_type
@@ -34,10 +34,12 @@ from anabranch.graph.kernel_binding import (
 )
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.kernels import pool_updates
 from anabranch.ops.arithmetic.random_bits import HostKey
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, Shapes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import Run, timed_run
+from anabranch.xla.library_updates import LibraryUpdates
 from anabranch.xla.random_keys import host_key, random_key
 from anabranch.xla.read_order import are_there, behind_barrier, once_there, source_of
 from anabranch.xla.state import draws_random, state_of_body
@@ -87,6 +89,8 @@ class TraceState:
         spare: position of an input -> its array, which the operation that runs directly may write over.
         target: what is compiled for; None: operations have their own kernels only.
         choices: name of an operation that has several kernels -> the one that was chosen.
+        library: which updates and casts of variables a library computes; None: none.
+        values: of the tensors that were traced.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -105,6 +109,8 @@ class TraceState:
     spare: Mapping[int, HostArray] = field(default_factory=dict)
     target: KernelTarget | None = None
     choices: dict[str, KernelChoice] = field(default_factory=dict)
+    library: LibraryUpdates | None = None
+    values: Mapping[StepTensor, Any] = field(default_factory=dict)
 
 
 class TraceContext(KernelContext):
@@ -159,6 +165,21 @@ class TraceContext(KernelContext):
         fitting = (one for one in whole if one.shape == tuple(shape) and one.dtype == dtype)
         found = next(fitting, None)
         return aligned_empty(shape, dtype) if found is None else found
+
+    def updates(self, update: VariableUpdate) -> bool:
+        state = self.state
+        if state.library is None or state.direct is not None:
+            return False
+        news = state.library.updates(self.op, update, state.values, state.choices, [state.guard], state.awaited)
+        for handle, new in zip(update.handles, news or (), strict=False):
+            self.write(handle, new, guarded=True)
+        return news is not None
+
+    def narrowed(self, value: TensorValue) -> TensorValue | None:
+        library, tensor = self.state.library, self.op.inputs[0]
+        if library is None or _is_constant(value) or not library.narrows(self.op.outputs[0], tensor):
+            return None
+        return pool_updates.narrowed(self.op.name, value)
 
     def needs_host(self, why: str) -> NeedsHostError:
         """To be raised by a kernel that cannot be compiled for the values at hand."""
@@ -240,7 +261,7 @@ class TraceContext(KernelContext):
         counter = counter + jnp.asarray(iteration, np.uint32)
         operations = body.operations
         used = frozenset(t for op in operations for t in op.inputs).union(body.outputs)
-        inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {}, spare={})
+        inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {}, spare={}, library=None)
         env: dict[StepTensor, Any] = dict(zip(body.inputs, inputs, strict=True))
         try:
             trace_operations(operations, env, inner)
@@ -256,6 +277,7 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         OpError: a kernel cannot take the values or shapes it meets; the error names its operation.
     """
     operations = list(operations)
+    state.values = env
     for_gpu = state.target is not None and "GPU" in state.target.device_types
     apart = _summed_apart(operations) if for_gpu else ()
     for op in operations:

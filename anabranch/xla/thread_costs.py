@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from anabranch.kernels.pool_updates import UNDIVIDED_TARGETS
 from anabranch.xla.equations import Equation, Program
 from anabranch.xla.sizes import inner_programs
 
@@ -84,7 +85,7 @@ def _flops(name: str, equation: Equation) -> float | None:
 
     What runs functions of libraries, or of Python's, which have threads of their own, counts as an infinite product.
     """
-    if "callback" in name or name == "ffi_call":
+    if "callback" in name or (name == "ffi_call" and equation.params["target_name"] not in UNDIVIDED_TARGETS):
         return math.inf
     if name == "dot_general":
         (summed, _), _ = equation.params["dimension_numbers"]

@@ -614,6 +614,9 @@ def _(x: Array, *, SrcT: DType, DstT: DType, xp: ArrayLibrary, ctx: OperationCon
         return x != 0
     if SrcT.is_complex and not DstT.is_complex:
         x = xp.real(x)
+    narrowed = ctx.narrowed(x)
+    if narrowed is not None:
+        return narrowed
     memory = ctx.memory(np.shape(x), DstT.as_numpy_dtype) if xp is np else None
     if memory is None:
         return x.astype(DstT.as_numpy_dtype)

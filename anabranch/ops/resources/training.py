@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from anabranch.core.arrays import Array, HostArray
-from anabranch.core.kernel_context import OperationContext, RowsUpdate
+from anabranch.core.kernel_context import OperationContext, RowsUpdate, VariableUpdate
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
@@ -49,6 +49,8 @@ _GRADIENTS = frozenset({"grad", "delta", "indices"})
 #: elements that NumPy works on at a time
 _BLOCK: Final = 1 << 15
 _LOCKING = "use_locking: bool = False"
+#: what the names of dense updates begin with
+_DENSE: Final = "ResourceApply"
 
 
 def _optimizer(
@@ -65,7 +67,7 @@ def _optimizer(
     more = f", {attrs}" if attrs else ""
     handles, rest = state.split(), others.split()
     if dense:
-        _apply_dense(f"ResourceApply{name}", handles, rest, rule, f"T: numbers, {_LOCKING}{more}")
+        _apply_dense(f"{_DENSE}{name}", handles, rest, rule, f"T: numbers, {_LOCKING}{more}")
     if sparse:
         rest = ["grad" if n == "delta" else n for n in rest]
         rest.insert(rest.index("grad") + 1, "indices")
@@ -109,6 +111,10 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
             ctx.write(resources[handle], new.astype(values["var"].dtype))
             return ctx.read(resources[handle])
 
+        states, others = {h: values[h] for h in handles}, {n: values[n] for n in rest}
+        described = (list(resources.values()), states, others, rest[gradient - len(handles)], gradient)
+        if ctx.updates(VariableUpdate(name.removeprefix(_DENSE), *described)):
+            return
         grad, var = inputs[gradient], values["var"]
         memory = functools.partial(ctx.memory, np.shape(grad), var.dtype, gradient)
         for handle, new in _call(rule, values, ctx, Updating(write, memory)).items():
