@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import os
 import sys
 import time
@@ -27,7 +26,7 @@ LARGE_TEMPORARIES: Final = 1 << 25
 #: how often besides
 _SECONDS_TO_TOUCH: Final = 3e-10
 _SHARE_TO_TOUCH: Final = 1 / 16
-_TIMES_BEFORE: Final = 8
+_TIMES_BEFORE: Final = 4
 #: what the C library wants beside a block that is to be aligned, at the most (bytes)
 _BESIDE: Final = 256
 
@@ -86,8 +85,8 @@ class _Holes:
         self._most = self._floor = 0
         #: how many programs have run since
         self._programs = 0
-        #: how long pages may still be cleared (s), and when that was found
-        self._left, self._at = math.inf, time.monotonic()
+        #: how long pages were cleared beyond their share of the time (s), and when that was found
+        self._beyond_share, self._at = 0.0, time.monotonic()
 
     def make_room(self, sizes: Sequence[int]) -> None:
         """Gives all holes back where blocks of these sizes (bytes), one after the other, find no room in them.
@@ -112,14 +111,14 @@ class _Holes:
         if gives:
             return_freed_memory(kept=0)
             self._floor, self._programs = resident_memory(), 1
-            self._left -= seconds
+            self._beyond_share += seconds
 
     def _may_clear(self, seconds: float) -> bool:
         """Whether pages may be cleared for so long (s)."""
         now = time.monotonic()
-        self._left = min(self._left + (now - self._at) * _SHARE_TO_TOUCH, _TIMES_BEFORE * seconds)
+        self._beyond_share = max(0.0, self._beyond_share - (now - self._at) * _SHARE_TO_TOUCH)
         self._at = now
-        return self._left >= seconds
+        return self._beyond_share + seconds <= _TIMES_BEFORE * seconds
 
     def _grows_for(self, sizes: Sequence[int]) -> bool:
         """Whether the heap has to grow for such blocks; they are taken and freed untouched."""

@@ -113,8 +113,8 @@ def test_what_is_needed_again_at_once_is_not_given_back_each_time(monkeypatch: p
     assert run(10) == 1
     assert len(given) == 100
     assert run(0.1) <= 4
-    # eight times, as often as the time allows, and where there are four of them
-    assert len(given) < 8 + 100 * 0.1 / 16 / 0.12 + 100 / 3
+    # some times, as often as the time allows, and where there are four of them
+    assert len(given) < 5 + 100 * 0.1 / 16 / 0.12 + 100 / 3
     # a heap that need not grow keeps what it has
     monkeypatch.setattr(holes, "_grows_for", lambda sizes: False)
     given.clear()
