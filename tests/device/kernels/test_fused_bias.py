@@ -155,7 +155,7 @@ def test_all_kernels_agree(native: None, kernel: str) -> None:
 
 def test_a_step_uses_the_library(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_KERNELS", "estimate")
-    run([values((8, 28, 28, 64), 0), values((5, 5, 64, 64), 1), values((64,), 2)], directly=False)
+    run([values((8, 28, 28, 64), 0), values((7, 7, 64, 64), 1), values((64,), 2)], directly=False)
     chosen = {choice.op_type: choice.chosen.name for choice in compile_log.events[-1].kernels.values()}
     assert chosen["_Conv2DBiasRelu"] == "onednn"
 
