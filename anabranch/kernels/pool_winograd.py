@@ -42,7 +42,8 @@ _MOST_PLACES: Final = 64
 #: the most tiles of a part, and the bytes at points that they may take
 _MOST_TILES: Final = 48
 _MOST_BYTES: Final = 7 << 18
-#: the most tiles whose products are added to a filter's sums at a time, which fit a core's first cache
+#: the most tiles whose products are added to a filter's sums at a time: at a point, those of 256 channels on both sides
+#: and their sums take half a megabyte, of a core's second cache
 _MOST_OF_A_GROUP: Final = 132
 #: channels of the data, whose sums for a filter registers hold
 _SUMMED: Final = 8
