@@ -24,7 +24,7 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
-from anabranch.kernels import native_calls, onednn
+from anabranch.kernels import native_calls, onednn, pool_stages
 from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
 from anabranch.kernels.onednn import NativeError, Strided
 from anabranch.kernels.onednn_stages import Computation
@@ -218,7 +218,7 @@ native_calls.register_maker(KIND, _make)
 
 
 @functools.lru_cache(1024)
-def _usable(convolution: Convolution) -> bool:
+def usable(convolution: Convolution) -> bool:
     """Whether the library has an implementation that is worth while."""
     if not convolution.trusted:
         return False
@@ -239,6 +239,12 @@ _TO_ONE_TAP_SHARES: Final = (0.08, 0.2)
 _MANY_POSITIONS: Final = 1024
 #: the same in bfloat16 (AVX512-BF16, and AMX): XLA multiplies in float32, and converts
 _BFLOAT16_SHARES: Final = (0.4, 0.4, 0.24)
+#: without AMX, of the gradient to a filter of one tap without strides, where XLA's product converts as well
+_TO_ONE_TAP_BFLOAT16_SHARE: Final = 0.1
+#: with several taps, and data of few channels: vectors have few numbers to add to
+_TO_FILTER_OF_FEW_SHARE, _HALF_VECTOR = 0.38, 32
+#: and of the gradient to the first filter of a network, with strides: in parts, blocked, and as it lies
+_TO_FIRST_SHARES: Final = (0.14, 0.3, 1.0)
 _TILE_SHARES: Final = (0.12, 0.12, 0.06)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03
@@ -266,13 +272,18 @@ def cost(one: Convolution, geometry: Geometry) -> float:
     shares = _shares(one)
     share = shares[one.direction]
     few = geometry.channels < _FEW_CHANNELS
-    if shares is _SHARES and one.direction == TO_FILTER and geometry.window.taps == max(one.strides) == 1:
+    if one.direction == TO_FILTER and geometry.window.taps == max(one.strides) == 1:
         positions = one.output[0][0] * math.prod(one.output[0][2:])
-        share = _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
+        if shares is _SHARES:
+            share = _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
+        elif shares is _BFLOAT16_SHARES:
+            share = _TO_ONE_TAP_BFLOAT16_SHARE
+    elif geometry.channels <= _HALF_VECTOR and shares is _BFLOAT16_SHARES and one.direction == TO_FILTER:
+        share = _TO_FILTER_OF_FEW_SHARE
     if few and one.type == onednn.FLOAT32 and one.direction == TO_INPUT:
         share = 1.0
     if few and shares is _BFLOAT16_SHARES and one.direction == TO_FILTER and max(one.strides) > 1:
-        share = 0.2 if one.blocked else 1.0
+        share = _TO_FIRST_SHARES[0 if pool_stages.in_parts(one.text) is not None else 1 if one.blocked else 2]
     if geometry.depthwise:
         return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)
     channels_last = geometry.layout.channel == geometry.layout.rank - 1
@@ -327,7 +338,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
         device_type="CPU",
         types={"T": [dtypes.float32, dtypes.bfloat16]},
         applies=takes,
-        offered=lambda case: _usable(described(case)[0]),
+        offered=lambda case: usable(described(case)[0]),
         cost=lambda case: cost(*described(case)),
         rough=native_calls.is_rough,
         calls_back=True,
@@ -337,7 +348,7 @@ def _register(direction: Direction, at: int, blocked: bool) -> None:
 
 def can_add_bias(geometry: Geometry, dtype: object) -> bool:
     """Whether the library computes a convolution and adds a number for each channel, where the data lies."""
-    return _usable(described_of(geometry, FORWARD, False, str(dtype), True)[0])
+    return usable(described_of(geometry, FORWARD, False, str(dtype), True)[0])
 
 
 def text_with_bias(geometry: Geometry, dtype: object) -> str:

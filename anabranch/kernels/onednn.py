@@ -157,6 +157,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dnnl_primitive_execute": (_POINTER, _POINTER, ctypes.c_int, _POINTER),
     "dnnl_primitive_destroy": (_POINTER,),
     "dnnl_primitive_desc_destroy": (_POINTER,),
+    "dnnl_memory_desc_create_submemory": (_POINTER, _POINTER, _POINTER, _POINTER),
     "dnnl_memory_desc_destroy": (_POINTER,),
     "dnnl_memory_destroy": (_POINTER,),
 }
@@ -408,6 +409,15 @@ class Library:
     def scratchpad(self, primitive: Handle) -> int:
         """The same for the scratch memory of a primitive."""
         return int(self._dll.dnnl_primitive_desc_query_md(primitive.value, _SCRATCHPAD_QUERY, 0) or 0)
+
+    def part(self, description: int, lengths: Sequence[int], offsets: Sequence[int]) -> Handle:
+        """The description of a part of an array, in its memory: of such lengths, from an element on.
+
+        Raises:
+            NativeError: it begins or ends within a block of the layout.
+        """
+        name, place = "dnnl_memory_desc_create_submemory", (dimensions(lengths), dimensions(offsets))
+        return self.made(name, description, *place, destroy="dnnl_memory_desc_destroy")
 
     def size(self, description: int) -> int:
         """How much memory an array takes (bytes)."""

@@ -1,12 +1,14 @@
 """Convolutions by oneDNN on XLA's own threads, which compute parts of a batch (`pool_stages`).
 
 In float32, and in bfloat16 on processors that have instructions for it; data in the layout that the program has. Bias
-and ReLU are computed with the convolution. The filter is copied into the library's layout first, on one thread; of a
-gradient to the filter each part has a sum of its own (float32), and these are added up at the end.
+and ReLU are computed with the convolution. The filter is copied into the library's layout first; of a gradient to the
+filter each part has a sum of its own (float32), and these are added up at the end. Both are done in parts, too, where
+the filter is large.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +23,7 @@ from anabranch.kernels.onednn import (
     WEIGHTS_GRADIENT,
     Handle,
     Library,
+    NativeError,
     Strided,
 )
 from anabranch.kernels.pool_stages import Cutter, PlanBuilder, StagePlan
@@ -30,6 +33,11 @@ from anabranch.kernels.processor import core_count
 _PARTS_OF_A_CORE: Final = 2
 #: a part has so many multiplications at least
 LEAST_PRODUCTS: Final = 1 << 22
+#: so many elements of a filter are worth a part of their own, whose channels begin at a multiple of one of these
+_LEAST_COPIED: Final = 1 << 15
+_BLOCKS: Final = (64, 48)
+#: float32 of a vector, at a multiple of which parts of sums begin
+_LANES: Final = 16
 #: which of the arrays begin with the batch: what is read, in order, and the result; without a bias
 _BATCHED: Final = {FORWARD: (True, False, True), TO_INPUT: (False, True, True), TO_FILTER: (True, True, False)}
 
@@ -72,6 +80,7 @@ class _CutConvolution:
         self._batched = list(_BATCHED[whole.direction])
         if whole.biased:
             self._batched.insert(-1, False)
+        self._arrays = arrays
         self._sizes = [math.prod(array.lengths) for array in arrays]
         self._width = 4 if whole.type == onednn.FLOAT32 else 2
         elements = [size * (count if cut else 1) for size, cut in zip(self._sizes, self._batched, strict=True)]
@@ -82,25 +91,29 @@ class _CutConvolution:
         result = len(outer) - 1
         # by the numbers that arrays have among those of the stages: what all parts share
         shared = {at: builder.array(at, outer[at].value) for at, cut in enumerate(self._batched) if not cut}
-        before, each, after = [], [], []
+        before: list[list[Stage]] = []
+        each: list[Stage] = []
+        after: list[Handle] = []
         for primitive, arguments in self._one.described:
             is_copy = set(arguments) == {SOURCE, DESTINATION}
             if is_copy and arguments[SOURCE] in shared:
-                place = arguments[DESTINATION]
-                shared[place] = builder.scratch(self._one.inner[place - len(outer)])
-                before.append((primitive, {name: shared[at] for name, at in arguments.items()}))
+                at, place = arguments[SOURCE], arguments[DESTINATION]
+                inner = self._one.inner[place - len(outer)]
+                shared[place] = builder.scratch(inner)
+                before += self._copies(primitive, at, (outer[at].value, shared[at]), (inner, shared[place]))
             elif is_copy and arguments[DESTINATION] == result and result in shared:
                 after.append(primitive)
             else:
                 each.append((primitive, arguments))
         if before:
-            builder.phase([before])
+            builder.phase(before)
         sums: list[int] = []
         builder.phase([self._stages(each, shared, number, sums) for number in range(self._count)])
-        last = self._added_up(sums) if self._adds_up else []
-        last += [(primitive, {SOURCE: sums[0], DESTINATION: shared[result]}) for primitive in after]
-        if last:
-            builder.phase([last])
+        if self._adds_up:
+            builder.phase(self._additions(sums))
+        for primitive in after:
+            source = self._library.argument(primitive, SOURCE), sums[0]
+            builder.phase(self._copies(primitive, result, source, (outer[result].value, shared[result])))
         return builder.plan()
 
     def _stages(self, each: Sequence[Stage], shared: Mapping[int, int], number: int, sums: list[int]) -> list[Stage]:
@@ -122,15 +135,54 @@ class _CutConvolution:
             stages.append((primitive, {argument: own[at] for argument, at in arguments.items()}))
         return stages
 
-    def _added_up(self, sums: Sequence[int]) -> list[Stage]:
-        """Additions of the other parts' sums to the first one's, element by element in the order in which they lie."""
+    def _copies(
+        self, primitive: Handle, array: int, source: tuple[int, int], destination: tuple[int, int]
+    ) -> list[list[Stage]]:
+        """Parts of a copy from one layout to another.
+
+        Args:
+            primitive: copies all of it.
+            array: which array it is, by its number.
+            source, destination: the descriptions and the memories of the two.
+        """
+        library, builder, lengths = self._library, self._builder, self._arrays[array].lengths
+        whole: list[list[Stage]] = [[(primitive, {SOURCE: source[1], DESTINATION: destination[1]})]]
+        parts = min(self._count, math.prod(lengths) // _LEAST_COPIED)
+        # the filter's axes: out, in, and those of the taps; where there are groups, they come before
+        if len(lengths) != 4 or parts < 2:
+            return whole
+        for block in _BLOCKS:
+            bounds = sorted({lengths[1] * number // parts // block * block for number in range(parts)} | {lengths[1]})
+            places = [((lengths[0], end - at, *lengths[2:]), (0, at, 0, 0)) for at, end in itertools.pairwise(bounds)]
+            try:
+                pairs = [[library.part(array, *place) for array, _ in (source, destination)] for place in places]
+                copies = [library.reorder(one.value, other.value) for one, other in pairs]
+            except NativeError:
+                continue
+            memories = [
+                {
+                    SOURCE: builder.seen_as(source[1], one.value),
+                    DESTINATION: builder.seen_as(destination[1], other.value),
+                }
+                for one, other in pairs
+            ]
+            return [[stage] for stage in zip(copies, memories, strict=True)]
+        return whole
+
+    def _additions(self, sums: Sequence[int]) -> list[list[Stage]]:
+        """Parts of the additions of the other parts' sums to the first one's, in the order in which they lie."""
         library, builder = self._library, self._builder
         main = next(primitive for primitive, arguments in self._one.described if WEIGHTS_GRADIENT in arguments)
         elements = library.size(library.argument(main, WEIGHTS_GRADIENT)) // 4
-        flat = library.described(Strided((elements,), (1,)))
-        add = library.sum(flat, flat, flat)
-        total, *others = (builder.seen_as(place, flat.value) for place in sums)
-        return [(add, {SOURCE: total, SECOND_SOURCE: other, DESTINATION: total}) for other in others]
+        count = max(1, min(self._count, elements // _LEAST_COPIED))
+        parts: list[list[Stage]] = []
+        bounds = (elements * number // count // _LANES * _LANES for number in range(count))
+        for first, end in itertools.pairwise((*bounds, elements)):
+            flat = library.described(Strided((end - first,), (1,)))
+            add = library.sum(flat, flat, flat)
+            total, *others = (builder.seen_as(place, flat.value, first * 4) for place in sums)
+            parts.append([(add, {SOURCE: total, SECOND_SOURCE: other, DESTINATION: total}) for other in others])
+        return parts
 
 
 def _cut(array: tuple[tuple[int, ...], tuple[int, ...]], parts: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

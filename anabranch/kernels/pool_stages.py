@@ -166,10 +166,10 @@ class PlanBuilder:
         self._end += -(-self._library.size(description) // _ALIGNMENT) * _ALIGNMENT
         return self._memory(description, -1, place)
 
-    def seen_as(self, memory: int, description: int) -> int:
-        """The memory of an array, as another array."""
+    def seen_as(self, memory: int, description: int, offset: int = 0) -> int:
+        """The memory of an array, from an offset (bytes) on, as another array."""
         place = next(place for place in self._places if place.memory == memory)
-        return self._memory(description, place.array, place.offset)
+        return self._memory(description, place.array, place.offset + offset)
 
     def _memory(self, description: int, number: int, offset: int) -> int:
         memory = self._library.memory(description)

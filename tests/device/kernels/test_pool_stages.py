@@ -32,6 +32,7 @@ from tests.device.kernels import (
     test_native_pooling,
 )
 from tests.device.kernels.conftest import need_bfloat16
+from tests.device.kernels.test_convolutions import TOLERANCES, check_agreement, operations
 
 FORWARD, TO_INPUT, TO_FILTER = range(3)
 
@@ -53,6 +54,40 @@ def parts_of(text: str) -> int:
 @pytest.mark.parametrize("kind", range(3))
 def test_convolutions(parts: None, kind: int, dtype: str) -> None:
     test_native_convolutions.test_results_are_those_of_xla(None, kind, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("size", "channels", "depth", "strides"),
+    [(1, 260, 400, 1), (1, 2048, 96, 1), (3, 200, 330, 1), (1, 512, 512, 2), (3, 64, 1040, 2)],
+)
+def test_convolutions_with_large_filters(
+    parts: None, size: int, channels: int, depth: int, strides: int, dtype: str
+) -> None:
+    """The filter is copied, and sums for it are added up, in parts, whose last one is another size; so are blocks."""
+    if dtype == "bfloat16":
+        need_bfloat16()
+    attrs = {"strides": [1, strides, strides, 1], "padding": "SAME"}
+    compared: set[tuple[str, str]] = set()
+    with tf.Graph().as_default():
+        for op, values in operations(0, (4, 5, 6, channels), (size, size, channels, depth), attrs, dtype):
+            compared |= check_agreement(op, values, TOLERANCES[dtype])
+    assert {op_type for op_type, name in compared if name == "onednn"} >= {"Conv2D", "Conv2DBackpropInput"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_large_filters_are_copied_in_parts(parts: None, dtype: str) -> None:
+    """Before the convolution, and after its gradient to the filter: no phase but those has so few."""
+    if dtype == "bfloat16":
+        need_bfloat16()
+    attrs = {"strides": [1, 1, 1, 1], "padding": b"SAME", "dilations": [1, 1, 1, 1], "data_format": b"NHWC"}
+    geometry = Geometry(attrs, (4, 9, 9, 512), (1, 1, 512, 512), False)
+    for direction in range(3):
+        text = pool_stages.in_parts(native_convolutions.described_of(geometry, direction, False, dtype)[1])
+        assert text is not None
+        plan = pool_stages.plan_of(text.encode()).structure
+        phases = [plan.phases[at].end - plan.phases[at].first for at in range(plan.phase_count)]
+        assert phases == [2, 2, 2] if direction == TO_FILTER else [4, 4]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
