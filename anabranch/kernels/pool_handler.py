@@ -33,8 +33,8 @@ from anabranch.kernels import onednn
 TARGET: Final = "anabranch_pool_products_1"
 STAGES_TARGET: Final = "anabranch_pool_stages_1"
 BLOCKS_TARGET: Final = "anabranch_pool_blocks_1"
-WINOGRAD_TARGET: Final = "anabranch_pool_winograd_2"
-WINOGRAD_FILTER_TARGET: Final = "anabranch_pool_winograd_filter_2"
+WINOGRAD_TARGET: Final = "anabranch_pool_winograd_3"
+WINOGRAD_FILTER_TARGET: Final = "anabranch_pool_winograd_filter_3"
 UPDATES_TARGET: Final = "anabranch_pool_updates_1"
 CASTS_TARGET: Final = "anabranch_pool_casts_1"
 #: the source, in this order

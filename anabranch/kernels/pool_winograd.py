@@ -1,10 +1,14 @@
-"""Convolutions with 3x3 and 5x5 filters in fewer multiplications, in blocks, on XLA's threads (`pool_winograd.c`).
+"""Convolutions with 3x3, 5x5, 1x7 and 7x1 filters in fewer multiplications, in blocks, on XLA's threads
+(`pool_winograd.c`).
 
 The algorithm is that of `kernels.winograd`, F(4x4, 3x3), a quarter of the multiplications, and so is the rounding:
 about 5e-6 of the largest result. At the same points, 5x5 filters are F(2x2, 5x5), 36 multiplications where a direct
-sum takes 100. There, XLA takes the whole data to points and back, each time over memory; here some tiles at a time,
-which stay in a core's cache. So it pays from fewer channels on. For convolutions of float32 and bfloat16, with bias
-and ReLU behind them where they have them, and for their gradients (`pool_winograd_filter.c` has that to the filter).
+sum takes 100. Filters of seven taps along one axis are F(4, 7), 10 for 28, at the points 0, 1, -1, 3/2, -3/2, 2/3,
+-2/3, 1/4, -4 and infinity, which round as those do. In `kernels.winograd` XLA takes the whole data to points and back,
+each time over memory; here some tiles at a time, which stay in a core's cache. So it pays from fewer channels on. For
+convolutions of float32 and bfloat16, with bias and ReLU behind them where they have them, and for their gradients
+(`pool_winograd_filter.c` has that to the filter).
+
 What is of bfloat16 is computed in float32, and rounded once: where vectors multiply bfloat16 but twice as fast as
 float32, fewer multiplications of float32 take less time. Results do not depend on how many threads there are.
 """
@@ -32,15 +36,17 @@ NAME: Final = "winograd in blocks"
 FORWARD, TO_INPUT, TO_FILTER = 0, 1, 2
 #: tiles, and channels of the result, whose sums registers hold; numbers of a vector
 _DOWN, _WIDE, _LANES = 12, 32, 16
-_POINTS: Final = winograd.TILE**2
-#: how many taps a filter may have along an axis
+#: the most points of a tile
+_MOST_POINTS: Final = winograd.TILE**2
+#: how many taps a filter may have along both axes, and along one
 _EITHER_TAPS: Final = (3, 5)
+_LINE_TAPS: Final = 7
 #: an array inside the memory that a call works in begins at a multiple of it (bytes)
 _ALIGNMENT: Final = 64
 #: the most threads that a call uses: each has memory of its own
 _MOST_PLACES: Final = 64
-#: the most tiles of a part, and the bytes at points that they may take
-_MOST_TILES: Final = 48
+#: the most tiles of a part, with taps along both axes and along one, and the bytes at points that they may take
+_MOST_TILES, _MOST_LINES = 48, 96
 _MOST_BYTES: Final = 7 << 18
 #: the most tiles whose products are added to a filter's sums at a time: at a point, those of 256 channels on both sides
 #: and their sums take half a megabyte, of a core's second cache
@@ -59,6 +65,35 @@ _MOST_CHANNELS: Final = 1 << 14
 _SHARES: Final = ((0.4, 4.0, 32.0), (0.36, 4.0, 32.0), (0.33, 12.0, 4.0))
 
 
+class TileShape(NamedTuple):
+    """What a filter's tiles are.
+
+    Attributes:
+        taps: of the filter, along an axis.
+        axes: 0: along both axes, 1: along rows (a column of taps), 2: along columns.
+        points: of a tile.
+        high, wide: outputs of a tile: as many along an axis as there are points that taps leave.
+    """
+
+    taps: int
+    axes: int
+    points: int
+    high: int
+    wide: int
+
+    @staticmethod
+    def of(geometry: Geometry) -> TileShape:
+        _, down, across, _ = geometry.window.size
+        if down == across:
+            outputs = winograd.TILE + 1 - down
+            return TileShape(down, 0, _MOST_POINTS, outputs, outputs)
+        return TileShape(_LINE_TAPS, 1, 10, 4, 1) if down > across else TileShape(_LINE_TAPS, 2, 10, 1, 4)
+
+    def count(self, result: tuple[int, ...]) -> int:
+        """Of a result."""
+        return result[0] * -(-result[1] // self.high) * -(-result[2] // self.wide)
+
+
 class Cut(NamedTuple):
     """A convolution as the handler takes it.
 
@@ -75,34 +110,36 @@ class Cut(NamedTuple):
         """How a convolution, or a gradient of it, is cut."""
         if at == TO_FILTER:
             return Cut._of_filter(geometry)
+        tile = TileShape.of(geometry)
         data, result = _arrays(geometry, at)
         pads = [low for low, _ in geometry.window.pads[1:3]]
         if at == TO_INPUT:
-            pads = [_taps(geometry) - 1 - low for low in pads]
+            pads = [taps - 1 - low for taps, low in zip(geometry.window.size[1:3], pads, strict=True)]
         filled, threads = _whole(data[3], _LANES), min(core_count(), _MOST_PLACES)
-        tiles = _tiles(geometry, result)
-        most = _MOST_BYTES // (_POINTS * filled * np.float32().nbytes)
-        most = min(max(most, _DOWN), _MOST_TILES)
+        tiles = tile.count(result)
+        fitting = _MOST_BYTES // (tile.points * filled * np.float32().nbytes)
+        most = min(max(fitting, _DOWN), _MOST_LINES if tile.axes else _MOST_TILES)
         parts = _whole(-(-tiles // most), threads * _PARTS_OF_A_THREAD if tiles > threads * most else threads)
         of_a_part = min(_whole(-(-tiles // parts), _DOWN), _whole(most, _DOWN))
-        floats = _POINTS * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
-        floats += _whole(result[3], _WIDE) * _POINTS * data[3]
-        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), _taps(geometry))
+        floats = tile.points * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
+        floats += _whole(result[3], _WIDE) * tile.points * data[3]
+        numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), tile.taps, tile.axes)
         return Cut((*numbers, of_a_part, threads), floats * np.float32().nbytes + _ALIGNMENT)
 
     @staticmethod
     def _of_filter(geometry: Geometry) -> Cut:
+        tile = TileShape.of(geometry)
         data, output = _arrays(geometry, FORWARD)
-        tiles = _tiles(geometry, output)
+        tiles = tile.count(output)
         groups = -(-tiles // _MOST_OF_A_GROUP)
         of_a_group = _whole(-(-tiles // groups), _DOWN)
         threads = min(core_count(), _MOST_PLACES)
         of_a_part = -(-of_a_group // (threads * _PARTS_OF_A_THREAD * 2))
         channels, depth = _whole(data[3], _LANES), _whole(output[3], _WIDE)
         sums = _whole(data[3], _SUMMED) * depth
-        floats = _POINTS * (of_a_group * (channels + depth) + sums + 3 * _LANES)
+        floats = tile.points * (of_a_group * (channels + depth) + sums + 3 * _LANES)
         pads = [low for low, _ in geometry.window.pads[1:3]]
-        numbers = (*data, *output[1:], *pads, 0, 0, _taps(geometry), of_a_group, of_a_part)
+        numbers = (*data, *output[1:], *pads, 0, 0, tile.taps, tile.axes, of_a_group, of_a_part)
         return Cut(numbers, floats * np.float32().nbytes + _ALIGNMENT)
 
 
@@ -112,32 +149,21 @@ def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ..
     return (output, data) if at == TO_INPUT else (data, output)
 
 
-def _taps(geometry: Geometry) -> int:
-    """Along an axis."""
-    return geometry.window.size[1]
-
-
-def _outputs(geometry: Geometry) -> int:
-    """Of a tile, along an axis: as many values as there are points give them."""
-    return winograd.TILE + 1 - _taps(geometry)
-
-
-def _tiles(geometry: Geometry, result: tuple[int, ...]) -> int:
-    outputs = _outputs(geometry)
-    return result[0] * -(-result[1] // outputs) * -(-result[2] // outputs)
-
-
 def _whole(length: int, step: int) -> int:
     """The least multiple of a step that is not below a length."""
     return -(-length // step) * step
 
 
 def pays(geometry: Geometry, at: int) -> bool:
-    """Whether a convolution is one of 3x3 or 5x5 taps that are worth it, and its arrays are not too large."""
-    window, taps = geometry.window, _taps(geometry)
-    if taps not in _EITHER_TAPS or window.size != (1, taps, taps, 1):
+    """Whether a convolution has a filter of these that is worth it, and its arrays are not too large."""
+    window = geometry.window
+    _, down, across, _ = size = window.size
+    is_square = down == across and down in _EITHER_TAPS
+    if size[0] != 1 or not (is_square or (down, across) in ((_LINE_TAPS, 1), (1, _LINE_TAPS))):
         return False
-    if max(*window.strides, *window.dilations) > 1 or max(low for low, _ in window.pads[1:3]) >= taps:
+    if max(*window.strides, *window.dilations) > 1:
+        return False
+    if any(low >= taps for taps, (low, _) in zip(size, window.pads, strict=True)):
         return False
     data, result = _arrays(geometry, at)
     channels, depth = data[3], result[3]
@@ -150,12 +176,14 @@ def pays(geometry: Geometry, at: int) -> bool:
 def cost(geometry: Geometry, at: int) -> float:
     """What share of the time of XLA's own convolution it takes."""
     data, result = _arrays(geometry, at)
-    tiles, of_a_tile = _tiles(geometry, result), _outputs(geometry) ** 2
+    tile = TileShape.of(geometry)
+    tiles, of_a_tile = tile.count(result), tile.high * tile.wide
     filled = int(np.prod(result[:3])) / (tiles * of_a_tile)
     products, transforms, of_filter = _SHARES[at]
     share = (products + transforms * (1 / data[3] + 1 / result[3])) / filled + of_filter / tiles
     # of what a direct sum multiplies for a tile
-    return share * WIDE_SHARES[at] * (winograd.OUTPUTS * winograd.TAPS) ** 2 / (of_a_tile * geometry.window.taps)
+    direct = (winograd.OUTPUTS * winograd.TAPS) ** 2 / (of_a_tile * geometry.window.taps)
+    return share * WIDE_SHARES[at] * direct * tile.points / _MOST_POINTS
 
 
 def can_multiply() -> bool:
@@ -182,7 +210,8 @@ def call(node: str, one: Array, other: Array, bias: Array | None, geometry: Geom
         node: the operation that it computes, for errors.
         one: what is convolved, of float32 or bfloat16, as all arrays are; for a gradient to the data, that of the
             output.
-        other: the filter, [taps, taps, in, out], of the convolution itself; for a gradient to it, that of the output.
+        other: the filter, [rows, columns, in, out], of the convolution itself; for a gradient to it, that of the
+            output.
         bias: [out], with which ReLU follows; None: neither.
     """
     cut = Cut.of(geometry, at, bias is not None)
@@ -203,7 +232,10 @@ def _register(direction: Direction, at: int) -> None:
         geometry = direction.covered(case)
         if geometry is None or not pays(geometry, at) or not can_multiply():
             return False
-        return case.attrs["T"] == dtypes.float32 or not _has_tiles()
+        if case.attrs["T"] == dtypes.float32:
+            return True
+        # lines save less than what vectors of bfloat16 do
+        return not _has_tiles() and TileShape.of(geometry).axes == 0
 
     def estimate(case: KernelCase) -> float:
         geometry = direction.covered(case)

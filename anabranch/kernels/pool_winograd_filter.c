@@ -1,10 +1,10 @@
-/* Gradients to 3x3 and 5x5 filters in a quarter and 0.36 of the multiplications; XLA's own threads compute them
+/* Gradients to 3x3, 5x5, 1x7 and 7x1 filters in a quarter and 0.36 of the multiplications; XLA's own threads compute them
  * (`pool_common.c`). A handler that `pool_winograd.py` calls. Functions and structures, and the types, are those of
  * `pool_winograd.c`.
  *
  * The tiles are taken in groups: those of the data and of the gradient are taken to points, in parts; then at each point the
  * products of both are added to what the groups before have given, each point in a part of its own. At last sums at points
- * are taken back to nine taps. A part waits for those of the kind before it, which are all begun.
+ * are taken back to taps. A part waits for those of the kind before it, which are all begun.
  *
  * Contract: the handler checks what it is given, and whatever is wrong becomes an error of XLA's that names the
  * operation. What it works in is a second result of the call.
@@ -60,12 +60,28 @@ OF_A_KIND void taps_from_points(const __m512 *m, int step, __m512 *to, int taps)
 /* Takes a tile of the gradient to points, as `take_tile` does one of the data. */
 OF_A_KIND void take_outputs_of(const WinogradJob *job, Tile tile, float *to, int64_t step, int64_t vector_step, int is_half,
                                int taps) {
-  const int outputs = EDGE + 1 - taps;
   const int64_t *n = job->n;
   int64_t depth = n[W_OUT_DEPTH], row = n[W_OUT_COLUMNS] * depth;
   int64_t from = ((tile.image * n[W_OUT_ROWS] + tile.row) * n[W_OUT_COLUMNS] + tile.column) * depth;
   for (int64_t d = 0; d < whole(depth, ACROSS); d += FLOATS) { /* what is missing of the last pair of vectors is zero */
     __mmask16 read = lanes_of(depth - d);
+    if (taps == LINE_TAPS) {
+      int64_t left = n[W_AXES] == ALONG_COLUMNS ? n[W_OUT_COLUMNS] - tile.column : n[W_OUT_ROWS] - tile.row;
+      int64_t next = n[W_AXES] == ALONG_COLUMNS ? depth : row;
+      __m512 line[LINE_OUTPUTS], at[LINE_POINTS];
+      for (int i = 0; i < LINE_OUTPUTS; i++)
+        line[i] = i < left ? read_numbers(job->filter, from + i * next + d, read, is_half) : _mm512_setzero_ps();
+      for (int i = LINE_OUTPUTS; i < 2 * LINE_OUTPUTS; i++) /* the next tile */
+        WILL_READ(place_of(job->filter, from + i * next + d, is_half));
+      polynomial_to_points(line, LINE_OUTPUTS, at);
+      for (int p = 0; p < LINE_POINTS; p++) {
+        float *place = to + p * step + d / FLOATS * vector_step;
+        _mm512_storeu_ps(place, at[p]);
+        WILL_WRITE(place + vector_step);
+      }
+      continue;
+    }
+    const int outputs = EDGE + 1 - taps;
     __m512 seen[MOST_OUTPUTS * MOST_OUTPUTS], down[EDGE * MOST_OUTPUTS], at[EDGE];
     for (int i = 0; i < outputs; i++)
       for (int j = 0; j < outputs; j++) {
@@ -90,7 +106,7 @@ OF_A_KIND void take_outputs_of(const WinogradJob *job, Tile tile, float *to, int
   }
 }
 
-/* Takes some tiles of a group to points, of the data and of the gradient: [36][vectors][tiles][16]. */
+/* Takes some tiles of a group to points, of the data and of the gradient: [points][vectors][tiles][16]. */
 VECTORS static void take_some(const FilterJob *job, int64_t group, int64_t part) {
   const WinogradJob *tiles = &job->tiles;
   const int64_t *n = tiles->n;
@@ -148,13 +164,19 @@ OF_A_KIND void give_taps_of(const FilterJob *job, int64_t rows, int is_half, int
     __mmask16 written = lanes_of(n[W_OUT_DEPTH] - column);
     for (int64_t r = 0; r < least(SUMMED_ROWS, n[W_DEPTH] - rows * SUMMED_ROWS); r++) {
       const float *from = job->sums + ((column / ACROSS * down + rows) * SUMMED_ROWS + r) * ACROSS + column % ACROSS;
-      __m512 at[POINTS], across[EDGE * MOST_TAPS], given[MOST_TAPS];
-      for (int p = 0; p < POINTS; p++) {
+      __m512 at[POINTS], across[EDGE * MOST_TAPS], given[LINE_TAPS];
+      for (int p = 0; p < (taps == LINE_TAPS ? LINE_POINTS : POINTS); p++) {
         at[p] = _mm512_loadu_ps(from + p * job->sum_step);
         WILL_READ(from + p * job->sum_step + 2 * ACROSS);
       }
-      for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * taps, taps);
       int64_t to = (rows * SUMMED_ROWS + r) * n[W_OUT_DEPTH] + column, tap = n[W_DEPTH] * n[W_OUT_DEPTH];
+      if (taps == LINE_TAPS) {
+        take_shares(at);
+        polynomial_from_points(at, LINE_TAPS, given);
+        for (int t = 0; t < taps; t++) write_numbers(job->tiles.result, to + t * tap, written, given[t], is_half);
+        continue;
+      }
+      for (int i = 0; i < EDGE; i++) taps_from_points(at + i * EDGE, 1, across + i * taps, taps);
       for (int s = 0; s < taps; s++) {
         taps_from_points(across + s, taps, given, taps);
         for (int i = 0; i < taps; i++)
@@ -172,7 +194,8 @@ static int compute_filter(const Job *work, int part) {
   FilterJob *job = (FilterJob *)work;
   Job *shared = &job->tiles.work;
   /* after those of all groups come those that give taps, of which there may be more than of a group */
-  int64_t of_a_group = job->takes + POINTS, group = least(part / of_a_group, job->groups), at = part - group * of_a_group;
+  int64_t of_a_group = job->takes + job->tiles.points, group = least(part / of_a_group, job->groups);
+  int64_t at = part - group * of_a_group;
   int begin = (int)(group * of_a_group);
   if (group == job->groups) {
     wait_until(shared, begin);
@@ -197,7 +220,7 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
     return error_of(frame, "a call has two attributes, a text and numbers");
   const Numbers *numbers = attributes->values[1];
   if (numbers->count != W_NUMBERS || frame->arguments.count != 2 || frame->results.count != 2)
-    return error_of(frame, "a call has fourteen numbers, two arrays, one result and memory to work in");
+    return error_of(frame, "a call has fifteen numbers, two arrays, one result and memory to work in");
   const int64_t *n = numbers->data;
   const char *reason = unusable(frame);
   if (reason == NULL) reason = wrong_winograd(n);
@@ -211,17 +234,13 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
   int64_t sum_step = whole(n[W_DEPTH], SUMMED_ROWS) * whole(n[W_OUT_DEPTH], ACROSS) + FLOATS;
   if (!has_numbers(data) || !holds_as_many(frame, data, n[W_BATCH] * n[W_ROWS] * n[W_COLUMNS] * n[W_DEPTH]) ||
       !holds_as_many(frame, grad, n[W_BATCH] * n[W_OUT_ROWS] * n[W_OUT_COLUMNS] * n[W_OUT_DEPTH]) ||
-      !holds_as_many(frame, result, n[W_TAPS] * n[W_TAPS] * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
-      elements_of(memory) < POINTS * (data_step + grad_step + sum_step) * (int64_t)sizeof(float) + 64)
+      !holds_as_many(frame, result, taps_of(n) * n[W_DEPTH] * n[W_OUT_DEPTH]) ||
+      elements_of(memory) < points_of(n) * (data_step + grad_step + sum_step) * (int64_t)sizeof(float) + 64)
     return error_of(frame, "the arrays are others than it was prepared for");
   FilterJob own, *shared = malloc(sizeof *shared), *job = shared != NULL ? shared : &own;
   memset(job, 0, sizeof *job);
   WinogradJob *tiles = &job->tiles;
-  memcpy(tiles->n, n, sizeof tiles->n);
-  tiles->outputs = EDGE + 1 - (int)n[W_TAPS];
-  tiles->tiles_down = ceiling(n[W_OUT_ROWS], tiles->outputs);
-  tiles->tiles_across = ceiling(n[W_OUT_COLUMNS], tiles->outputs);
-  tiles->tiles = n[W_BATCH] * tiles->tiles_down * tiles->tiles_across;
+  cut_into_tiles(tiles, n);
   tiles->data = data->data;
   tiles->filter = grad->data;
   tiles->result = result->data;
@@ -230,11 +249,11 @@ void *anabranch_pool_winograd_filter(Frame *frame) {
   job->grad_step = grad_step;
   job->sum_step = sum_step;
   job->data_at_points = (float *)((char *)memory->data + (64 - (uintptr_t)memory->data % 64) % 64);
-  job->grad_at_points = job->data_at_points + POINTS * data_step;
-  job->sums = job->grad_at_points + POINTS * grad_step;
+  job->grad_at_points = job->data_at_points + tiles->points * data_step;
+  job->sums = job->grad_at_points + tiles->points * grad_step;
   job->groups = ceiling(tiles->tiles, n[W_GROUP]);
   job->takes = ceiling(n[W_GROUP], n[W_OF_A_PART]);
-  int64_t parts = job->groups * (job->takes + POINTS) + ceiling(n[W_DEPTH], SUMMED_ROWS);
+  int64_t parts = job->groups * (job->takes + tiles->points) + ceiling(n[W_DEPTH], SUMMED_ROWS);
   if (parts > 1 << 30) {
     free(shared);
     return error_of(frame, "it is cut into too many blocks");

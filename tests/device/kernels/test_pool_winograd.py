@@ -1,10 +1,11 @@
-"""Convolutions with 3x3 and 5x5 filters in blocks are NumPy's in float64, and are offered only where they can be.
+"""Convolutions with 3x3, 5x5, 1x7 and 7x1 filters in blocks are NumPy's in float64, and offered only where they can be.
 
 What needs the extra `native`, a C compiler and vectors of 512 bits is skipped without them.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -48,7 +49,10 @@ def test_the_kernels_are_announced() -> None:
 
 # ---------------------------------------------------------------------- agreement
 def geometry_of(
-    data: tuple[int, ...], depth: int, pads: tuple[tuple[int, int], tuple[int, int]], taps: int = 3
+    data: tuple[int, ...],
+    depth: int,
+    pads: tuple[tuple[int, int], tuple[int, int]],
+    taps: tuple[int, int] = (3, 3),
 ) -> Geometry:
     explicit = [0, 0, *pads[0], *pads[1], 0, 0]
     attrs = {
@@ -58,7 +62,7 @@ def geometry_of(
         "explicit_paddings": explicit,
         "data_format": b"NHWC",
     }
-    return Geometry(attrs, data, (taps, taps, data[3], depth), False)
+    return Geometry(attrs, data, (*taps, data[3], depth), False)
 
 
 def arrays(geometry: Geometry, seed: int = 0) -> tuple[np.ndarray[Any, Any], ...]:
@@ -71,8 +75,8 @@ def arrays(geometry: Geometry, seed: int = 0) -> tuple[np.ndarray[Any, Any], ...
 def seen(geometry: Geometry, padded: np.ndarray[Any, Any]) -> list[tuple[int, int, np.ndarray[Any, Any]]]:
     """What each tap sees of padded data (a view)."""
     _, rows, columns, _ = geometry.out_shape
-    taps = geometry.window.size[1]
-    return [(i, j, padded[:, i : i + rows, j : j + columns]) for i in range(taps) for j in range(taps)]
+    _, down, across, _ = geometry.window.size
+    return [(i, j, padded[:, i : i + rows, j : j + columns]) for i in range(down) for j in range(across)]
 
 
 def convolved(geometry: Geometry, data: np.ndarray[Any, Any], filter: np.ndarray[Any, Any]) -> Any:
@@ -114,17 +118,16 @@ channels = st.one_of(st.sampled_from([1, 15, 16, 17, 31, 32, 33, 48, 64, 100]), 
 
 @st.composite
 def any_convolutions(draw: Any) -> Geometry:
-    taps = draw(st.sampled_from([3, 5]))
-    padding = st.tuples(st.integers(0, taps - 1), st.integers(0, taps))
-    pads = draw(st.tuples(padding, padding))
-    lengths = [draw(st.integers(max(1, taps - sum(pad)), 14)) for pad in pads]
-    return geometry_of((draw(st.integers(1, 5)), *lengths, draw(channels)), draw(channels), pads, taps)
+    taps = draw(st.sampled_from([(3, 3), (5, 5), (1, 7), (7, 1)]))
+    pads = [draw(st.tuples(st.integers(0, count - 1), st.integers(0, count))) for count in taps]
+    lengths = [draw(st.integers(max(1, count - sum(pad)), 14)) for count, pad in zip(taps, pads, strict=True)]
+    return geometry_of((draw(st.integers(1, 5)), *lengths, draw(channels)), draw(channels), (pads[0], pads[1]), taps)
 
 
 def test_results_are_those_of_float64(handler: None) -> None:
     """Lengths that no tile ends with, channels that no vector ends with, any padding; forward, with bias, and back."""
 
-    @settings(max_examples=60)
+    @settings(max_examples=80)
     @given(any_convolutions())
     def compare(geometry: Geometry) -> None:
         data, filter, grad, bias = arrays(geometry)
@@ -149,7 +152,7 @@ def close_halves(found: Any, expected: Any) -> bool:
 
 
 def test_bfloat16_is_computed_in_float32(handler: None) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=40)
     @given(any_convolutions())
     def compare(geometry: Geometry) -> None:
         data, filter, grad, bias = map(rounded, arrays(geometry))
@@ -182,12 +185,22 @@ def test_bfloat16_is_rounded_as_everywhere(handler: None) -> None:
 
 @pytest.mark.parametrize(
     ("data", "depth", "taps"),
-    [((8, 8, 8, 448), 384, 3), ((1, 14, 14, 512), 512, 3), ((2, 56, 56, 64), 64, 3), ((4, 27, 27, 64), 192, 5)],
+    [
+        ((8, 8, 8, 448), 384, (3, 3)),
+        ((1, 14, 14, 512), 512, (3, 3)),
+        ((2, 56, 56, 64), 64, (3, 3)),
+        ((4, 27, 27, 64), 192, (5, 5)),
+        ((8, 17, 17, 192), 160, (1, 7)),
+        ((8, 17, 17, 128), 192, (7, 1)),
+        ((1, 8, 9, 768), 96, (1, 7)),
+    ],
 )
-def test_layers_of_networks_are_computed_whole(handler: None, data: tuple[int, ...], depth: int, taps: int) -> None:
+def test_layers_of_networks_are_computed_whole(
+    handler: None, data: tuple[int, ...], depth: int, taps: tuple[int, int]
+) -> None:
     """More channels, and more tiles, than one round of parts takes. What memory held before is no number."""
-    around = (taps // 2, taps // 2)
-    geometry = geometry_of(data, depth, (around, around), taps)
+    down, across = (count // 2 for count in taps)
+    geometry = geometry_of(data, depth, ((down, down), (across, across)), taps)
     values, filter, grad, _ = arrays(geometry)
     for at, operands, expected in (
         (FORWARD, (values, filter), convolved(geometry, values, filter)),
@@ -215,6 +228,20 @@ def test_what_is_no_number_stays_in_its_tile(handler: None) -> None:
         assert np.isfinite(found[outside]).all()
 
 
+@pytest.mark.parametrize("along", [1, 2])
+def test_what_is_no_number_stays_in_its_line(handler: None, along: int) -> None:
+    """Seven taps reach three places each way, and a tile has four outputs."""
+    taps, pads = ((7, 1), ((3, 3), (0, 0))) if along == 1 else ((1, 7), ((0, 0), (3, 3)))
+    data, filter, _, bias = arrays(geometry := geometry_of((2, 21, 22, 40), 24, pads, taps))
+    data[1, 5, 5, 3] = np.nan
+    for _ in range(3):
+        found = np.moveaxis(called(geometry, FORWARD, data, filter, bias), along, 1)
+        assert np.isnan(found[1, 2:9, 5]).all()
+        outside = np.ones(found.shape[:3], bool)
+        outside[1, :12, 5] = False
+        assert np.isfinite(found[outside]).all()
+
+
 def test_threads_may_call_at_the_same_time(handler: None) -> None:
     """And a result is the same, bit for bit, whichever threads compute its parts."""
     data, filter, *_ = arrays(SMALL)
@@ -232,8 +259,11 @@ def test_threads_may_call_at_the_same_time(handler: None) -> None:
     assert agreed == [True] * 80
 
 
-def test_a_result_does_not_depend_on_the_number_of_cores(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    geometry = geometry_of((4, 30, 30, 40), 24, ((1, 1), (1, 1)))
+@pytest.mark.parametrize(("taps", "around"), [((3, 3), (1, 1)), ((1, 7), (0, 3))])
+def test_a_result_does_not_depend_on_the_number_of_cores(
+    handler: None, monkeypatch: pytest.MonkeyPatch, taps: tuple[int, int], around: tuple[int, int]
+) -> None:
+    geometry = geometry_of((4, 30, 30, 40), 24, ((around[0],) * 2, (around[1],) * 2), taps)
     data, filter, grad, _ = arrays(geometry)
     given = {FORWARD: (data, filter), TO_INPUT: (grad, filter), TO_FILTER: (data, grad)}
     expected = {at: called(geometry, at, *operands) for at, operands in given.items()}
@@ -245,14 +275,16 @@ def test_a_result_does_not_depend_on_the_number_of_cores(handler: None, monkeypa
 
 def test_memory_to_work_in_is_bounded() -> None:
     """It is what the filter takes at the points, and for each thread what some tiles take."""
-    for data, depth in (((256, 224, 224, 64), 64), ((1, 7, 7, 4096), 4096), ((1, 3000, 3000, 16), 16)):
-        geometry = geometry_of(data, depth, ((1, 1), (1, 1)))
+    for (data, depth), (taps, points) in itertools.product(
+        (((256, 224, 224, 64), 64), ((1, 7, 7, 4096), 4096), ((1, 3000, 3000, 16), 16)), (((3, 3), 36), ((1, 7), 10))
+    ):
+        geometry = geometry_of(data, depth, ((0, 0), (1, 1)), taps)
         for at in (FORWARD, TO_INPUT):
             cut = Cut.of(geometry, at, False)
             tiles, threads = cut.numbers[-2:]
-            of_a_thread = 36 * 4 * (tiles * (data[3] + 32) + 32)
+            of_a_thread = points * 4 * (tiles * (data[3] + 32) + 32)
             assert tiles == 12 or of_a_thread < 5 << 19
-            assert cut.scratch_bytes <= 36 * 4 * data[3] * -(-depth // 32) * 32 + threads * of_a_thread + 64
+            assert cut.scratch_bytes <= points * 4 * data[3] * -(-depth // 32) * 32 + threads * of_a_thread + 64
 
 
 def test_memory_for_a_gradient_to_a_filter_is_bounded() -> None:
@@ -265,7 +297,7 @@ def test_memory_for_a_gradient_to_a_filter_is_bounded() -> None:
 
 
 # ---------------------------------------------------------------------- bad calls
-GOOD = (1, 4, 4, 16, 4, 4, 32, 1, 1, 0, 0, 3, 12, 2)
+GOOD = (1, 4, 4, 16, 4, 4, 32, 1, 1, 0, 0, 3, 0, 12, 2)
 
 
 def changed(**places: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -290,7 +322,7 @@ def bad_call(target: str, scratch: int, **attributes: Any) -> Any:
 @pytest.mark.parametrize(
     ("attributes", "scratch", "message"),
     [
-        ({"numbers": np.arange(3, dtype=np.int64)}, 1 << 20, "fourteen numbers"),
+        ({"numbers": np.arange(3, dtype=np.int64)}, 1 << 20, "fifteen numbers"),
         ({"numbers": changed(at0=-1)}, 1 << 20, "no length"),
         ({"numbers": changed(at3=1 << 40)}, 1 << 20, "no length"),
         ({"numbers": changed(at7=3)}, 1 << 20, "another convolution"),
@@ -298,9 +330,14 @@ def bad_call(target: str, scratch: int, **attributes: Any) -> Any:
         ({"numbers": changed(at1=1 << 14, at2=1 << 14)}, 1 << 20, "too large"),
         ({"numbers": changed(at11=4)}, 1 << 20, "another convolution"),
         ({"numbers": changed(at11=5)}, 1 << 20, "others than"),
-        ({"numbers": changed(at12=13)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at12=1 << 20)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at13=65)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at11=7)}, 1 << 20, "another convolution"),
+        ({"numbers": changed(at12=1)}, 1 << 20, "another convolution"),
+        ({"numbers": changed(at11=7, at12=3)}, 1 << 20, "another convolution"),
+        ({"numbers": changed(at11=7, at12=1)}, 1 << 20, "another convolution"),  # pads the other axis
+        ({"numbers": changed(at11=7, at12=1, at8=0)}, 1 << 20, "others than"),
+        ({"numbers": changed(at13=13)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at13=1 << 20)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at14=65)}, 1 << 20, "other blocks"),
         ({"numbers": changed(at10=1)}, 1 << 20, "perhaps a bias|another convolution"),
         ({"numbers": changed(at0=2)}, 1 << 20, "others than"),
         ({"numbers": changed(at6=16)}, 1 << 20, "others than"),
@@ -325,9 +362,10 @@ def test_the_good_call_is_none(handler: None) -> None:
 
 
 # ---------------------------------------------------------------------- where they are offered
-def offered(data: tuple[int, ...], depth: int, dtype: Any = tf.float32, size: int = 3, **attrs: Any) -> bool:
+def offered(data: tuple[int, ...], depth: int, dtype: Any = tf.float32, size: Any = 3, **attrs: Any) -> bool:
     with tf.Graph().as_default():
-        shapes = data, (size, size, data[3] if attrs.get("data_format", "NHWC") == "NHWC" else data[1], depth)
+        taps = size if isinstance(size, tuple) else (size, size)
+        shapes = data, (*taps, data[3] if attrs.get("data_format", "NHWC") == "NHWC" else data[1], depth)
         values = [np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype) for shape in shapes]
         given = {"strides": [1, 1, 1, 1], "padding": "SAME"} | attrs
         op = raw.Conv2D(input=tf.placeholder(dtype, data), filter=tf.placeholder(dtype, shapes[1]), **given).op
@@ -341,7 +379,9 @@ def test_what_it_does_not_pay_for_is_not_offered(handler: None, monkeypatch: pyt
     assert not offered(data, 8)
     assert not offered((1, 8, 8, 32), 64)
     assert offered(data, 64, size=5)
-    for size in (1, 2, 4, 6, 7):
+    assert offered(data, 64, size=(1, 7))
+    assert offered(data, 64, size=(7, 1))
+    for size in (1, 2, 4, 6, 7, (1, 3), (5, 1), (3, 5), (7, 3)):
         assert not offered(data, 64, size=size)
     assert not offered(data, 64, strides=[1, 2, 2, 1])
     assert not offered(data, 64, dilations=[1, 2, 2, 1])
@@ -352,6 +392,7 @@ def test_what_it_does_not_pay_for_is_not_offered(handler: None, monkeypatch: pyt
         # which multiply bfloat16 faster than anything is saved here
         monkeypatch.setattr(pool_winograd, "_has_tiles", lambda tiles=tiles: tiles)
         assert offered(data, 64, tf.bfloat16) is not tiles
+        assert not offered(data, 64, tf.bfloat16, size=(1, 7))
         assert offered(data, 64)
     monkeypatch.setattr(pool_winograd, "can_multiply", lambda: False)
     assert not offered(data, 64)
