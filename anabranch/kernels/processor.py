@@ -15,9 +15,10 @@ def core_count() -> int:
 
 @functools.cache
 def has_wide_vectors() -> bool:
-    """Whether its vectors have 512 bits; False where the system does not say so."""
+    """Whether its vectors have 512 bits, of numbers of any width; False where the system does not say so."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
         return False
-    return "avx512f" in next((line for line in text.splitlines() if line.startswith("flags")), "").split()
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), "").split()
+    return {"avx512f", "avx512bw"} <= {*flags}
