@@ -24,10 +24,11 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
-from anabranch.kernels import native_calls, onednn, pool_stages
+from anabranch.kernels import native_calls, onednn, pool_handler
 from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
 from anabranch.kernels.onednn import NativeError, Strided
 from anabranch.kernels.onednn_stages import Computation
+from anabranch.kernels.processor import core_count
 from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with
@@ -243,8 +244,8 @@ _BFLOAT16_SHARES: Final = (0.4, 0.4, 0.24)
 _TO_ONE_TAP_BFLOAT16_SHARE: Final = 0.1
 #: with several taps, and data of few channels: vectors have few numbers to add to
 _TO_FILTER_OF_FEW_SHARE, _HALF_VECTOR = 0.38, 32
-#: and of the gradient to the first filter of a network, with strides: in parts, blocked, and as it lies
-_TO_FIRST_SHARES: Final = (0.14, 0.3, 1.0)
+#: and of the gradient to the first filter of a network, with strides: as it lies, in parts or not; and blocked
+_TO_FIRST_SHARE_IN_PARTS, _TO_FIRST_SHARE, _TO_FIRST_SHARE_BLOCKED = 0.14, 1.0, 0.3
 _TILE_SHARES: Final = (0.12, 0.12, 0.06)
 #: the same per channel, and a factor where channels are in groups, with which XLA is slow
 _DEPTHWISE_SHARE: Final = 0.03
@@ -269,21 +270,9 @@ def _has_tiles() -> bool:
 
 
 def cost(one: Convolution, geometry: Geometry) -> float:
-    shares = _shares(one)
-    share = shares[one.direction]
-    few = geometry.channels < _FEW_CHANNELS
-    if one.direction == TO_FILTER and geometry.window.taps == max(one.strides) == 1:
-        positions = one.output[0][0] * math.prod(one.output[0][2:])
-        if shares is _SHARES:
-            share = _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
-        elif shares is _BFLOAT16_SHARES:
-            share = _TO_ONE_TAP_BFLOAT16_SHARE
-    elif geometry.channels <= _HALF_VECTOR and shares is _BFLOAT16_SHARES and one.direction == TO_FILTER:
-        share = _TO_FILTER_OF_FEW_SHARE
-    if few and one.type == onednn.FLOAT32 and one.direction == TO_INPUT:
+    share = _share_to_filter(one, geometry) if one.direction == TO_FILTER else _shares(one)[one.direction]
+    if geometry.channels < _FEW_CHANNELS and one.type == onednn.FLOAT32 and one.direction == TO_INPUT:
         share = 1.0
-    if few and shares is _BFLOAT16_SHARES and one.direction == TO_FILTER and max(one.strides) > 1:
-        share = _TO_FIRST_SHARES[0 if pool_stages.in_parts(one.text) is not None else 1 if one.blocked else 2]
     if geometry.depthwise:
         return _DEPTHWISE_SHARE * (2 if one.blocked else 1) + native_calls.call_cost(one.products)
     channels_last = geometry.layout.channel == geometry.layout.rank - 1
@@ -294,6 +283,24 @@ def cost(one: Convolution, geometry: Geometry) -> float:
     if len(one.filter[0]) > len(one.data[0]):
         share *= _GROUPED_FACTOR
     return share + native_calls.call_cost(one.products)
+
+
+def _share_to_filter(one: Convolution, geometry: Geometry) -> float:
+    """Of a gradient to a filter, without what copies add."""
+    shares = _shares(one)
+    if geometry.window.taps == max(one.strides) == 1 and shares is not _TILE_SHARES:
+        if one.type == onednn.BFLOAT16:
+            return _TO_ONE_TAP_BFLOAT16_SHARE
+        positions = one.output[0][0] * math.prod(one.output[0][2:])
+        return _TO_ONE_TAP_SHARES[positions < _MANY_POSITIONS]
+    if shares is _BFLOAT16_SHARES and geometry.channels < _FEW_CHANNELS and max(one.strides) > 1:
+        if one.blocked:
+            return _TO_FIRST_SHARE_BLOCKED
+        # (whether there is a compiler is not asked here: it would be called, and the first step does not wait for it)
+        return _TO_FIRST_SHARE_IN_PARTS if core_count() > 1 and pool_handler.is_usable() else _TO_FIRST_SHARE
+    if shares is _BFLOAT16_SHARES and geometry.channels <= _HALF_VECTOR:
+        return _TO_FILTER_OF_FEW_SHARE
+    return shares[TO_FILTER]
 
 
 # ---------------------------------------------------------------------- the kernels

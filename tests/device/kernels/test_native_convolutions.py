@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
-from anabranch.core.kernels import candidates
-from anabranch.kernels import native_calls, native_convolutions, onednn, onednn_stages
+from anabranch.core.kernels import candidates, immediate
+from anabranch.kernels import native_calls, native_convolutions, onednn, onednn_stages, pool_handler
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
@@ -210,3 +210,39 @@ def test_convolutions_that_tiles_compute_wrongly_are_not_trusted(
     assert native_convolutions.Convolution.of(geometry, 0, False, onednn.FLOAT32).trusted
     monkeypatch.setattr(native_convolutions, "_has_tiles", lambda: False)
     assert native_convolutions.Convolution.of(geometry, 0, False, onednn.BFLOAT16).trusted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "filter_shape", "stride"),
+    [
+        ((4, 64, 64, 3), (7, 7, 3, 64), 2),
+        ((4, 28, 28, 32), (3, 3, 32, 64), 1),
+        ((4, 28, 28, 64), (1, 1, 64, 64), 2),
+        ((4, 28, 28, 64), (1, 1, 64, 64), 1),
+        ((4, 17, 17, 64), (1, 7, 64, 64), 1),
+    ],
+)
+def test_a_kernel_for_a_first_step_is_chosen_without_a_compiler(
+    native: None,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    filter_shape: tuple[int, ...],
+    stride: int,
+    dtype: str,
+) -> None:
+    """The handlers are compiled in the background: a first step, which calls kernels directly, does not wait for them."""
+    if dtype == "bfloat16":
+        need_bfloat16()
+
+    def asked(*_: Any) -> str:
+        raise AssertionError("the C compiler would be called")
+
+    for name in ("missing", "failure", "loaded", "compiled"):
+        monkeypatch.setattr(pool_handler, name, asked)
+    attrs = {"strides": [1, stride, stride, 1], "padding": "SAME"}
+    with tf.Graph().as_default():
+        for op, values in operations(0, shape, filter_shape, attrs, dtype):
+            kernel = immediate(case_of(op, values))
+            assert kernel is not None
+            assert kernel.name in NATIVE
