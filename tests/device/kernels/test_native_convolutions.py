@@ -231,7 +231,7 @@ def test_a_kernel_for_a_first_step_is_chosen_without_a_compiler(
     stride: int,
     dtype: str,
 ) -> None:
-    """The handlers are compiled in the background: a first step, which calls kernels directly, does not wait for them."""
+    """The handlers are compiled in the background: a first step, which calls kernels directly, does not wait."""
     if dtype == "bfloat16":
         need_bfloat16()
 
