@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
 from anabranch.core.kernels import candidates, immediate
-from anabranch.kernels import native_calls, native_convolutions, onednn, onednn_stages, pool_handler
+from anabranch.kernels import native_calls, native_convolutions, onednn, onednn_stages, pool_handler, pool_stages
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla.variants import compile_log
 from tests.device.kernels.conftest import need_bfloat16
@@ -240,6 +240,7 @@ def test_a_kernel_for_a_first_step_is_chosen_without_a_compiler(
 
     for name in ("missing", "failure", "loaded", "compiled"):
         monkeypatch.setattr(pool_handler, name, asked)
+    monkeypatch.setattr(pool_stages, "in_parts", asked)
     attrs = {"strides": [1, stride, stride, 1], "padding": "SAME"}
     with tf.Graph().as_default():
         for op, values in operations(0, shape, filter_shape, attrs, dtype):
