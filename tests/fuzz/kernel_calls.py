@@ -233,17 +233,22 @@ def _ordered(layout: str, batch: int, channels: int, spatial: Sequence[int]) -> 
     return [batch, channels, *spatial] if layout.startswith("NC") else [batch, *spatial, channels]
 
 
+def _window(random: Random, rank: int) -> tuple[list[int], bool]:
+    """The size of a window; and whether it is one that some kernels are for, which take large convolutions only."""
+    if rank == 2 and random.integers(3) == 0:
+        return [int(length) for length in random.choice(((3, 3), (3, 3), (5, 5), (1, 7), (7, 1)))], True
+    return [int(random.choice((1, 1, 2, 3, 3, 4, 5, 7))) for _ in range(rank)], False
+
+
 def _convolution(op_type: str, random: Random, most_bytes: int) -> Call | None:
     rank = 3 if "3D" in op_type else 2
     layout = str(random.choice(("NDHWC", "NCDHW") if rank == 3 else ("NHWC", "NHWC", "NCHW")))
-    # the kernels of 3x3 windows are for large convolutions
-    three = rank == 2 and random.integers(3) == 0
-    most_bytes = min(MOST_BYTES, most_bytes << 4) if three else most_bytes
-    size = [3] * rank if three else [int(random.choice((1, 1, 2, 3, 3, 4, 5, 7))) for _ in range(rank)]
-    plain = three or random.integers(2) == 0
+    size, in_blocks = _window(random, rank)
+    most_bytes = min(MOST_BYTES, most_bytes << 4) if in_blocks else most_bytes
+    plain = in_blocks or random.integers(2) == 0
     strides = [1 if plain else int(random.integers(1, 4)) for _ in size]
     dilations = [1 if plain or random.integers(2) else int(random.integers(1, 3)) for _ in size]
-    if random.integers(12) == 0 and not three:
+    if random.integers(12) == 0 and not in_blocks:
         strides = [1] * rank
         spatial = list(size)
     else:
@@ -273,7 +278,7 @@ def _convolution(op_type: str, random: Random, most_bytes: int) -> Call | None:
         outputs.append(-(-n // s) if padding == "SAME" else (n + low + high - span) // s + 1)
     if min(outputs) < 1:
         return None
-    dtype = _dtype(random, "float32", "float32", "float32" if three else "bfloat16")
+    dtype = _dtype(random, "float32", "float32", "float32" if in_blocks else "bfloat16")
     data = _ordered(layout, batch, channels, spatial)
     filter = [*size, inner, depth]
     out = _ordered(layout, batch, channels * depth if depthwise else depth, outputs)
