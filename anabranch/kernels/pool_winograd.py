@@ -53,8 +53,10 @@ _MOST_BYTES: Final = 7 << 18
 _MOST_OF_A_GROUP: Final = 132
 #: channels of the data, whose sums for a filter registers hold
 _SUMMED: Final = 8
-#: so many parts for each thread, where there are as many, so that none waits long for the last
-_PARTS_OF_A_THREAD: Final = 2
+#: so many parts for each thread take the tiles of a group to points, so that none waits long for the last
+_PARTS_OF_A_THREAD: Final = 4
+#: what it takes to begin a part, in tiles: to read the filter anew
+_BEGINNING: Final = 6
 #: convolutions of fewer channels, or with fewer multiplications (of a direct sum), take less time otherwise
 LEAST_CHANNELS: Final = 16
 LEAST_PRODUCTS: Final = 1 << 24
@@ -119,8 +121,7 @@ class Cut(NamedTuple):
         tiles = tile.count(result)
         fitting = _MOST_BYTES // (tile.points * filled * np.float32().nbytes)
         most = min(max(fitting, _DOWN), _MOST_LINES if tile.axes else _MOST_TILES)
-        parts = _whole(-(-tiles // most), threads * _PARTS_OF_A_THREAD if tiles > threads * most else threads)
-        of_a_part = min(_whole(-(-tiles // parts), _DOWN), _whole(most, _DOWN))
+        of_a_part = _tiles_of_a_part(tiles, most, threads)
         floats = tile.points * (of_a_part * (filled + _WIDE) + 2 * _LANES) * threads
         floats += _whole(result[3], _WIDE) * tile.points * data[3]
         numbers = (*data, *result[1:], *pads, int(at == TO_INPUT), int(biased), tile.taps, tile.axes)
@@ -134,7 +135,7 @@ class Cut(NamedTuple):
         groups = -(-tiles // _MOST_OF_A_GROUP)
         of_a_group = _whole(-(-tiles // groups), _DOWN)
         threads = min(core_count(), _MOST_PLACES)
-        of_a_part = -(-of_a_group // (threads * _PARTS_OF_A_THREAD * 2))
+        of_a_part = -(-of_a_group // (threads * _PARTS_OF_A_THREAD))
         channels, depth = _whole(data[3], _LANES), _whole(output[3], _WIDE)
         sums = _whole(data[3], _SUMMED) * depth
         floats = tile.points * (of_a_group * (channels + depth) + sums + 3 * _LANES)
@@ -147,6 +148,17 @@ def _arrays(geometry: Geometry, at: int) -> tuple[tuple[int, ...], tuple[int, ..
     """What is read beside the filter, and the result: batch, rows, columns, channels."""
     data, output = (tuple(map(int, shape)) for shape in (geometry.shape, geometry.out_shape))
     return (output, data) if at == TO_INPUT else (data, output)
+
+
+def _tiles_of_a_part(tiles: int, most: int, threads: int) -> int:
+    """Such that the threads are soon through with all parts, one of which takes so many tiles at most."""
+
+    def seconds(of_a_part: int) -> int:
+        """What the thread with the most parts takes, in the time of a tile."""
+        return -(-tiles // (of_a_part * threads)) * (of_a_part + _BEGINNING)
+
+    # (of equals the largest: it comes first)
+    return min(range(most - most % _DOWN, 0, -_DOWN), key=seconds)
 
 
 def _whole(length: int, step: int) -> int:
