@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.kernels import pool_updates
 from anabranch.ops import raw
 from anabranch.xla import library_updates
 from tests.device.kernels.updated_networks import Steady
@@ -97,6 +98,27 @@ def test_a_deadline_that_passes_before_the_updates_leaves_all_variables(update_c
         assert steady.steps(session.run(steady.variables)) == 1
         session.run(steady.step, steady.fed)
         assert steady.steps(session.run(steady.variables)) == 2
+    assert update_calls["updated"]
+
+
+def test_a_call_that_fails_says_which_variables_are_lost(
+    update_calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their memory was given to the program; they can be initialized anew."""
+    monkeypatch.setitem(pool_updates.RULES, "GradientDescent", pool_updates.UpdateRule(7, ("alpha",)))  # type: ignore[misc]
+    steady = Steady(DESCENT)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(tf.errors.InternalError, match="there is no such rule") as failed:
+            session.run(steady.step, steady.fed)
+        assert "update_steady" in failed.value.op.name
+        assert "steady0, steady1" in failed.value.message
+        assert "are lost" in failed.value.message
+        for v in steady.variables:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized"):
+                session.run(v)
+        session.run(tf.global_variables_initializer())
+        assert steady.steps(session.run(steady.variables)) == 0
     assert update_calls["updated"]
 
 
