@@ -510,7 +510,7 @@ class IslandCall(ItemCall):
         return uninitialized(self.island.operations[-1], handle)
 
 
-def _is_there(value: Any) -> bool:
+def _is_there(value: jax.Array) -> bool:
     """Whether an array has not been given away, and is not the result of a program that failed."""
     try:
         return not value.is_deleted() and value.block_until_ready() is not None
