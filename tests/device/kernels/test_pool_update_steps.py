@@ -22,6 +22,7 @@ from anabranch.xla import library_updates
 from tests.device.kernels.updated_networks import Steady
 from tests.device.runtime.test_interrupts import Thrower, ThrownError
 from tests.device.shared_task import SharedTask
+from tests.fuzz import updates
 
 DEADLINE = 300.0
 DESCENT: Callable[..., Any] = tf.train.GradientDescentOptimizer
@@ -289,6 +290,14 @@ def test_readers_between_updates_see_what_their_order_says(
             for one, other in zip(numbers, copies, strict=True):
                 np.testing.assert_array_equal(one, other)
     assert len(set(update_calls["updated"])) == 3
+
+
+@pytest.mark.usefixtures("one_is_enough")
+def test_random_programs_give_what_numpy_computes(update_calls: dict[str, list[str]]) -> None:
+    """A short run of the fuzzer."""
+    for number in range(6):
+        assert not updates.examine(number), number
+    assert len(update_calls["updated"]) > 6
 
 
 def test_a_variable_that_is_fetched_with_its_update_is_of_before_or_after(update_calls: dict[str, list[str]]) -> None:
