@@ -44,7 +44,7 @@ from anabranch.runtime.containers import Containers, VariableState
 from anabranch.runtime.contention import Contention
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.item_call import ItemCall
-from anabranch.runtime.jax_errors import as_op_error
+from anabranch.runtime.jax_errors import as_op_error, is_of_the_device
 from anabranch.runtime.pace import takes_short_turns_here
 from anabranch.runtime.published_values import PublishedValue
 from anabranch.runtime.row_changes import uninitialized
@@ -428,11 +428,19 @@ class IslandCall(ItemCall):
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             # XLA's errors come as ValueErrors too, when results are taken from a call that has failed
             failed = failed_operation(str(error))
-            if isinstance(error, ValueError) and not failed:
+            if isinstance(error, ValueError) and not (failed or is_of_the_device(error)):
                 raise
             named = (op for op in self.island.operations if op.name == failed)
-            raise as_op_error(error, next(named, self.island.operations[-1]), self.island.name) from error
+            op = next(named, self.island.operations[-1])
+            raise as_op_error(error, op, self.island.name, self._without_lost_values()) from error
         return results
+
+    def _without_lost_values(self) -> list[str]:
+        """Takes the values that a failed program was given, or was to give, from its variables; returns their names."""
+        lost = [state for state in self._written if state.value is not None and not _is_there(state.value)]
+        for state in lost:
+            state.change(None)
+        return [state.handle.name for state in lost]
 
     def _begin_fetching(self, results: Sequence[Any], variant: Variant) -> None:
         """Has what the host will read copied there once it is computed: small outputs, and the checks' flags."""
@@ -500,6 +508,14 @@ class IslandCall(ItemCall):
                     return NeedsHostError(op, f"the {handle} has no value yet, which the branch taken may not need")
                 return uninitialized(op, handle)
         return uninitialized(self.island.operations[-1], handle)
+
+
+def _is_there(value: jax.Array) -> bool:
+    """Whether an array has not been given away, and is not the result of a program that failed."""
+    try:
+        return not value.is_deleted() and value.block_until_ready() is not None
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return False
 
 
 def _of_fixed_shape(island: Island) -> set[ResourceHandle]:

@@ -42,7 +42,7 @@ from anabranch.xla.kernel_choice import KernelChoice, kernel_mode, target_of
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.one_thread import MOST_BYTES, Crossings, one_thread, own_clients, processors
 from anabranch.xla.resident_constants import ResidentConstant, resident
-from anabranch.xla.sizes import check_compiled, check_traced
+from anabranch.xla.sizes import check_compiled, check_traced, no_room
 from anabranch.xla.thread_costs import gains, multiplied_types
 from anabranch.xla.variants import CompileEvent, DirectEvent, Variant, VariantKey, compile_log, most_alike, variants
 from anabranch.xla.watched_loops import WatchedLoops
@@ -392,9 +392,14 @@ class Executable:
         return background.start(work)
 
     def _at_hand(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments as a compiled variant takes them, when there is room for what it needs besides."""
+        """The arguments as a compiled variant takes them, when there is room for what it needs besides.
+
+        Raises:
+            ResourceExhaustedError: there is none. No argument has been given away yet.
+        """
         args = self._crossed(variant, args)
-        make_room(variant.temporaries, args)
+        if not make_room(variant.temporaries, args):
+            raise no_room(variant.temporaries, self.island.operations[-1], self.island.name)
         return args
 
     def _crossed(self, variant: Variant, args: Sequence[Any]) -> Sequence[Any]:

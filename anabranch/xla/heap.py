@@ -29,6 +29,8 @@ _SHARE_TO_TOUCH: Final = 1 / 16
 _TIMES_BEFORE: Final = 4
 #: what the C library wants beside a block that is to be aligned, at the most (bytes)
 _BESIDE: Final = 256
+#: where arrays of the host have to begin that XLA does not copy (bytes)
+_ALIGNED: Final = 64
 
 
 def keep_freed_memory() -> None:
@@ -50,7 +52,7 @@ def keep_freed_memory() -> None:
         _holes.append(_Holes())
 
 
-def make_room(temporaries: int, args: Sequence[Any] = ()) -> None:
+def make_room(temporaries: int, args: Sequence[Any] = ()) -> bool:
     """Gives back what is free in the heap where a program's temporaries would need new memory all the same.
 
     A program's temporaries are one block, and what it left free is often too small for it the next time, if only by the
@@ -59,12 +61,21 @@ def make_room(temporaries: int, args: Sequence[Any] = ()) -> None:
     Args:
         temporaries: bytes; below `LARGE_TEMPORARIES` nothing is done.
         args: the program's arguments; those that are NumPy's are copied before it runs.
+
+    Returns:
+        whether the system gives the process so much memory, as far as it is asked. XLA asks when the variables that a
+        program writes are given away already.
     """
     if temporaries < LARGE_TEMPORARIES:
-        return
-    sizes = [value.nbytes + _BESIDE for value in args if type(value) is np.ndarray]
+        return True
+    arrays = [value for value in args if type(value) is np.ndarray]
     for holes in _holes:
-        holes.make_room([*sizes, temporaries + _BESIDE])
+        holes.make_room([*(value.nbytes + _BESIDE for value in arrays), temporaries + _BESIDE])
+        # XLA reads arrays where they lie, if they are aligned
+        copied = [value.nbytes for value in arrays if value.ctypes.data % _ALIGNED]
+        if not holes.can_take([*copied, temporaries + _BESIDE]):
+            return False
+    return True
 
 
 class _Holes:
@@ -121,11 +132,17 @@ class _Holes:
         return self._beyond_share + seconds <= _TIMES_BEFORE * seconds
 
     def _grows_for(self, sizes: Sequence[int]) -> bool:
-        """Whether the heap has to grow for such blocks; they are taken and freed untouched."""
+        """Whether the heap has to grow for such blocks."""
         end = self._end(0)
-        for block in list(map(self._allocate, sizes)):
-            self._free(block)
+        self.can_take(sizes)
         return bool(self._end(0) != end)
+
+    def can_take(self, sizes: Sequence[int]) -> bool:
+        """Whether there are such blocks at a time; they are taken and freed untouched."""
+        blocks = list(map(self._allocate, sizes))
+        for block in blocks:
+            self._free(block)
+        return None not in blocks
 
 
 #: the process's, where the heap keeps what is freed

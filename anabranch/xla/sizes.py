@@ -91,6 +91,16 @@ def check_compiled(compiled: Compiled, program: Program, operations: Sequence[St
     raise _named(error, largest, operations)
 
 
+def no_room(temporaries: int, op: StepNode, what: str) -> ResourceExhaustedError:
+    """The error where the system does not give the process what a program (`what`) needs besides its arguments."""
+    return ResourceExhaustedError(
+        None,
+        op,
+        f"{what}: the device is out of memory; use smaller batches or fewer live tensors: OOM when allocating "
+        f"{temporaries:,} bytes of temporaries, and {available_memory():,} are available; no variable has changed",
+    )
+
+
 def braces_of(shape: Sequence[int]) -> int:
     """What an array costs XLA for having no elements; 0 where it has some."""
     return math.prod(shape[: shape.index(0)]) if 0 in shape else 0

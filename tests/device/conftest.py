@@ -34,7 +34,7 @@ COMPILED_AS_USERS_DO = frozenset(
         *("test_compile_cache", "test_first_runs", "test_known_values", "test_shapes_that_change"),
         *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
         *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
-        *("test_image", "test_math_functions", "test_nn", "test_pool_updates"),
+        *("test_image", "test_math_functions", "test_nn", "test_pool_updates", "test_pool_update_steps"),
     }
 )
 #: modules whose programs are compiled at their first call: they check what the compiler makes, and when it is asked
@@ -61,7 +61,13 @@ OF_PROCESSORS = frozenset(
         *("test_host_convolutions", "test_lent_tensors", "test_loop_products"),
         *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),
         "test_pool_stages",
-        *("test_native_chains", "test_native_halves", "test_pool_stages", "test_pool_updates"),
+        *(
+            "test_native_chains",
+            "test_native_halves",
+            "test_pool_stages",
+            "test_pool_updates",
+            "test_pool_update_steps",
+        ),
     }
 )
 #: tests that say how often something is compiled

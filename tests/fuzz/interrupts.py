@@ -129,6 +129,34 @@ class ChangingShapes(Training):
         return int(self.rng.integers(1, 200))
 
 
+class ManyVariables(Loop):
+    """A network of so many variables that updates are calls of a function in C, if there is one."""
+
+    one_island = True
+    layers = 10
+
+    def build(self) -> None:
+        self.x = tf.placeholder(tf.float32, [2, 240])
+        h = 0.0
+        for number in range(self.layers):
+            weights = tf.get_variable(f"weights{number}", [240, 240], initializer=tf.zeros_initializer())
+            bias = tf.get_variable(f"bias{number}", [240], initializer=tf.zeros_initializer())
+            h += tf.reduce_sum(tf.nn.bias_add(tf.matmul(self.x, weights), bias))
+        self.train = tf.group(tf.train.MomentumOptimizer(0.5, 0.0).minimize(h), self.both())
+
+    def step(self) -> None:
+        self.session.run(self.train, {self.x: np.full((2, 240), 0.5, np.float32)})
+
+    def look(self, whole: bool) -> None:
+        values = self.session.run(self.everything)
+        steps = values["first"]
+        for name, value in values.items():
+            if name.startswith(("weights", "bias")) and not name.endswith("Momentum"):
+                each = 1.0 if name.startswith("bias") else 0.5
+                np.testing.assert_array_equal(value, np.full_like(value, -each * float(steps)), name)
+        super().look(whole)
+
+
 class SeveralIslands(Loop):
     """Text between two islands."""
 
@@ -281,6 +309,7 @@ class Saving(Loop):
 LOOPS: Final[list[type[Loop]]] = [
     Training,
     ChangingShapes,
+    ManyVariables,
     SeveralIslands,
     Checked,
     HostLoop,

@@ -239,7 +239,7 @@ def examine(call: Call) -> Agreement:
             wanted = [_wide(one) for one in first]
         if any(not _same_bits(first[:count], other[:count]) for other in others):
             if way.may_vary:
-                first = _furthest([first, *others], wanted)
+                first = furthest_of([first, *others], wanted)
             else:
                 found.findings.append(Finding(call.op_type, name, "varies", _difference(first, others)))
         share, message = compare(call, name, first[:count], wanted[:count], reach)
@@ -395,14 +395,22 @@ def _same_bits(one: Sequence[Array], other: Sequence[Array]) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
 
 
-def _furthest(runs: Sequence[list[Array]], wanted: Sequence[Array]) -> list[Array]:
+def furthest_of(runs: Sequence[list[Array]], wanted: Sequence[Array]) -> list[Array]:
     """The results that are furthest off, of those of kernels that need not be the same each time."""
 
     def distance(results: list[Array]) -> float:
-        pairs = zip(results, wanted, strict=True)
-        return max(float(np.nan_to_num(np.abs(_wide(a) - b), nan=np.inf).max(initial=0)) for a, b in pairs)
+        return max(_distance(one, exact) for one, exact in zip(results, wanted, strict=True))
 
     return max(runs, key=distance)
+
+
+def _distance(found: Array, wanted: Array) -> float:
+    """How far apart two arrays are at the most; the same infinities, and what is no number in both, are not."""
+    seen = _wide(found)
+    same = (seen == wanted) | ((seen != seen) & (wanted != wanted))
+    with np.errstate(invalid="ignore"):
+        distances = np.where(same, 0, np.nan_to_num(np.abs(seen - wanted), nan=np.inf))
+    return float(distances.max(initial=0))
 
 
 def _difference(first: Sequence[Array], others: Sequence[Sequence[Array]]) -> str:
@@ -411,7 +419,7 @@ def _difference(first: Sequence[Array], others: Sequence[Sequence[Array]]) -> st
         for at, (one, again) in enumerate(zip(first, other, strict=True)):
             if one.tobytes() != again.tobytes():
                 wrong = one.view(np.uint8).reshape(-1) != again.view(np.uint8).reshape(-1)
-                furthest = np.abs(_wide(one) - _wide(again)).max()
+                furthest = _distance(one, _wide(again))
                 said.append(f"run {number}, result {at}: {int(wrong.sum())} bytes, by up to {furthest:.3g}")
     return "; ".join(said)
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from anabranch.kernels import onednn, pool_convolutions, pool_handler, pool_normalization, pool_pooling, pool_stages
-from anabranch.xla.kernel_choice import chooser
+from anabranch.kernels import (
+    onednn,
+    pool_convolutions,
+    pool_handler,
+    pool_normalization,
+    pool_pooling,
+    pool_stages,
+    pool_updates,
+)
+from anabranch.xla import library_updates
+from anabranch.xla.kernel_choice import KERNELS_VARIABLE, chooser
 
 #: what the fixtures replace
 _IN_PARTS = pool_stages.in_parts
@@ -51,6 +61,40 @@ def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     _IN_PARTS.cache_clear()
     pool_handler.failure.cache_clear()
+
+
+@pytest.fixture
+def updates_handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The handler, compiled and loaded, on a processor that can; a few variables are enough."""
+    pool_handler.failure.cache_clear()
+    if not pool_updates.is_usable() or pool_handler.missing():
+        pytest.skip(pool_handler.missing() or "this processor has no vectors of 512 bits")
+    monkeypatch.setattr(library_updates, "LEAST_UPDATES", 4)
+    monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1)
+    # programs with calls and without them compute all else by the same kernels
+    monkeypatch.setenv(KERNELS_VARIABLE, "estimate")
+    chooser.forget()
+    yield
+    pool_handler.failure.cache_clear()
+
+
+@pytest.fixture
+def update_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The names of the operations that are traced as calls, by what they do."""
+    found: dict[str, list[str]] = {"updated": [], "narrowed": []}
+
+    def counted(name: str) -> Callable[..., Any]:
+        own: Callable[..., Any] = getattr(pool_updates, name)
+
+        def call(node: str, *args: Any) -> Any:
+            found[name].append(node)
+            return own(node, *args)
+
+        return call
+
+    for name in found:
+        monkeypatch.setattr(pool_updates, name, counted(name))
+    return found
 
 
 def need_bfloat16() -> None:

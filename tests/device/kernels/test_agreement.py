@@ -18,7 +18,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernels import OWN_KERNEL, register_kernel, unregister_kernel
 from anabranch.kernels import MODULES, onednn, pool_handler, pool_stages
 from anabranch.xla.kernel_choice import chooser
-from tests.fuzz.kernel_agreement import examine
+from tests.fuzz.kernel_agreement import examine, furthest_of
 from tests.fuzz.kernel_calls import FOLLOWING, MAKERS, SPECIAL, Call, call_of, derived, random_call
 from tests.fuzz.kernel_networks import cases_of
 
@@ -125,6 +125,17 @@ def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_what_is_wrong_with_a_kernel_is_found(wrong: str) -> None:
     findings = examine(product(FACTORS)).findings
     assert [(one.kernel, one.kind) for one in findings] == [("wrong", wrong)]
+
+
+def test_of_runs_that_vary_the_furthest_off_counts() -> None:
+    """Infinities that are the same in a run and in what is wanted are not far from each other."""
+    wanted = [np.array([1.0, np.inf, np.nan, -np.inf])]
+    near, far, wrong = (
+        [np.array(values, np.float32)]
+        for values in ([1.1, np.inf, np.nan, -np.inf], [1.2, np.inf, np.nan, -np.inf], [1.0, np.inf, np.nan, np.inf])
+    )
+    assert furthest_of([near, far, near], wanted) is far
+    assert furthest_of([near, far, wrong], wanted) is wrong
 
 
 def test_numbers_that_are_not_finite_are_found_and_have_to_stay() -> None:

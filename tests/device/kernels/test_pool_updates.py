@@ -6,7 +6,7 @@ What needs the extra `native`, a C compiler and vectors of 512 bits is skipped w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,66 +17,9 @@ import pytest
 import anabranch as tf
 from anabranch.kernels import pool_handler, pool_updates
 from anabranch.xla import library_updates, thread_costs
-from anabranch.xla.kernel_choice import KERNELS_VARIABLE, chooser
+from tests.device.kernels.updated_networks import LAYERS, OPTIMIZERS, network
 
 HALF: Any = tf.bfloat16.as_numpy_dtype
-#: layers: small and odd ones, and one whose weights several threads share
-LAYERS = [(7, 5), (5, 400), (400, 300), (300, 17), (17, 3)]
-OPTIMIZERS: dict[str, Callable[[], Any]] = {
-    "descent": lambda: tf.train.GradientDescentOptimizer(0.1),
-    "momentum": lambda: tf.train.MomentumOptimizer(0.1, 0.9),
-    "adam": lambda: tf.train.AdamOptimizer(0.01),
-    "nesterov": lambda: tf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
-    "adagrad": lambda: tf.train.AdagradOptimizer(0.1),
-}
-
-
-@pytest.fixture
-def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The handler, compiled and loaded, on a processor that can; a few variables are enough."""
-    pool_handler.failure.cache_clear()
-    if not pool_updates.is_usable() or pool_handler.missing():
-        pytest.skip(pool_handler.missing() or "this processor has no vectors of 512 bits")
-    monkeypatch.setattr(library_updates, "LEAST_UPDATES", 4)
-    monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1)
-    # programs with calls and without them compute all else by the same kernels
-    monkeypatch.setenv(KERNELS_VARIABLE, "estimate")
-    chooser.forget()
-    yield
-    pool_handler.failure.cache_clear()
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The names of the operations that are traced as calls, by what they do."""
-    found: dict[str, list[str]] = {"updated": [], "narrowed": []}
-
-    def counted(name: str) -> Callable[..., Any]:
-        own: Callable[..., Any] = getattr(pool_updates, name)
-
-        def call(node: str, *args: Any) -> Any:
-            found[name].append(node)
-            return own(node, *args)
-
-        return call
-
-    for name in found:
-        monkeypatch.setattr(pool_updates, name, counted(name))
-    return found
-
-
-def network(decay: float = 0.0, dtype: Any = np.float32) -> tuple[Any, Any, list[Any]]:
-    """What is fed, a loss, and the variables."""
-    rng = np.random.default_rng(0)
-    x = tf.placeholder(dtype, (4, 7))
-    h, variables = x, []
-    for shape in LAYERS:
-        values = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape[1:]).astype(dtype)
-        w, b = (tf.Variable(value, use_resource=True) for value in values)
-        h = tf.tanh(tf.nn.bias_add(tf.matmul(h, w), b))
-        variables += [w, b]
-    loss = tf.reduce_sum(h * h)
-    return x, loss + decay * tf.add_n([tf.nn.l2_loss(v) for v in variables]) if decay else loss, variables
 
 
 def trained(optimizer: str, half: bool, last: float, decay: float = 0.0, dtype: Any = np.float32) -> list[bytes]:
@@ -109,55 +52,60 @@ def by_xla(monkeypatch: pytest.MonkeyPatch, *args: Any) -> list[bytes]:
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("optimizer", ["descent", "momentum", "adam"])
 def test_variables_have_the_bits_of_xla(
-    handler: None, calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, optimizer: str, half: bool, last: float
+    updates_handler: None,
+    update_calls: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: str,
+    half: bool,
+    last: float,
 ) -> None:
     assert trained(optimizer, half, last) == by_xla(monkeypatch, optimizer, half, last)
-    assert len(set(calls["updated"])) == 2 * len(LAYERS)
-    assert len(set(calls["narrowed"])) == (len(LAYERS) if half else 0)
+    assert len(set(update_calls["updated"])) == 2 * len(LAYERS)
+    assert len(set(update_calls["narrowed"])) == (len(LAYERS) if half else 0)
 
 
 def test_small_variables_are_left_to_xla(
-    handler: None, calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    updates_handler: None, update_calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1 << 19)
     trained("descent", False, 0.5)
-    assert not calls["updated"]
+    assert not update_calls["updated"]
 
 
 @pytest.mark.parametrize("optimizer", ["nesterov", "adagrad"])
-def test_other_rules_are_left_to_xla(handler: None, calls: dict[str, list[str]], optimizer: str) -> None:
+def test_other_rules_are_left_to_xla(updates_handler: None, update_calls: dict[str, list[str]], optimizer: str) -> None:
     trained(optimizer, False, 0.5)
-    assert not calls["updated"]
+    assert not update_calls["updated"]
 
 
-def test_what_xla_fuses_with_an_update_stays_with_it(handler: None, calls: dict[str, list[str]]) -> None:
+def test_what_xla_fuses_with_an_update_stays_with_it(updates_handler: None, update_calls: dict[str, list[str]]) -> None:
     trained("descent", False, 0.5, 0.1)
-    assert not calls["updated"]
+    assert not update_calls["updated"]
 
 
-def test_other_numbers_are_left_to_xla(handler: None, calls: dict[str, list[str]]) -> None:
+def test_other_numbers_are_left_to_xla(updates_handler: None, update_calls: dict[str, list[str]]) -> None:
     trained("adam", False, 0.5, 0.0, np.float64)
-    assert not calls["updated"]
+    assert not update_calls["updated"]
 
 
 def test_few_variables_are_left_to_xla(
-    handler: None, calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    updates_handler: None, update_calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_updates, "LEAST_UPDATES", 2 * len(LAYERS) + 1)
     trained("descent", False, 0.5)
-    assert not calls["updated"]
+    assert not update_calls["updated"]
 
 
 def test_without_a_compiler_all_is_left_to_xla(
-    handler: None, calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    updates_handler: None, update_calls: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_handler, "missing", lambda: "there is no C compiler")
     trained("descent", True, 0.5)
-    assert calls == {"updated": [], "narrowed": []}
+    assert update_calls == {"updated": [], "narrowed": []}
 
 
 # ---------------------------------------------------------------------- what readers see
-def test_a_check_that_fails_leaves_all_variables(handler: None, calls: dict[str, list[str]]) -> None:
+def test_a_check_that_fails_leaves_all_variables(updates_handler: None, update_calls: dict[str, list[str]]) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         x, loss, variables = network()
         labels = tf.placeholder(tf.int32, (4,))
@@ -176,10 +124,12 @@ def test_a_check_that_fails_leaves_all_variables(handler: None, calls: dict[str,
             np.testing.assert_array_equal(one, other)
         session.run(step, {x: fed, labels: [0, 1, 2, 3]})
         assert any((one != other).any() for one, other in zip(after, session.run(tf.global_variables()), strict=True))
-    assert calls["updated"]
+    assert update_calls["updated"]
 
 
-def test_values_that_were_read_before_stay_as_they_were(handler: None, calls: dict[str, list[str]]) -> None:
+def test_values_that_were_read_before_stay_as_they_were(
+    updates_handler: None, update_calls: dict[str, list[str]]
+) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         x, loss, variables = network()
         read = [tf.identity(v.read_value()) for v in variables]
@@ -199,7 +149,7 @@ def test_values_that_were_read_before_stay_as_they_were(handler: None, calls: di
         for _, old, new, copies in kept:
             for one, other in zip((*old, *new), copies, strict=True):
                 np.testing.assert_array_equal(one, other)
-    assert calls["updated"]
+    assert update_calls["updated"]
 
 
 # ---------------------------------------------------------------------- the handlers
@@ -219,7 +169,7 @@ def updated_alone(arrays: Sequence[Any], conditions: Sequence[bool], in_place: b
 @pytest.mark.parametrize("conditions", [(), (True,), (False,), (True, False), (True, True)])
 @pytest.mark.parametrize("elements", [0, 1, 15, 16, 17, 200_003])
 def test_nothing_changes_where_a_condition_is_false(
-    handler: None, elements: int, conditions: tuple[bool, ...], in_place: bool
+    updates_handler: None, elements: int, conditions: tuple[bool, ...], in_place: bool
 ) -> None:
     rng = np.random.default_rng(2)
     var, accum, grad = (rng.standard_normal(elements).astype(np.float32) for _ in range(3))
@@ -233,7 +183,7 @@ def test_nothing_changes_where_a_condition_is_false(
         np.testing.assert_array_equal(slot, accum)
 
 
-def test_what_does_not_go_together_is_an_error_that_names_the_operation(handler: None) -> None:
+def test_what_does_not_go_together_is_an_error_that_names_the_operation(updates_handler: None) -> None:
     with pytest.raises(Exception, match=r"layer/update.*gradient is not like"):
         updated_alone([jnp.ones(4), jnp.ones(4), jnp.ones(5)], (), False)
     with pytest.raises(Exception, match=r"layer/update.*slot is not like"):
@@ -243,7 +193,7 @@ def test_what_does_not_go_together_is_an_error_that_names_the_operation(handler:
 
 
 @pytest.mark.parametrize("elements", [0, 1, 15, 16, 31, 1000, 300_007])
-def test_casts_have_the_bits_of_xla(handler: None, elements: int) -> None:
+def test_casts_have_the_bits_of_xla(updates_handler: None, elements: int) -> None:
     bits = np.random.default_rng(3).integers(0, 1 << 32, elements, np.uint64).astype(np.uint32)
     special = np.array([0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x3F808000, 0x3F818000, 0x80000000], np.uint32)
     bits[: len(special)] = special[:elements]
@@ -257,7 +207,7 @@ def test_casts_have_the_bits_of_xla(handler: None, elements: int) -> None:
     assert np.isnan(found[none].astype(np.float32)).all()
 
 
-def test_calls_count_as_the_loops_whose_place_they_take(handler: None) -> None:
+def test_calls_count_as_the_loops_whose_place_they_take(updates_handler: None) -> None:
     """What is quicker on one thread stays there: a call for small variables is not a library's."""
 
     def program(x: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -140,3 +142,55 @@ def test_freed_memory_is_given_back_before_a_program_is_refused(monkeypatch: pyt
             found = session.run(y, {x: np.zeros(1 << 20)})
         assert found[-1] == pytest.approx(2 << 20)
     assert given == [0]
+
+
+#: in a process of its own: a step for which the system gives it no memory, with the check before it and without
+_LIMITED = """
+import resource, sys
+import numpy as np
+import anabranch as tf
+from anabranch.core.host_memory import aligned_empty
+from anabranch.core.sizes import _pages
+from anabranch.xla import executable, heap
+
+executable.FIRST_DIRECT_CALLS = 0
+x = tf.placeholder(tf.float32, [None, 1000])
+w = tf.get_variable("w", initializer=np.full((1000, 1000), 1e-3, np.float32), use_resource=True)
+h = tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, w)), w))
+step = tf.train.GradientDescentOptimizer(1e-6).minimize(tf.reduce_sum(h * h))
+fed = {x: aligned_empty((10000, 1000), np.float32)}  # which nobody copies
+fed[x][:] = 1
+session = tf.Session()
+if sys.argv[1] == "unchecked":
+    heap._holes.clear()
+session.run(tf.global_variables_initializer())
+for _ in range(2):
+    session.run(step, fed)
+before = session.run(w)
+heap.return_freed_memory(kept=0)
+limit = _pages(0) * resource.getpagesize() + (8 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+try:
+    session.run(step, fed)
+except tf.errors.ResourceExhaustedError as error:
+    print("are lost" in error.message, "GradientDescent" in error.op.name)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+try:
+    print((session.run(w) == before).all())
+except tf.errors.FailedPreconditionError:
+    print("uninitialized")
+    session.run(tf.global_variables_initializer())
+session.run(step, fed)
+print(np.isfinite(session.run(w)).all())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other limits")
+@pytest.mark.parametrize(
+    ("kind", "told"), [("checked", "False True\nTrue\nTrue\n"), ("unchecked", "True True\nuninitialized\nTrue\n")]
+)
+def test_a_step_that_gets_no_memory_leaves_variables_or_says_that_they_are_lost(kind: str, told: str) -> None:
+    """XLA takes the memory that it writes over before it asks for more: who asks first keeps the variables."""
+    command = [sys.executable, "-c", _LIMITED, kind]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.stdout == told, ran.stderr
