@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests import quick_compilation
 from tests.long_lived_objects import LongLivedObjects
+from tests.native_tests import NativeTests
 from tests.operations_run import OperationsRun
 from tests.slowest_files import SlowestFiles
 
@@ -38,13 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs in a cache for tests, and chooses kernels by estimate; child processes do so too."""
     config.pluginmanager.register(OperationsRun(config))
     config.pluginmanager.register(SlowestFiles())
+    config.pluginmanager.register(NativeTests())
     config.pluginmanager.register(LongLivedObjects())
     config.pluginmanager.register(quick_compilation)
     # all checkouts of a user share it: compiling is a third of what the tests take
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     os.environ.setdefault("ANABRANCH_CACHE_DIR", os.path.join(caches, "anabranch-tests"))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
-    os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and whatever is installed; the tests of oneDNN turn it on
+    os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and though oneDNN is installed; its tests turn it on
 
 
 @pytest.fixture(autouse=True, scope="session")

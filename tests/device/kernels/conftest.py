@@ -35,11 +35,18 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Has everything cut into parts that can be, however small, as on two cores."""
+def compiled(native: None) -> Iterator[None]:
+    """The handler is compiled and loaded, or the test skipped; `tests/native_tests.py` counts both."""
     pool_handler.failure.cache_clear()
     if pool_handler.missing():
         pytest.skip(pool_handler.missing())
+    yield
+    pool_handler.failure.cache_clear()
+
+
+@pytest.fixture
+def parts(compiled: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has everything cut into parts that can be, however small, as on two cores."""
     monkeypatch.setattr(pool_stages, "in_parts", _IN_PARTS)
     monkeypatch.setattr(pool_stages, "has_wide_vectors", lambda: True)
     monkeypatch.setattr(pool_convolutions, "LEAST_PRODUCTS", 1)
@@ -50,7 +57,6 @@ def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _IN_PARTS.cache_clear()
     yield
     _IN_PARTS.cache_clear()
-    pool_handler.failure.cache_clear()
 
 
 def need_bfloat16() -> None:

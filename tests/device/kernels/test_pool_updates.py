@@ -6,7 +6,7 @@ What needs the extra `native`, a C compiler and vectors of 512 bits is skipped w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -32,18 +32,15 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.fixture
-def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def handler(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler, compiled and loaded, on a processor that can; a few variables are enough."""
-    pool_handler.failure.cache_clear()
-    if not pool_updates.is_usable() or pool_handler.missing():
-        pytest.skip(pool_handler.missing() or "this processor has no vectors of 512 bits")
+    if not pool_updates.is_usable():
+        pytest.skip("this processor has no vectors of 512 bits")
     monkeypatch.setattr(library_updates, "LEAST_UPDATES", 4)
     monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1)
     # programs with calls and without them compute all else by the same kernels
     monkeypatch.setenv(KERNELS_VARIABLE, "estimate")
     chooser.forget()
-    yield
-    pool_handler.failure.cache_clear()
 
 
 @pytest.fixture
