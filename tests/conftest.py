@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests import quick_compilation
 from tests.long_lived_objects import LongLivedObjects
+from tests.native_tests import NativeTests
 from tests.operations_run import OperationsRun
 from tests.slowest_files import SlowestFiles
 
@@ -38,13 +39,27 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs in a cache for tests, and chooses kernels by estimate; child processes do so too."""
     config.pluginmanager.register(OperationsRun(config))
     config.pluginmanager.register(SlowestFiles())
+    config.pluginmanager.register(NativeTests())
     config.pluginmanager.register(LongLivedObjects())
     config.pluginmanager.register(quick_compilation)
     # all checkouts of a user share it: compiling is a third of what the tests take
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     os.environ.setdefault("ANABRANCH_CACHE_DIR", os.path.join(caches, "anabranch-tests"))
     os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
-    os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and whatever is installed; the tests of oneDNN turn it on
+    os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and though oneDNN is installed; its tests turn it on
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """With `-n auto`, one process more than there are processors, where there are 4 GB for each.
+
+    Tests of clusters wait for leases, losses and other programs' processes: of a run on two processors with as many
+    processes of tests, these leave a fifth of the time unused.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # pytest-xdist reads it
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= (processors + 1) * (4 << 30)
+    return processors + has_room
 
 
 @pytest.fixture(autouse=True, scope="session")

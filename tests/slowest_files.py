@@ -1,7 +1,8 @@
 """Lists the files of tests that took longest at the end of a long run: where to look when the suite gets slow.
 
-By processor time, which other programs on the machine do not change much: that of the process that ran the test and of
-its children that have ended. Processes that go on, as those of Ray do, are not in it.
+By processor time, which other programs on the machine do not change much: that of the process that ran the test, of its
+children that have ended, and of what was forked for it (`cluster/forks.py`). Processes that go on, as those of Ray do,
+are not in it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,19 @@ _LONG = 60.0
 _LISTED = 20
 
 
+#: of processes that ended for a test, and are no children of this one
+_of_others: list[float] = []
+
+
+def count_other(seconds: float) -> None:
+    """Counts the processor time of a process that worked for the test, and is no child of its process."""
+    _of_others.append(seconds)
+
+
 def processor_seconds() -> float:
-    """What this process has used, with its children that have ended."""
+    """What this process has used, with its children that have ended, and others that were counted."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return times.user + times.system + times.children_user + times.children_system + sum(_of_others)
 
 
 class SlowestFiles:

@@ -54,7 +54,7 @@ _HANDLERS: Final = {
 }
 _USE: Final = "anabranch_pool_products_use"
 #: names under which a C compiler is looked for, after what the environment says, and how it is called
-_COMPILERS: Final = ("cc", "gcc", "clang")
+COMPILERS: Final = ("cc", "gcc", "clang")
 _OPTIONS: Final = ("-O2", "-std=gnu11", "-shared", "-fPIC")
 #: how long it may take (s); usually a fifth of one
 _SECONDS: Final = 60.0
@@ -146,7 +146,7 @@ def _is_whole(path: Path, sums: Path) -> bool:
 
 def _compile(source: bytes) -> bytes:
     """The shared library of a C source."""
-    names = [name for name in (os.environ.get("CC", ""), *_COMPILERS) if name]
+    names = [name for name in (os.environ.get("CC", ""), *COMPILERS) if name]
     compiler = next((found for name in names if (found := shutil.which(name)) is not None), None)
     if compiler is None:
         raise HandlerError("there is no C compiler (cc), which compiles the handler once")

@@ -6,14 +6,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import anabranch as tf
 from tests import quick_compilation
+from tests.cluster.forks import Forked
 from tests.cluster.places import held_addresses
 
 HERE = Path(__file__).parent
@@ -25,13 +24,8 @@ class Process:
     """A process that has said that it is ready."""
 
     def __init__(self, script: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **quick_compilation.environment(), **(environment or {})},
-        )
+        whole = {**os.environ, **quick_compilation.environment(), **(environment or {})}
+        self._process = Forked(HERE / script, *arguments, environment=whole)
         try:
             assert self.line() == "ready"
         except BaseException:
@@ -41,8 +35,7 @@ class Process:
     def line(self) -> str:
         """The next line that it writes."""
         lines: list[str] = []
-        assert self._process.stdout is not None
-        reading = threading.Thread(target=lambda: lines.append(self._process.stdout.readline()), daemon=True)  # type: ignore[union-attr]
+        reading = threading.Thread(target=lambda: lines.append(self._process.stdout.readline()), daemon=True)
         reading.start()
         reading.join(DEADLINE)
         assert lines, "the process says nothing"
@@ -50,7 +43,6 @@ class Process:
 
     def tell(self, *lines: str) -> None:
         """Writes lines that it reads."""
-        assert self._process.stdin is not None
         self._process.stdin.writelines(f"{line}\n" for line in lines)
         self._process.stdin.flush()
 
@@ -60,9 +52,6 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
-        if number == signal.SIGSTOP:
-            # only now have all threads of the process stopped: until then one that runs can still answer a message
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def wait(self) -> int:
         """Waits until it has ended; its exit status."""
@@ -71,9 +60,7 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(DEADLINE)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._process.close()
 
 
 @contextlib.contextmanager

@@ -45,11 +45,18 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Has everything cut into parts that can be, however small, as on two cores."""
+def compiled(native: None) -> Iterator[None]:
+    """The handler is compiled and loaded, or the test skipped; `tests/native_tests.py` counts both."""
     pool_handler.failure.cache_clear()
     if pool_handler.missing():
         pytest.skip(pool_handler.missing())
+    yield
+    pool_handler.failure.cache_clear()
+
+
+@pytest.fixture
+def parts(compiled: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has everything cut into parts that can be, however small, as on two cores."""
     monkeypatch.setattr(pool_stages, "in_parts", _IN_PARTS)
     monkeypatch.setattr(pool_stages, "has_wide_vectors", lambda: True)
     monkeypatch.setattr(pool_convolutions, "LEAST_PRODUCTS", 1)
@@ -60,22 +67,18 @@ def parts(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _IN_PARTS.cache_clear()
     yield
     _IN_PARTS.cache_clear()
-    pool_handler.failure.cache_clear()
 
 
 @pytest.fixture
-def updates_handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def updates_handler(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler, compiled and loaded, on a processor that can; a few variables are enough."""
-    pool_handler.failure.cache_clear()
-    if not pool_updates.is_usable() or pool_handler.missing():
-        pytest.skip(pool_handler.missing() or "this processor has no vectors of 512 bits")
+    if not pool_updates.is_usable():
+        pytest.skip("this processor has no vectors of 512 bits")
     monkeypatch.setattr(library_updates, "LEAST_UPDATES", 4)
     monkeypatch.setattr(library_updates, "LEAST_ELEMENTS", 1)
     # programs with calls and without them compute all else by the same kernels
     monkeypatch.setenv(KERNELS_VARIABLE, "estimate")
     chooser.forget()
-    yield
-    pool_handler.failure.cache_clear()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,17 +34,12 @@ HALF: Any = tf.bfloat16.as_numpy_dtype
 
 
 @pytest.fixture
-def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def handler(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler, compiled and loaded; with tiles in C where the processor has none."""
-    pool_handler.failure.cache_clear()
-    if pool_handler.missing():
-        pytest.skip(pool_handler.missing())
     if not pool_blocks.can_multiply():
         if not tiles_in_c.target():
             pytest.skip("this processor has no instructions for bfloat16")
         tiles_in_c.use(monkeypatch.setattr)
-    yield
-    pool_handler.failure.cache_clear()
 
 
 @pytest.fixture(params=["as they are", "cut small"])

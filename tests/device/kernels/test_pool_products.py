@@ -9,7 +9,6 @@ import ctypes
 import hashlib
 import math
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,9 @@ from tests.device.kernels.test_convolutions import case_of
 
 
 @pytest.fixture
-def handler(native: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def handler(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler, for a processor that has what it takes."""
-    pool_handler.failure.cache_clear()
-    if pool_handler.missing():
-        pytest.skip(pool_handler.missing())
     monkeypatch.setattr(pool_products, "has_wide_vectors", lambda: True)
-    yield
-    pool_handler.failure.cache_clear()
 
 
 def test_the_kernels_are_announced() -> None:
