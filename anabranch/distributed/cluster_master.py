@@ -236,7 +236,9 @@ class ClusterMaster:
                 return candidate, self._incarnation_at(name, candidate, left)
             # refused: by who has heard that it is elsewhere, or because the one that is there is shut out
             except (UnavailableError, FailedPreconditionError) as error:
-                problem = problem or error
+                # what was heard of a move meanwhile is no answer of the task's
+                if not self._network.has_left(name, candidate):
+                    problem = problem or error
         raise problem or UnavailableError(
             None, None, f"{name} has moved from {address}, and no task says where it is now; run the step again"
         )

@@ -263,11 +263,10 @@ class Link:
         """The task that the peer says it is has moved to another address: whoever is at this one is not to be heard."""
         if self.state in (PeerState.NEW, PeerState.LOST):
             return []
-        if not self.is_up:
-            # who waits for it need not try again
-            return self._lose(self._foreign(reason))
+        # also where the link was not up yet: the task is elsewhere, and whoever asked for it may try again
         error = UnavailableError(None, None, f"{self} is not that task any more: {reason}")
-        return [Say(MessageKind.GOODBYE, channel=self.channel), *self._lose(error, is_farewell=True)]
+        farewell = [Say(MessageKind.GOODBYE, channel=self.channel)] if self.is_up else []
+        return [*farewell, *self._lose(error, is_farewell=self.is_up)]
 
     # ------------------------------------------------------------------ what connections do
     def connected(self, channel: int, lane: Lane) -> list[Instruction]:

@@ -563,3 +563,18 @@ def test_random_events(seeds: range) -> None:
         network.settle()
         assert [[n for *_, n in end.delivered] for end in network.ends] == [list(range(5))] * 2, seed
     assert reopened > len(seeds)
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_who_waits_for_a_task_that_has_moved_may_try_again(network: Network, is_up: bool) -> None:
+    """Also while the link to where it was is still being opened: the task is elsewhere, and no message is at fault."""
+    one, _ = network.ends
+    one.send(1)
+    if is_up:
+        network.settle()
+        assert one.link.is_up
+    one.do(one.link.fence("p1 is at c:1 now"))
+    assert one.link.state is PeerState.LOST
+    (error,) = one.failures
+    assert isinstance(error, UnavailableError)
+    assert "p1 is at c:1 now" in str(error)
