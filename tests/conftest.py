@@ -49,19 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("ANABRANCH_NATIVE", "0")  # and though oneDNN is installed; its tests turn it on
 
 
-def pytest_xdist_auto_num_workers() -> int | None:
-    """With `-n auto`, one process more than there are processors, where there are 4 GB for each.
-
-    Tests of clusters wait for leases, losses and other programs' processes: of a run on two processors with as many
-    processes of tests, these leave a fifth of the time unused.
-    """
-    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
-        return None  # pytest-xdist reads it
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= (processors + 1) * (4 << 30)
-    return processors + has_room
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _own_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Has all temporary files of a process of tests, and of its children, in one folder that is removed at the end.

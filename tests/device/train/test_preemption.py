@@ -56,7 +56,9 @@ def test_a_process_that_is_told_to_end_saves_and_leaves(tmp_path: Path, how: str
 
 
 _SHOWN = "        print(session.run(more), flush=True)"
-_SLOW = _PROGRAM.replace(_SHOWN, f"{_SHOWN}\n        sys.stdin.read()")
+# a signal that comes between the interpreter's look for one and a call that waits is handled when that returns
+_WAITS = "while not select.select([sys.stdin], [], [], 0.1)[0]: pass"
+_SLOW = "import select\n" + _PROGRAM.replace(_SHOWN, f"{_SHOWN}\n        {_WAITS}")
 
 
 def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
