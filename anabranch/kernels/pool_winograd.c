@@ -57,14 +57,14 @@ typedef struct {
  * called. */
 #define OF_A_KIND VECTORS static inline __attribute__((always_inline))
 /* Calls such a function, which returns nothing, for a job. */
-#define CALL_OF_A_KIND(job, function, ...)                            \
-  do {                                                                \
-    int64_t kind = 2 * (job)->n[W_TAPS] + ((job)->is_half ? 1 : 0);   \
-    if (kind == 2 * 3) function(__VA_ARGS__, 0, 3);                   \
-    if (kind == 2 * 3 + 1) function(__VA_ARGS__, 1, 3);               \
-    if (kind == 2 * MOST_TAPS) function(__VA_ARGS__, 0, MOST_TAPS);   \
+#define CALL_OF_A_KIND(job, function, ...)                              \
+  do {                                                                  \
+    int64_t kind = 2 * (job)->n[W_TAPS] + ((job)->is_half ? 1 : 0);     \
+    if (kind == 2 * 3) function(__VA_ARGS__, 0, 3);                     \
+    if (kind == 2 * 3 + 1) function(__VA_ARGS__, 1, 3);                 \
+    if (kind == 2 * MOST_TAPS) function(__VA_ARGS__, 0, MOST_TAPS);     \
     if (kind == 2 * MOST_TAPS + 1) function(__VA_ARGS__, 1, MOST_TAPS); \
-    if (kind == 2 * LINE_TAPS) function(__VA_ARGS__, 0, LINE_TAPS);   \
+    if (kind == 2 * LINE_TAPS) function(__VA_ARGS__, 0, LINE_TAPS);     \
     if (kind == 2 * LINE_TAPS + 1) function(__VA_ARGS__, 1, LINE_TAPS); \
   } while (0)
 
