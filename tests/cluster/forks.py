@@ -40,12 +40,10 @@ _LARGEST = 1 << 20
 
 
 class Origin:
-    """The process that forks, seen from the one that asks.
-
-    #: one question at a time, each with one answer
-    """
+    """The process that forks, seen from the one that asks."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        #: one question at a time, each with one answer
         self._lock = threading.Lock()
         own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

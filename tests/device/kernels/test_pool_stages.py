@@ -113,14 +113,15 @@ def test_what_is_no_finite_number(parts: None, dtype: Any, special: float, layou
     ("size", "strides", "padding"),
     [((3, 3), (2, 2), b"SAME"), ((3, 3), (1, 1), b"SAME"), ((2, 3), (2, 1), b"VALID"), ((5, 1), (3, 2), b"SAME")],
 )
+@pytest.mark.parametrize("channels", [16, 48, 64])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_places_are_the_library_s(
-    parts: None, dtype: str, size: Any, strides: Any, padding: bytes, levels: int
+    parts: None, dtype: str, channels: int, size: Any, strides: Any, padding: bytes, levels: int
 ) -> None:
     """So that either way computes the gradient from the other's; of equal maxima (`levels`) the first has it."""
     if dtype == "bfloat16":
         need_bfloat16()
-    shape, of_type = (4, 11, 13, 32), tf.as_dtype(dtype).as_numpy_dtype
+    shape, of_type = (4, 11, 13, channels), tf.as_dtype(dtype).as_numpy_dtype
     rng = np.random.default_rng(1)
     x = (rng.integers(0, levels, shape) if levels else rng.normal(size=shape)).astype(of_type)
     attrs = {"ksize": [1, *size, 1], "strides": [1, *strides, 1], "padding": padding, "data_format": b"NHWC"}
