@@ -50,6 +50,7 @@ MODULES: Final = {
     "anabranch.kernels.native_slices": ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     "anabranch.kernels.pool_blocks": _PRODUCTS,
     "anabranch.kernels.pool_convolutions": _CONVOLUTIONS,
+    "anabranch.kernels.pool_filters": ("Conv2DBackpropFilter",),
     "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
@@ -70,6 +71,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.native_slices": {"T": ("float32", "bfloat16")},
     "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
+    "anabranch.kernels.pool_filters": {"T": ("float32", "bfloat16")},
     "anabranch.kernels.pool_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("float32",)),
     "anabranch.kernels.pool_winograd": {"T": ("float32", "bfloat16")},
 }

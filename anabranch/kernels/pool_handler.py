@@ -37,9 +37,11 @@ WINOGRAD_TARGET: Final = "anabranch_pool_winograd_3"
 WINOGRAD_FILTER_TARGET: Final = "anabranch_pool_winograd_filter_3"
 UPDATES_TARGET: Final = "anabranch_pool_updates_1"
 CASTS_TARGET: Final = "anabranch_pool_casts_1"
+FILTERS_TARGET: Final = "anabranch_pool_filters_1"
 #: the source, in this order
 _NAMES: Final = (
-    *("common", "products", "blocks", "winograd", "winograd_filter", "normalization", "maxima", "stages", "updates"),
+    *("common", "products", "blocks", "winograd", "winograd_filter", "filters", "normalization"),
+    *("maxima", "stages", "updates"),
 )
 _SOURCES: Final = tuple(Path(__file__).with_name(f"pool_{name}.c") for name in _NAMES)
 #: the functions of the source: the handlers, and what names the library's functions to them
@@ -51,6 +53,7 @@ _HANDLERS: Final = {
     WINOGRAD_FILTER_TARGET: "anabranch_pool_winograd_filter",
     UPDATES_TARGET: "anabranch_pool_updates",
     CASTS_TARGET: "anabranch_pool_casts",
+    FILTERS_TARGET: "anabranch_pool_filters",
 }
 _USE: Final = "anabranch_pool_products_use"
 #: names under which a C compiler is looked for, after what the environment says, and how it is called

@@ -19,7 +19,7 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.kernels import OWN_KERNEL, KernelCase, KernelInput, alternates, candidates
 from anabranch.graph.kernel_binding import BoundKernel
-from anabranch.kernels import MODULES, convolutions, native_convolutions, native_slices, pool_winograd
+from anabranch.kernels import MODULES, convolutions, native_convolutions, native_slices, pool_filters, pool_winograd
 from anabranch.kernels.convolutions import WITH_BIAS
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
@@ -51,6 +51,8 @@ def test_the_kernels_are_announced() -> None:
     seen_alone = MODULES[native_slices.__name__]
     assert set(seen_alone) == {TO_INPUT[0], TO_FILTER[0]}
     wanted |= {(name, native_slices.NAME) for name in seen_alone}
+    assert MODULES[pool_filters.__name__] == (TO_FILTER[0],)
+    wanted.add((TO_FILTER[0], pool_filters.NAME))
     assert MODULES[native_convolutions.__name__] == announced
     assert registered == wanted
 
