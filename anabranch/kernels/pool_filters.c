@@ -14,11 +14,12 @@
 #if HAS_BLOCKS
 #define PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 
-/* what a call's array of numbers holds: of the data, of the gradient, and of the window; rows and columns before the data
- * that windows see; rows of a group, of one image, or images that it has whole; channels of either side that a part takes,
- * and among how many parts the steps are divided; places to work in */
+/* what a call's array of numbers holds: of the data (numbers of a place, and how many a tap sees: those of a place, or, where
+ * that has few, of all places that a row of taps sees, which is one tap then), of the gradient, and of the window; rows and
+ * columns before the data that windows see; rows of a group, of one image, or images that it has whole; channels of either
+ * side that a part takes, and among how many parts the steps are divided; places to work in */
 enum {
-  D_BATCH, D_ROWS, D_COLUMNS, D_DEPTH, D_OUT_ROWS, D_OUT_COLUMNS, D_OUT_DEPTH, D_TAPS_DOWN, D_TAPS_ACROSS, D_STRIDE_DOWN,
+  D_BATCH, D_ROWS, D_COLUMNS, D_PLACE, D_DEPTH, D_OUT_ROWS, D_OUT_COLUMNS, D_OUT_DEPTH, D_TAPS_DOWN, D_TAPS_ACROSS, D_STRIDE_DOWN,
   D_STRIDE_ACROSS, D_TOP, D_LEFT, D_GROUP_ROWS, D_GROUP_IMAGES, D_DATA_SPAN, D_GRAD_SPAN, D_SHARES, D_PLACES, D_NUMBERS
 };
 /* channels of the data, and vectors of channels of the gradient, whose sums registers hold; channels that are packed at a
@@ -62,29 +63,32 @@ static StepGroup group_at(const FiltersJob *job, int64_t group) {
 }
 
 /* ------------------------------------------------------------------ packing */
-/* Reads 32 channels of a step, from one on: of a place, or of two, in pairs. What has no place is zero. */
-OF_A_KIND void read_step(const char *one, const char *other, int64_t from, int64_t channels, int is_half, __m512i *to) {
+/* Some numbers of a vector or two: those from one on, before another. */
+VECTORS static inline __mmask32 between(int64_t begin, int64_t end) { return first_of(end) & ~first_of(begin); }
+
+/* Reads 32 channels of a step: those that there are of a place, or of two, in pairs. */
+OF_A_KIND void read_step(const char *one, __mmask32 of_one, const char *other, __mmask32 of_other, int is_half, __m512i *to) {
   const __m512i none = _mm512_setzero_si512();
   if (!is_half) {
-    to[0] = one ? _mm512_maskz_loadu_epi32(lanes_of(channels), one + from * 4) : none;
-    to[1] = one ? _mm512_maskz_loadu_epi32(lanes_of(channels - FLOATS), one + from * 4 + STEP_BYTES) : none;
+    to[0] = of_one ? _mm512_maskz_loadu_epi32((__mmask16)of_one, one) : none;
+    to[1] = of_one >> FLOATS ? _mm512_maskz_loadu_epi32((__mmask16)(of_one >> FLOATS), one + STEP_BYTES) : none;
     return;
   }
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4,
                                        35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  __mmask32 read = first_of(channels);
-  __m512i first = one ? _mm512_maskz_loadu_epi16(read, one + from * 2) : none;
-  __m512i second = other ? _mm512_maskz_loadu_epi16(read, other + from * 2) : none;
+  __m512i first = of_one ? _mm512_maskz_loadu_epi16(of_one, one) : none;
+  __m512i second = of_other ? _mm512_maskz_loadu_epi16(of_other, other) : none;
   to[0] = _mm512_permutex2var_epi16(first, low, second);
   to[1] = _mm512_permutex2var_epi16(first, high, second);
 }
 
-/* A row of an array, of which a window's column of taps sees a place for each output: the first one, how far on the next one
- * is, and how many there are; how far behind a place lies what is asked for when that is read. */
+/* A row of an array, of which a window's column of taps sees some numbers for each output: how many numbers it has, at which
+ * the first output's begin, how far on the next one's do, and how many outputs there are; how many bytes behind them lies
+ * what is asked for when they are read. */
 typedef struct {
-  const char *places; /* NULL: outside */
-  int64_t columns, place_bytes, first, stride, outputs, ahead;
+  const char *row; /* NULL: outside */
+  int64_t numbers, first, stride, outputs, ahead;
 } SeenRow;
 
 /* Packs some channels of a row: [vectors][steps][16]. What is missing is zero. */
@@ -92,19 +96,26 @@ OF_A_KIND void pack_row_of(SeenRow row, Channels some, char *to, int64_t vector_
   const int64_t number = is_half ? 2 : 4, of_a_step = 1 + is_half;
   for (int64_t out = 0; out < row.outputs; out += of_a_step, to += STEP_BYTES) {
     const char *places[2] = {NULL, NULL};
-    for (int i = 0; i < of_a_step; i++) {
-      int64_t column = row.first + (out + i) * row.stride;
-      int is_inside = row.places && out + i < row.outputs && column >= 0 && column < row.columns;
-      if (is_inside) places[i] = row.places + column * row.place_bytes;
+    int64_t begins[2] = {0, 0}, ends[2] = {0, 0}; /* of what is inside */
+    for (int i = 0; i < of_a_step && row.row; i++) {
+      int64_t at = row.first + (out + i) * row.stride;
+      places[i] = row.row + at * number;
+      begins[i] = at < 0 ? -at : 0;
+      ends[i] = out + i < row.outputs ? least(some.end, row.numbers - at) : 0;
     }
+    int is_whole = begins[0] + begins[is_half] == 0 && ends[0] == some.end && ends[is_half] == some.end;
     for (int64_t c = some.begin; c < some.end; c += STEP_CHANNELS) {
       __m512i read[2];
-      if (row.places) {
-        const char *ahead = (places[0] ? places[0] : row.places) + row.ahead + c * number;
-        WILL_READ(ahead);
-        WILL_READ(ahead + (is_half ? row.stride * row.place_bytes : STEP_BYTES));
+      __mmask32 of_one = ~0u, of_other = ~0u;
+      if (!is_whole || c + STEP_CHANNELS > some.end) {
+        of_one = between(begins[0] - c, ends[0] - c);
+        of_other = between(begins[1] - c, ends[1] - c);
       }
-      read_step(places[0], places[1], c, some.end - c, is_half, read);
+      if (row.row) {
+        WILL_READ(places[0] + row.ahead + c * number);
+        WILL_READ(places[is_half] + row.ahead + c * number + (is_half ? 0 : STEP_BYTES));
+      }
+      read_step(places[0] + c * number, of_one, places[1] + c * number, of_other, is_half, read);
       char *vector = to + (c - some.begin) / FLOATS * vector_bytes;
       _mm512_storeu_si512(vector, read[0]);
       if (c + FLOATS < some.end) _mm512_storeu_si512(vector + vector_bytes, read[1]);
@@ -121,32 +132,32 @@ VECTORS static void pack_row(SeenRow row, Channels some, char *to, int64_t vecto
 
 /* Packs some channels of the data: [vectors][columns of taps][kinds of rows][images][rows][steps][16]. */
 static void pack_data(const FiltersJob *job, StepGroup group, Channels some, char *to) {
-  const int64_t *n = job->n;
-  int64_t place_bytes = n[D_DEPTH] * (job->is_half ? 2 : 4), seen = group.rows + job->seen_rows - n[D_GROUP_ROWS];
-  int64_t ahead = n[D_STRIDE_DOWN] > 1 ? n[D_STRIDE_DOWN] * n[D_COLUMNS] : STEPS_AHEAD * n[D_STRIDE_ACROSS] * (1 + job->is_half);
-  ahead *= place_bytes; /* some steps, or the row that is seen next */
+  const int64_t *n = job->n, number = job->is_half ? 2 : 4;
+  int64_t numbers = n[D_COLUMNS] * n[D_PLACE], stride = n[D_STRIDE_ACROSS] * n[D_PLACE];
+  int64_t seen = group.rows + job->seen_rows - n[D_GROUP_ROWS];
+  /* some steps, or the row that is seen next */
+  int64_t ahead = n[D_STRIDE_DOWN] > 1 ? n[D_STRIDE_DOWN] * numbers : STEPS_AHEAD * (1 + job->is_half) * stride;
   for (int64_t tap = 0; tap < n[D_TAPS_ACROSS]; tap++)
     for (int64_t kind = 0; kind < job->kinds; kind++)
       for (int64_t image = 0; image < group.images; image++)
         for (int64_t r = 0; r < seen; r++) {
           int64_t at = (group.row + r) * n[D_STRIDE_DOWN] + kind - n[D_TOP];
           int64_t before = ((tap * job->kinds + kind) * n[D_GROUP_IMAGES] + image) * job->seen_rows + r;
-          SeenRow row = {NULL, n[D_COLUMNS], place_bytes, tap - n[D_LEFT], n[D_STRIDE_ACROSS], n[D_OUT_COLUMNS], ahead};
+          SeenRow row = {NULL, numbers, (tap - n[D_LEFT]) * n[D_PLACE], stride, n[D_OUT_COLUMNS], ahead * number};
           if (at >= 0 && at < n[D_ROWS])
-            row.places = (const char *)job->data + ((group.image + image) * n[D_ROWS] + at) * n[D_COLUMNS] * place_bytes;
+            row.row = (const char *)job->data + ((group.image + image) * n[D_ROWS] + at) * numbers * number;
           pack_row(row, some, to + before * job->steps * STEP_BYTES, job->data_bytes, job->is_half);
         }
 }
 
 /* Packs some channels of the gradient: [vectors][images][rows][steps][16]. */
 static void pack_grad(const FiltersJob *job, StepGroup group, Channels some, char *to) {
-  const int64_t *n = job->n;
-  int64_t place_bytes = n[D_OUT_DEPTH] * (job->is_half ? 2 : 4), ahead = STEPS_AHEAD * (1 + job->is_half) * place_bytes;
+  const int64_t *n = job->n, depth = n[D_OUT_DEPTH], number = job->is_half ? 2 : 4;
+  int64_t numbers = n[D_OUT_COLUMNS] * depth, ahead = STEPS_AHEAD * (1 + job->is_half) * depth * number;
   for (int64_t image = 0; image < group.images; image++)
     for (int64_t r = 0; r < group.rows; r++) {
       int64_t at = (group.image + image) * n[D_OUT_ROWS] + group.row + r;
-      const char *places = (const char *)job->grad + at * n[D_OUT_COLUMNS] * place_bytes;
-      SeenRow row = {places, n[D_OUT_COLUMNS], place_bytes, 0, 1, n[D_OUT_COLUMNS], ahead};
+      SeenRow row = {(const char *)job->grad + at * numbers * number, numbers, 0, depth, n[D_OUT_COLUMNS], ahead};
       pack_row(row, some, to + (image * n[D_GROUP_ROWS] + r) * job->steps * STEP_BYTES, job->grad_bytes, job->is_half);
     }
 }
@@ -315,8 +326,10 @@ static const char *wrong_filters(const int64_t *n) {
   if (n[D_TAPS_DOWN] > 64 || n[D_TAPS_ACROSS] > 64) return "it has too many taps";
   int64_t rows = (n[D_OUT_ROWS] - 1) * n[D_STRIDE_DOWN] - n[D_TOP];
   int64_t columns = (n[D_OUT_COLUMNS] - 1) * n[D_STRIDE_ACROSS] - n[D_LEFT];
-  if (n[D_TOP] >= n[D_TAPS_DOWN] || n[D_LEFT] >= n[D_TAPS_ACROSS] || rows > n[D_ROWS] + n[D_TAPS_DOWN] ||
-      columns > n[D_COLUMNS] + n[D_TAPS_ACROSS])
+  int64_t across = n[D_TAPS_ACROSS] * (n[D_DEPTH] / n[D_PLACE]); /* places that a row of taps sees */
+  if (n[D_DEPTH] % n[D_PLACE] || (n[D_DEPTH] > n[D_PLACE] && n[D_TAPS_ACROSS] > 1) || across > 64)
+    return "taps see other numbers";
+  if (n[D_TOP] >= n[D_TAPS_DOWN] || n[D_LEFT] >= across || rows > n[D_ROWS] + n[D_TAPS_DOWN] || columns > n[D_COLUMNS] + across)
     return "a window sees nothing";
   if (n[D_GROUP_ROWS] > n[D_OUT_ROWS] || n[D_GROUP_IMAGES] > n[D_BATCH] ||
       (n[D_GROUP_ROWS] < n[D_OUT_ROWS] && n[D_GROUP_IMAGES] > 1) || n[D_DATA_SPAN] % STEP_ROWS || n[D_GRAD_SPAN] % FLOATS ||
@@ -328,7 +341,7 @@ static const char *wrong_filters(const int64_t *n) {
   /* (a length is below 2^24, so that no product of two overflows) */
   int64_t images = n[D_ROWS] * n[D_COLUMNS], outputs = n[D_OUT_ROWS] * n[D_OUT_COLUMNS], filters = n[D_DEPTH] * n[D_OUT_DEPTH];
   if (images > MOST || outputs > MOST || filters > MOST || n[D_BATCH] * images > MOST || n[D_BATCH] * outputs > MOST ||
-      n[D_BATCH] * images * n[D_DEPTH] > MOST || n[D_BATCH] * outputs * n[D_OUT_DEPTH] > MOST ||
+      n[D_BATCH] * images * n[D_PLACE] > MOST || n[D_BATCH] * outputs * n[D_OUT_DEPTH] > MOST ||
       filters * n[D_TAPS_DOWN] * n[D_TAPS_ACROSS] > MOST)
     return "an array is too large";
   return NULL;
@@ -366,7 +379,7 @@ void *anabranch_pool_filters(Frame *frame) {
     return error_of(frame, "a call has two attributes, a text and numbers");
   const Numbers *numbers = attributes->values[1];
   if (numbers->count != D_NUMBERS || frame->arguments.count != 2 || frame->results.count != 2)
-    return error_of(frame, "a call has nineteen numbers, two arrays, one result and memory to work in");
+    return error_of(frame, "a call has twenty numbers, two arrays, one result and memory to work in");
   const int64_t *n = numbers->data;
   const char *reason = unusable(frame);
   if (reason == NULL) reason = wrong_filters(n);
@@ -379,7 +392,7 @@ void *anabranch_pool_filters(Frame *frame) {
   memcpy(job->n, n, sizeof job->n);
   job->is_half = data->type == BFLOAT16;
   int64_t bytes = cut_into_steps(job), parts = job->adds + (n[D_SHARES] > 1 ? job->taps * job->vectors : 0);
-  if (!has_numbers(data) || !holds_as_many(frame, data, n[D_BATCH] * n[D_ROWS] * n[D_COLUMNS] * n[D_DEPTH]) ||
+  if (!has_numbers(data) || !holds_as_many(frame, data, n[D_BATCH] * n[D_ROWS] * n[D_COLUMNS] * n[D_PLACE]) ||
       !holds_as_many(frame, grad, n[D_BATCH] * n[D_OUT_ROWS] * n[D_OUT_COLUMNS] * n[D_OUT_DEPTH]) ||
       !holds_as_many(frame, result, n[D_TAPS_DOWN] * n[D_TAPS_ACROSS] * n[D_DEPTH] * n[D_OUT_DEPTH]) ||
       elements_of(memory) < bytes)

@@ -28,29 +28,35 @@ from anabranch.ops.nn.conv import Geometry
 #: its name among the kernels
 NAME: Final = "direct in blocks"
 _TO_FILTER: Final = 2
-#: channels of the data, and of the gradient, whose sums registers hold; numbers of a vector
-_ROWS, _COLUMNS, _LANES = 8, 48, 16
+#: channels of the data whose sums registers hold; numbers of a vector
+_ROWS, _LANES = 8, 16
 #: bytes of a vector, and of a sum
 _VECTOR_BYTES, _SUM_BYTES = 64, 4
 #: the memory of a thread begins at a multiple of it (bytes)
 _PAGE: Final = 4096
 #: the most threads that a call uses: each has memory of its own
 _MOST_PLACES: Final = 64
-#: into so many spans channels are divided
-_DIVISIONS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-#: the least steps of a group, if there are as many: sums are read and written once for each group
-_STEPS: Final = 192
-#: cycles that a core takes to pack a byte, and to read and write one of a sum that lies in its second cache
-_CYCLES_OF_A_PACKED_BYTE, _CYCLES_OF_A_BYTE = 0.12, 0.04
-#: what a part packs, and its sums, lie in half a megabyte, of a core's second cache
+#: about how many cycles a core takes to pack a byte, to read and write one of a sum that lies in its second cache or in
+#: the third, and to begin the sums that its registers hold
+_PACKED_BYTE, _SUMMED_BYTE, _SUMMED_FAR_BYTE, _BEGINNING = 0.14, 0.04, 0.16, 60
+#: what a part packs, and its sums, take so much of a core's second cache (bytes)
 _MOST_BYTES: Final = 3 << 18
-#: convolutions of fewer channels, or with fewer multiplications, take less time otherwise
+#: into so many spans channels are divided
+_DIVISIONS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+#: steps of a group, if there are as many: sums are read and written once for each group, and rows between groups are
+#: packed twice
+_STEPS: Final = (128, 192, 256, 384, 512)
+#: places of a row, where places are laid out anew
+_LONGEST_ROW: Final = 128
+#: convolutions of fewer channels, or with fewer multiplications, take less time otherwise; of data with fewer, if there
+#: are fewer numbers in a row of a filter's taps, too
 LEAST_CHANNELS: Final = 8
+_LEAST_IN_A_ROW: Final = 16
 LEAST_PRODUCTS: Final = 1 << 22
 _MOST_TAPS: Final = 64
 #: of the time of XLA's own convolution, in float32 and in bfloat16: with one tap and many positions of the window, with
-#: one tap and few, and with more taps
-_SHARES: Final = {dtypes.float32: (0.075, 0.18, 0.28), dtypes.bfloat16: (0.09, 0.09, 0.21)}
+#: one tap and few, with more taps, and of data with few channels, as a rule the first layer of a network
+_SHARES: Final = {dtypes.float32: (0.075, 0.18, 0.28, 0.26), dtypes.bfloat16: (0.09, 0.09, 0.21, 0.115)}
 _MANY_POSITIONS: Final = 1024
 
 
@@ -68,74 +74,123 @@ class Sums(NamedTuple):
     @staticmethod
     def of(geometry: Geometry, is_half: bool) -> Sums:
         """How a gradient is cut, for float32 or (`is_half`) bfloat16."""
-        window = geometry.window
-        (batch, rows, columns, depth), (_, out_rows, out_columns, out_depth) = _lengths(geometry)
-        steps = -(-out_columns // 2) if is_half else out_columns
-        of_image = -(-_STEPS // steps)
-        group_rows = out_rows if of_image >= out_rows else _even(out_rows, of_image)
-        images = min(batch, max(1, round(_STEPS / (steps * out_rows)))) if group_rows == out_rows else 1
-        down, across = window.size[1:3]
-        seen = min(window.strides[1], down) * (group_rows + (down - 1) // window.strides[1]) * across
-        data_bytes, grad_bytes = ((images * n * steps + 1) * _VECTOR_BYTES for n in (seen, group_rows))
-        groups = -(-batch // images) * -(-out_rows // group_rows)
-        work = Work(depth, out_depth, window.taps, groups, images * group_rows * steps, data_bytes, grad_bytes)
-        data_span, grad_span, shares = work.cut(min(core_count(), _MOST_PLACES))
-        places = min(core_count(), _MOST_PLACES)
-        pads = (low for low, _ in window.pads[1:3])
-        numbers = (
-            *(batch, rows, columns, depth, out_rows, out_columns, out_depth),
-            *(down, across, *window.strides[1:3], *pads),
-            *(group_rows, images, data_span, grad_span, shares, places),
-        )
-        place = _whole(-(-data_span // _LANES) * data_bytes + grad_span // _LANES * grad_bytes, _PAGE)
-        sums = window.taps * _whole(depth, _ROWS) * _whole(out_depth, _LANES) * _SUM_BYTES
-        return Sums(tuple(map(int, numbers)), places * place + shares * sums + _VECTOR_BYTES)
+        threads = min(core_count(), _MOST_PLACES)
+        layer = Layer.of(geometry)
+        cut = _best(layer, is_half, threads)
+        numbers = (*layer, *cut, threads)
+        data_bytes, grad_bytes = layer.vector_bytes(cut, is_half)
+        place = -(-cut.data_span // _LANES) * data_bytes + cut.grad_span // _LANES * grad_bytes
+        sums = layer.taps * _whole(layer.depth, _ROWS) * _whole(layer.out_depth, _LANES) * _SUM_BYTES
+        return Sums(numbers, threads * _whole(place, _PAGE) + cut.shares * sums + _VECTOR_BYTES)
 
 
-class Work(NamedTuple):
-    """What there is to do.
+class Cut(NamedTuple):
+    """Groups and parts.
 
     Attributes:
-        depth, out_depth: channels of the data, and of the gradient.
-        taps: of the filter.
-        groups, steps: how many groups there are, and steps of each.
-        data_bytes, grad_bytes: of a vector of either in a group, as it is packed.
+        group_rows, group_images: rows of a group, of one image, or of images that it has whole.
+        data_span, grad_span: channels of the data, and of the gradient, that a part takes.
+        shares: among how many parts the groups are divided.
     """
 
+    group_rows: int
+    group_images: int
+    data_span: int
+    grad_span: int
+    shares: int
+
+
+class Layer(NamedTuple):
+    """A convolution, in the handler's order of numbers.
+
+    Attributes:
+        channels: of the data.
+        depth: how many numbers of the data a tap sees: the channels of a place, or, where these are few, of all places
+            that a row of taps sees, which is one tap then.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    channels: int
     depth: int
+    out_rows: int
+    out_columns: int
     out_depth: int
-    taps: int
-    groups: int
-    steps: int
-    data_bytes: int
-    grad_bytes: int
+    taps_down: int
+    taps_across: int
+    stride_down: int
+    stride_across: int
+    top: int
+    left: int
 
-    def cut(self, threads: int) -> tuple[int, int, int]:
-        """Channels of the data and of the gradient that a part takes, and among how many parts the groups are divided.
+    @staticmethod
+    def of(geometry: Geometry) -> Layer:
+        window = geometry.window
+        (batch, rows, columns, channels), (_, out_rows, out_columns, out_depth) = _lengths(geometry)
+        down, across = map(int, window.size[1:3])
+        depth, across = (channels * across, 1) if channels < LEAST_CHANNELS else (channels, across)
+        (top, _), (left, _) = window.pads[1:3]
+        strides = int(window.strides[1]), int(window.strides[2])
+        outputs = out_rows, out_columns, out_depth
+        return Layer(batch, rows, columns, channels, depth, *outputs, down, across, *strides, int(top), int(left))
 
-        Those with which the last thread is likely to be ready first.
-        """
+    @property
+    def taps(self) -> int:
+        return self.taps_down * self.taps_across
+
+    def cuts(self, wanted: int, is_half: bool, threads: int) -> list[Cut]:
+        """Ways to cut it, with about so many steps in a group."""
+        steps = self._steps(is_half)
+        group_rows = _even(self.out_rows, -(-wanted // steps)) if steps * self.out_rows > wanted else self.out_rows
+        images = min(self.batch, max(1, round(wanted / (steps * self.out_rows)))) if group_rows == self.out_rows else 1
+        groups = self._groups(group_rows, images)
         data_spans = {_whole(-(-self.depth // n), _ROWS) for n in _DIVISIONS}
         grad_spans = {_whole(-(-self.out_depth // n), _LANES) for n in _DIVISIONS}
-        shares = {1, min(threads, self.groups), min(2 * threads, self.groups)}
-        choices = [(d, g, s) for d in sorted(data_spans) for g in sorted(grad_spans) for s in sorted(shares)]
-        return min(choices, key=lambda choice: self._cycles(choice, threads))
+        shares = {1, min(threads, groups), min(2 * threads, groups)}
+        return [Cut(group_rows, images, d, g, s) for d in data_spans for g in grad_spans for s in shares]
 
-    def _cycles(self, choice: tuple[int, int, int], threads: int) -> float:
-        """About how many cycles of a core it takes."""
-        data_span, grad_span, shares = choice
-        vectors = self.taps * data_span * grad_span / _LANES
-        packed = (data_span * self.data_bytes + grad_span * self.grad_bytes) / _LANES
+    def vector_bytes(self, cut: Cut, is_half: bool) -> tuple[int, int]:
+        """Of a vector of the data, and of one of the gradient, in a group, as it is packed."""
+        kinds = min(self.stride_down, self.taps_down)
+        seen = self.taps_across * kinds * (cut.group_rows + (self.taps_down - 1) // self.stride_down)
+        rows = (cut.group_images * of_image for of_image in (seen, cut.group_rows))
+        data, grad = ((count * self._steps(is_half) + 1) * _VECTOR_BYTES for count in rows)
+        return data, grad
+
+    def cycles(self, cut: Cut, is_half: bool, threads: int) -> float:
+        """About how many cycles of a core it takes, until the last thread is ready."""
+        vectors = self.taps * cut.data_span * cut.grad_span / _LANES
+        data_bytes, grad_bytes = self.vector_bytes(cut, is_half)
+        packed = (cut.data_span * data_bytes + cut.grad_span * grad_bytes) / _LANES
         sums = vectors * _VECTOR_BYTES
-        wide = -(-grad_span // _LANES)
-        filled = wide / (wide + (wide % 3 == 1) * 0.34 + (wide == 1))  # registers
-        group = self.steps * vectors / 2 / filled + packed * _CYCLES_OF_A_PACKED_BYTE
-        if self.groups > shares:
-            group += sums * (_CYCLES_OF_A_BYTE if packed + sums < _MOST_BYTES else 4 * _CYCLES_OF_A_BYTE)
-        parts = -(-self.depth // data_span) * -(-self.out_depth // grad_span) * shares
+        wide = -(-cut.grad_span // _LANES)
+        held = 1 if wide == 1 else 2 if wide in (2, 4) else 3  # vectors of the gradient, by registers
+        steps = cut.group_images * cut.group_rows * self._steps(is_half)
+        # a single vector waits for sums, and two for what is read
+        group = vectors * steps / 2 * (1.5, 1.1, 1.0)[held - 1] + vectors / (_ROWS * held) * _BEGINNING
+        group += packed * _PACKED_BYTE
+        groups = self._groups(cut.group_rows, cut.group_images)
+        if groups > cut.shares:
+            group += sums * (_SUMMED_BYTE if packed + sums < _MOST_BYTES else _SUMMED_FAR_BYTE)
+        parts = -(-self.depth // cut.data_span) * -(-self.out_depth // cut.grad_span) * cut.shares
         whole = self.taps * self.depth * self.out_depth * _SUM_BYTES
-        added = whole * (shares + 1) * 4 * _CYCLES_OF_A_BYTE / threads if shares > 1 else 0.0
-        return -(-parts // threads) * -(-self.groups // shares) * group + added
+        added = whole * (cut.shares + 1) * _SUMMED_FAR_BYTE / threads if cut.shares > 1 else 0.0
+        return -(-parts // threads) * -(-groups // cut.shares) * group + added
+
+    def _steps(self, is_half: bool) -> int:
+        """Of a row."""
+        return -(-self.out_columns // 2) if is_half else self.out_columns
+
+    def _groups(self, group_rows: int, group_images: int) -> int:
+        return -(-self.batch // group_images) * -(-self.out_rows // group_rows)
+
+
+@functools.lru_cache(1024)
+def _best(layer: Layer, is_half: bool, threads: int) -> Cut:
+    """How a layer is cut such that the last thread is likely to be ready first."""
+    cuts = {cut for steps in _STEPS for cut in layer.cuts(steps, is_half, threads)}
+    return min(sorted(cuts), key=lambda cut: layer.cycles(cut, is_half, threads))
 
 
 def _lengths(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -149,8 +204,8 @@ def _lengths(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if window.taps > 1 or max(window.strides) > 1 or any(map(any, window.pads)):
         return data, output
     places = data[0] * data[1] * data[2]
-    row = max((n for n in range(2, min(places, 2 * _STEPS) + 1, 2) if places % n == 0), default=0)
-    lengths = (1, places // row, row) if row > _STEPS // 2 else (1, 1, places)
+    row = max((n for n in range(2, min(places, _LONGEST_ROW) + 1, 2) if places % n == 0), default=0)
+    lengths = (1, places // row, row) if row > _LONGEST_ROW // 4 else (1, 1, places)
     return (*lengths, data[3]), (*lengths, output[3])
 
 
@@ -174,7 +229,19 @@ def pays(geometry: Geometry) -> bool:
     output = geometry.out_shape
     products = int(np.prod(output)) * window.taps * geometry.channels
     fits = max(map(int, map(np.prod, (geometry.shape, output, geometry.filter_shape)))) <= onednn.MOST_ELEMENTS
-    return fits and min(geometry.channels, output[3]) >= LEAST_CHANNELS and products >= LEAST_PRODUCTS
+    enough = geometry.channels >= LEAST_CHANNELS or geometry.channels * size[2] >= _LEAST_IN_A_ROW
+    return fits and enough and output[3] >= LEAST_CHANNELS and products >= LEAST_PRODUCTS
+
+
+def cost(geometry: Geometry, dtype: dtypes.DType) -> float:
+    """What share of the time of XLA's own convolution it takes."""
+    single, few, several, first = _SHARES[dtype]
+    if geometry.channels < LEAST_CHANNELS:
+        depth = geometry.channels * geometry.window.size[2]
+        return first * _whole(depth, _ROWS) / depth
+    if geometry.window.taps > 1:
+        return several
+    return few if math.prod(geometry.out_shape[:3]) < _MANY_POSITIONS else single
 
 
 def can_sum(is_half: bool) -> bool:
@@ -219,10 +286,7 @@ def _register() -> None:
     def estimate(case: KernelCase) -> float:
         geometry = direction.covered(case)
         assert geometry is not None  # `takes` has said so
-        single, few, several = _SHARES[case.attrs["T"]]
-        if geometry.window.taps > 1:
-            return several
-        return few if math.prod(geometry.out_shape[:3]) < _MANY_POSITIONS else single
+        return cost(geometry, case.attrs["T"])
 
     def kernel(*inputs: Array, ctx: OperationContext) -> Any:
         assert direction.sizes is not None  # gradients have them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import Any
@@ -15,7 +16,7 @@ import anabranch as tf
 from anabranch.core import dtypes
 from anabranch.core.kernels import candidates
 from anabranch.kernels import onednn, pool_filters, pool_handler
-from anabranch.kernels.pool_filters import NAME, Sums, Work
+from anabranch.kernels.pool_filters import NAME, Sums
 from anabranch.ops import raw
 from anabranch.ops.nn.conv import Geometry
 from anabranch.xla import kernel_choice
@@ -95,7 +96,7 @@ def close(found: Any, expected: Any) -> bool:
     return found.shape == expected.shape and bool((error <= allowed).all())
 
 
-channels = st.one_of(st.sampled_from([1, 8, 15, 16, 17, 32, 33, 48, 64, 80, 100]), st.integers(1, 150))
+channels = st.one_of(st.sampled_from([1, 3, 4, 8, 15, 16, 17, 32, 33, 48, 64, 80, 100]), st.integers(1, 150))
 
 
 @st.composite
@@ -135,6 +136,8 @@ def test_results_are_those_of_float64(handler: None, request: pytest.FixtureRequ
         ((2, 28, 28, 256), 512, (1, 1), (2, 2), ((0, 0), (0, 0))),
         ((4, 14, 14, 160), 320, (3, 3), (1, 1), ((1, 1), (1, 1))),
         ((2, 35, 35, 96), 96, (3, 3), (2, 2), ((0, 0), (0, 0))),
+        ((2, 64, 64, 3), 64, (7, 7), (2, 2), ((2, 3), (2, 3))),
+        ((2, 67, 67, 3), 96, (11, 11), (4, 4), ((0, 0), (0, 0))),
         ((1, 112, 112, 16), 64, (3, 3), (1, 1), ((1, 1), (1, 1))),
     ],
 )
@@ -199,13 +202,16 @@ def test_parts_are_whole_vectors(geometry: Geometry, cores: int, is_half: bool) 
     assert min(rows, images) >= 1
 
 
-def test_large_filters_are_divided_by_channels_and_small_ones_by_places() -> None:
+def test_large_filters_are_divided_by_channels_and_small_ones_by_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of a large filter would be read again by another thread; of a small one, the data packed again."""
-    large = Work(2048, 512, 1, groups=1, steps=196, data_bytes=12608, grad_bytes=12608)
-    small = Work(64, 64, 1, groups=98, steps=256, data_bytes=16448, grad_bytes=16448)
-    assert large.cut(2)[2] == 1
-    assert small.cut(2) == (64, 64, 2)
-    assert small.cut(1) == (64, 64, 1)
+    for cores, (data, depth) in itertools.product((1, 2), (((8, 7, 7, 2048), 512), ((8, 56, 56, 64), 64))):
+        monkeypatch.setattr(pool_filters, "core_count", lambda cores=cores: cores)
+        *_, data_span, grad_span, shares, _ = Sums.of(geometry_of(data, depth), True).numbers
+        if depth == 512:
+            assert shares == 1
+            assert (data_span, grad_span) < (2048, 512) or cores == 1
+        else:
+            assert (data_span, grad_span, shares) == (64, 64, cores)
 
 
 def test_memory_to_work_in_is_bounded() -> None:
@@ -223,7 +229,7 @@ def test_memory_to_work_in_is_bounded() -> None:
 
 
 # ---------------------------------------------------------------------- bad calls
-GOOD = (1, 4, 4, 16, 4, 4, 32, 3, 3, 1, 1, 1, 1, 4, 1, 16, 32, 1, 2)
+GOOD = (1, 4, 4, 16, 16, 4, 4, 32, 3, 3, 1, 1, 1, 1, 4, 1, 16, 32, 1, 2)
 
 
 def changed(**places: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -243,22 +249,24 @@ def bad_call(scratch: int, **attributes: Any) -> Any:
 @pytest.mark.parametrize(
     ("attributes", "scratch", "message"),
     [
-        ({"numbers": np.arange(3, dtype=np.int64)}, 1 << 20, "nineteen numbers"),
+        ({"numbers": np.arange(3, dtype=np.int64)}, 1 << 20, "twenty numbers"),
         ({"numbers": changed(at0=-1)}, 1 << 20, "no length"),
         ({"numbers": changed(at3=1 << 40)}, 1 << 20, "no length"),
-        ({"numbers": changed(at7=65)}, 1 << 20, "too many taps"),
-        ({"numbers": changed(at11=3)}, 1 << 20, "sees nothing"),
-        ({"numbers": changed(at4=40, at13=40)}, 1 << 20, "sees nothing"),
+        ({"numbers": changed(at3=15)}, 1 << 20, "other numbers"),
+        ({"numbers": changed(at4=48)}, 1 << 20, "other numbers"),
+        ({"numbers": changed(at8=65)}, 1 << 20, "too many taps"),
+        ({"numbers": changed(at12=3)}, 1 << 20, "sees nothing"),
+        ({"numbers": changed(at5=40, at14=40)}, 1 << 20, "sees nothing"),
         ({"numbers": changed(at1=1 << 14, at2=1 << 15)}, 1 << 20, "too large"),
-        ({"numbers": changed(at13=5)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at14=2)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at15=12)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at16=24)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at18=65)}, 1 << 20, "other blocks"),
-        ({"numbers": changed(at15=24)}, 1 << 20, "other parts"),
-        ({"numbers": changed(at17=2)}, 1 << 20, "other parts"),
-        ({"numbers": changed(at0=2, at14=1)}, 1 << 20, "others than"),
-        ({"numbers": changed(at6=16, at16=16)}, 1 << 20, "others than"),
+        ({"numbers": changed(at14=5)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at15=2)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at16=12)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at17=24)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at19=65)}, 1 << 20, "other blocks"),
+        ({"numbers": changed(at16=24)}, 1 << 20, "other parts"),
+        ({"numbers": changed(at18=2)}, 1 << 20, "other parts"),
+        ({"numbers": changed(at0=2, at15=1)}, 1 << 20, "others than"),
+        ({"numbers": changed(at7=16, at17=16)}, 1 << 20, "others than"),
         ({"numbers": changed()}, 64, "others than"),
         ({"numbers": changed(), "more": 1}, 1 << 20, "two attributes"),
     ],
@@ -295,7 +303,8 @@ def test_what_it_does_not_pay_for_is_not_offered(handler: None, monkeypatch: pyt
     for size in (1, 2, 3, 5):
         assert offered(data, 64, size=size)
     assert offered((8, 56, 56, 64), 64, strides=[1, 2, 2, 1])
-    assert not offered((8, 224, 224, 3), 64, size=7)
+    assert offered((8, 56, 56, 3), 64, size=7)
+    assert not offered((8, 56, 56, 3), 64, size=2)
     assert not offered((1, 8, 8, 32), 64)
     assert not offered(data, 64, size=3, dilations=[1, 2, 2, 1])
     assert not offered((8, 32, 28, 28), 64, data_format="NCHW")
