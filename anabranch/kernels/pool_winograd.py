@@ -64,7 +64,7 @@ _MOST_CHANNELS: Final = 1 << 14
 #: Of each direction, the share of a direct sum at the processor's full rate: of the products; what taking tiles to
 #: points and back adds, per channel on either side; and the filter, per tile (of which few pay for it). They fit what
 #: was measured to and from 64 - 512 channels within a quarter: `docs/performance.md`.
-_SHARES: Final = ((0.4, 4.0, 32.0), (0.36, 4.0, 32.0), (0.33, 6.0, 4.0))
+_SHARES: Final = ((0.4, 4.0, 32.0), (0.36, 4.0, 32.0), (0.33, 6.0, 8.0))
 
 
 class TileShape(NamedTuple):
