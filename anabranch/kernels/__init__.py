@@ -24,6 +24,7 @@ _NORMALIZATIONS: Final = (
     *(f"FusedBatchNorm{way}{version}" for way in ("", "Grad") for version in ("", "V2", "V3")),
     *("_FusedBatchNormRelu", "_FusedBatchNormReluGrad"),
 )
+_RESIDUALS: Final = ("_FusedBatchNormAddRelu", "_FusedBatchNormAddReluGrad")
 _BYTE_CONVOLUTIONS: Final = (
     *("QuantizedConv2D", "QuantizedConv2DPerChannel", "QuantizedConv2DAndRelu", "QuantizedConv2DAndRequantize"),
     *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DWithBias", "QuantizedConv2DWithBiasAndRelu"),
@@ -47,11 +48,12 @@ MODULES: Final = {
     "anabranch.kernels.native_normalization": _NORMALIZATIONS,
     "anabranch.kernels.native_pooling": _POOLING,
     "anabranch.kernels.native_products": _PRODUCTS,
+    "anabranch.kernels.native_residuals": _RESIDUALS,
     "anabranch.kernels.native_slices": ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     "anabranch.kernels.pool_blocks": _PRODUCTS,
     "anabranch.kernels.pool_convolutions": _CONVOLUTIONS,
     "anabranch.kernels.pool_filters": ("Conv2DBackpropFilter",),
-    "anabranch.kernels.pool_normalization": _NORMALIZATIONS,
+    "anabranch.kernels.pool_normalization": (*_NORMALIZATIONS, *_RESIDUALS),
     "anabranch.kernels.pool_pooling": (*_POOLING, *_MAXIMA),
     "anabranch.kernels.pool_products": _PRODUCTS,
     "anabranch.kernels.pool_winograd": ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "_Conv2DBiasRelu"),
@@ -69,6 +71,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Collection[str]]]] = {
     "anabranch.kernels.native_halves": {"T": ("bfloat16",), **dict.fromkeys(("SrcT", "DstT"), ("bfloat16", "float32"))},
     "anabranch.kernels.native_maxima": {"T": ("bfloat16", "float32")},
     "anabranch.kernels.native_products": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
+    "anabranch.kernels.native_residuals": {"T": ("float32", "bfloat16")},
     "anabranch.kernels.native_slices": {"T": ("float32", "bfloat16")},
     "anabranch.kernels.pool_blocks": dict.fromkeys(("T", "Ta", "Tb", "Tout"), ("bfloat16",)),
     "anabranch.kernels.pool_filters": {"T": ("float32", "bfloat16")},

@@ -130,10 +130,22 @@ def _sum(inputs: Sequence[HostArray], ctx: OperationContext) -> HostArray:
     total = _memory(ctx, inputs[0], inputs[0].dtype, 0, 1)
     one = inputs[0]
     for other in inputs[1:]:
-        left = _in_pieces(ctx.op.name, _SUM, [one, other], total)
-        np.add(one.reshape(-1)[left], other.reshape(-1)[left], out=total.reshape(-1)[left])
-        one = total
+        one = sum_of_two(ctx.op.name, one, other, total)
     return total
+
+
+def sum_of_two(node: str, one: HostArray, other: HostArray, memory: HostArray) -> HostArray:
+    """The sum of two arrays of one shape, of any type; by the library where that is bfloat16.
+
+    Args:
+        node: the operation, for errors.
+        memory: where it is written, which may be one of the two.
+    """
+    left = slice(0, memory.size)
+    if str(memory.dtype) == "bfloat16" and memory.size >= _LEAST and _usable(_text(_SUM, _SHORTEST)):
+        left = _in_pieces(node, _SUM, [one, other], memory)
+    np.add(one.reshape(-1)[left], other.reshape(-1)[left], out=memory.reshape(-1)[left])
+    return memory
 
 
 for _op_type in ("Add", "AddV2"):

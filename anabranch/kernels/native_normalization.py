@@ -43,6 +43,7 @@ class Normalization:
         lengths, strides: of the data (strides in elements): [batch, channels, *spatial].
         epsilon: is added to variances.
         relu: whether ReLU follows.
+        added: whether something is added before the ReLU; the library itself cannot do so.
     """
 
     backward: bool
@@ -51,6 +52,7 @@ class Normalization:
     strides: tuple[int, ...]
     epsilon: float
     relu: bool
+    added: bool = False
 
     @staticmethod
     def of(
@@ -91,6 +93,8 @@ def make(text: str) -> native_calls.Prepared:
     if library is None:
         raise NativeError(f"oneDNN is not there: {onednn.library_state().missing}")
     values = json.loads(text)
+    if values["added"]:
+        raise NativeError("the library adds nothing to what it normalizes")
     data = Strided(tuple(values["lengths"]), tuple(values["strides"]), values["type"])
     vector = Strided((data.lengths[1],), (1,))
     described, epsilon, relu = library.described(data), values["epsilon"], values["relu"]
@@ -149,7 +153,7 @@ native_calls.register_maker(KIND, make)
 
 
 @functools.lru_cache(1024)
-def _usable(normalization: Normalization) -> bool:
+def usable(normalization: Normalization) -> bool:
     """Whether the library has an implementation that is worth while."""
     return normalization.elements <= onednn.MOST_ELEMENTS and native_calls.can_prepare(normalization.text)
 
@@ -180,7 +184,7 @@ class _Kernels:
                 device_type="CPU",
                 types=types,
                 applies=functools.partial(self._takes, backward),
-                cost=functools.partial(_estimate, backward),
+                cost=functools.partial(estimate, backward),
                 rough=native_calls.is_rough,
                 calls_back=True,
                 takes_numpy=True,
@@ -204,7 +208,7 @@ class _Kernels:
         if backward and self._relu and tuple(case.inputs[6].shape) != (mask_bytes(data.shape),):
             return False
         channels = normalization.lengths[1]
-        return all(tuple(one.shape) == (channels,) for one in vectors) and _usable(normalization)
+        return all(tuple(one.shape) == (channels,) for one in vectors) and usable(normalization)
 
     def _forward(
         self, x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, ctx: OperationContext
@@ -240,7 +244,7 @@ class _Kernels:
 _DATA_AT: Final = (0, 1)
 
 
-def _estimate(backward: bool, case: KernelCase) -> float:
+def estimate(backward: bool, case: KernelCase) -> float:
     elements = math.prod(case.inputs[_DATA_AT[backward]].shape)
     return _SHARES[backward] + _CALL_SECONDS * _ELEMENTS_PER_SECOND / elements
 

@@ -1,6 +1,7 @@
 /* Normalization of batches and its gradient, channels last, in parts (`pool_common.c`): what a plan of `pool_stages.c` may
  * compute instead of primitives. Data are float32 or bfloat16, all else float32. Where ReLU follows, a bit for each
- * element, in their order, says where the result is positive. What is no number stays none.
+ * element, in their order, says where the result is positive. Before it, what has come another way may be added; what
+ * the ReLU's gradient passes on goes back that way, too. What is no number stays none.
  *
  * Each part goes over its rows twice: first for sums over rows, which the caller merges, then for the results. Means are
  * taken of blocks that stay in a core's cache, and sums of squares around them, so that nothing is lost where means are
@@ -12,15 +13,50 @@
 typedef struct {
   int64_t rows, channels;
   float epsilon;
-  int width, relu, backward, parts; /* `width`: of the data's numbers (bytes) */
+  int width, relu, added, backward, parts; /* `width`: of the data's numbers (bytes) */
 } Normalization;
+
+/* The arrays of a call, forward and backward; what it has not is NULL. */
+typedef struct {
+  const char *x, *grad, *side;
+  const float *scales, *offsets;
+  float *means, *variances; /* backward they are read */
+  uint16_t *positive;       /* so, too */
+  char *y, *to_x, *to_side;
+  float *to_scales, *to_offsets;
+} Normalized;
+
+static Normalized named(const Normalization *n, void **arrays) {
+  Normalized a = {.x = arrays[0]};
+  int at = 1;
+  if (n->backward) {
+    a.grad = arrays[at++];
+    a.means = arrays[at++];
+    a.variances = arrays[at++];
+    a.scales = arrays[at++];
+    if (n->relu) a.positive = arrays[at++];
+    a.to_x = arrays[at++];
+    a.to_scales = arrays[at++];
+    a.to_offsets = arrays[at++];
+    if (n->added) a.to_side = arrays[at++];
+    return a;
+  }
+  a.scales = arrays[at++];
+  a.offsets = arrays[at++];
+  if (n->added) a.side = arrays[at++];
+  a.y = arrays[at++];
+  a.means = arrays[at++];
+  a.variances = arrays[at++];
+  if (n->relu) a.positive = arrays[at++];
+  return a;
+}
 
 enum { LANES = 16, BLOCK_NUMBERS = 1 << 15 };
 
 typedef struct {
   Job work;
   const Normalization *of;
-  void **arrays;
+  Normalized arrays;
   float *sums;    /* of each part, two for each channel */
   float *factors; /* three for each channel; what each part works in follows, two for each */
   int second;
@@ -46,9 +82,9 @@ WIDE static inline void stored(char *data, int64_t at, int width, __m512 values)
 }
 
 /* what came in where the result was positive */
-WIDE static inline __m512 passed(const char *data, const char *positive, int64_t at, int width) {
+WIDE static inline __m512 passed(const char *data, const uint16_t *positive, int64_t at, int width) {
   __m512 values = loaded(data, at, width);
-  return positive == NULL ? values : _mm512_maskz_mov_ps(((const uint16_t *)positive)[at / LANES], values);
+  return positive == NULL ? values : _mm512_maskz_mov_ps(positive[at / LANES], values);
 }
 
 /* The mean of both together, of which the other has this share. Infinities have no difference: each keeps its weight. */
@@ -81,18 +117,18 @@ WIDE static void add_block(const Normalization *n, const char *x, int64_t first,
   }
 }
 
-/* Sums over some rows of what comes in, and of its products with the data less their means. */
-WIDE static void add_products(const Normalization *n, void **arrays, int64_t first, int64_t rows, float *sums,
+/* Sums over some rows of what comes in, and of its products with the data less their means. What the ReLU passes on is
+ * written down where it goes another way, too. */
+WIDE static void add_products(const Normalization *n, const Normalized *a, int64_t first, int64_t rows, float *sums,
                               float *products, float *block) {
-  const char *x = arrays[0], *grad = arrays[1], *positive = n->relu ? arrays[5] : NULL;
-  const float *means = arrays[2];
   float *own = block, *with = block + n->channels;
   memset(block, 0, sizeof(float) * 2 * (size_t)n->channels);
   for (int64_t row = first; row < first + rows; row++)
     for (int64_t c = 0; c < n->channels; c += LANES) {
       int64_t at = row * n->channels + c;
-      __m512 given = passed(grad, positive, at, n->width);
-      __m512 off = _mm512_sub_ps(loaded(x, at, n->width), _mm512_loadu_ps(means + c));
+      __m512 given = passed(a->grad, a->positive, at, n->width);
+      if (a->to_side != NULL) stored(a->to_side, at, n->width, given);
+      __m512 off = _mm512_sub_ps(loaded(a->x, at, n->width), _mm512_loadu_ps(a->means + c));
       _mm512_storeu_ps(own + c, _mm512_add_ps(_mm512_loadu_ps(own + c), given));
       _mm512_storeu_ps(with + c, _mm512_fmadd_ps(given, off, _mm512_loadu_ps(with + c)));
     }
@@ -102,36 +138,34 @@ WIDE static void add_products(const Normalization *n, void **arrays, int64_t fir
   }
 }
 
-WIDE static void set_normal(const Normalization *n, void **arrays, const float *factors, int64_t first, int64_t end) {
-  const char *x = arrays[0];
-  char *y = arrays[3];
-  uint16_t *positive = n->relu ? arrays[6] : NULL;
-  const float *means = arrays[4], *offsets = arrays[2];
+WIDE static void set_normal(const Normalization *n, const Normalized *a, const float *factors, int64_t first, int64_t end) {
   __m512 zero = _mm512_setzero_ps();
   for (int64_t row = first; row < end; row++)
     for (int64_t c = 0; c < n->channels; c += LANES) {
       int64_t at = row * n->channels + c;
-      __m512 off = _mm512_sub_ps(loaded(x, at, n->width), _mm512_loadu_ps(means + c));
-      __m512 normal = _mm512_fmadd_ps(off, _mm512_loadu_ps(factors + c), _mm512_loadu_ps(offsets + c));
-      if (positive != NULL) {
-        positive[at / LANES] = _mm512_cmp_ps_mask(normal, zero, _CMP_GT_OQ);
+      __m512 off = _mm512_sub_ps(loaded(a->x, at, n->width), _mm512_loadu_ps(a->means + c));
+      __m512 normal = _mm512_fmadd_ps(off, _mm512_loadu_ps(factors + c), _mm512_loadu_ps(a->offsets + c));
+      if (a->side != NULL) normal = _mm512_add_ps(normal, loaded(a->side, at, n->width));
+      if (a->positive != NULL) {
+        a->positive[at / LANES] = _mm512_cmp_ps_mask(normal, zero, _CMP_GT_OQ);
         normal = _mm512_max_ps(zero, normal); /* the second operand, where one is no number */
       }
-      stored(y, at, n->width, normal);
+      stored(a->y, at, n->width, normal);
     }
 }
 
-WIDE static void set_gradient(const Normalization *n, void **arrays, const float *factors, int64_t first, int64_t end) {
-  const char *x = arrays[0], *grad = arrays[1], *positive = n->relu ? arrays[5] : NULL;
-  char *result = arrays[n->relu ? 6 : 5];
-  const float *means = arrays[2], *along = factors + n->channels, *across = along + n->channels;
+WIDE static void set_gradient(const Normalization *n, const Normalized *a, const float *factors, int64_t first, int64_t end) {
+  const float *along = factors + n->channels, *across = along + n->channels;
+  /* what the ReLU passes on may lie there already */
+  const char *grad = a->to_side != NULL ? a->to_side : a->grad;
+  const uint16_t *positive = a->to_side != NULL ? NULL : a->positive;
   for (int64_t row = first; row < end; row++)
     for (int64_t c = 0; c < n->channels; c += LANES) {
       int64_t at = row * n->channels + c;
       __m512 given = passed(grad, positive, at, n->width);
-      __m512 off = _mm512_sub_ps(loaded(x, at, n->width), _mm512_loadu_ps(means + c));
+      __m512 off = _mm512_sub_ps(loaded(a->x, at, n->width), _mm512_loadu_ps(a->means + c));
       __m512 value = _mm512_fnmadd_ps(off, _mm512_loadu_ps(across + c), _mm512_sub_ps(given, _mm512_loadu_ps(along + c)));
-      stored(result, at, n->width, _mm512_mul_ps(value, _mm512_loadu_ps(factors + c)));
+      stored(a->to_x, at, n->width, _mm512_mul_ps(value, _mm512_loadu_ps(factors + c)));
     }
 }
 
@@ -142,7 +176,7 @@ static int compute_normalization(const Job *work, int part) {
   float *sums = job->sums + 2 * n->channels * part, *others = sums + n->channels;
   float *block = job->factors + 3 * n->channels + 2 * n->channels * part;
   if (job->second) {
-    (n->backward ? set_gradient : set_normal)(n, job->arrays, job->factors, first, end);
+    (n->backward ? set_gradient : set_normal)(n, &job->arrays, job->factors, first, end);
     return 0;
   }
   memset(sums, 0, sizeof(float) * 2 * (size_t)n->channels);
@@ -150,17 +184,15 @@ static int compute_normalization(const Job *work, int part) {
   for (int64_t row = first; row < end; row += step) {
     int64_t rows = row + step < end ? step : end - row;
     if (n->backward)
-      add_products(n, job->arrays, row, rows, sums, others, block);
+      add_products(n, &job->arrays, row, rows, sums, others, block);
     else
-      add_block(n, job->arrays[0], row, rows, row - first, sums, others, block);
+      add_block(n, job->arrays.x, row, rows, row - first, sums, others, block);
   }
   return 0;
 }
 
 /* Means and variances of all parts; what a number less its mean is multiplied by. */
-static void merge_means(const Normalization *n, void **arrays, const float *sums, float *factors) {
-  const float *scales = arrays[1];
-  float *means = arrays[4], *variances = arrays[5];
+static void merge_means(const Normalization *n, const Normalized *a, const float *sums, float *factors) {
   for (int64_t c = 0; c < n->channels; c++) {
     double mean = sums[c], square = sums[n->channels + c], count = (double)(n->rows / n->parts);
     for (int part = 1; part < n->parts; part++) {
@@ -170,25 +202,23 @@ static void merge_means(const Normalization *n, void **arrays, const float *sums
       mean = merged(mean, own[0], rows / (count + rows));
       count += rows;
     }
-    means[c] = (float)mean;
-    variances[c] = (float)(square / (double)n->rows);
-    factors[c] = (float)(scales[c] / __builtin_sqrt((double)variances[c] + n->epsilon));
+    a->means[c] = (float)mean;
+    a->variances[c] = (float)(square / (double)n->rows);
+    factors[c] = (float)(a->scales[c] / __builtin_sqrt((double)a->variances[c] + n->epsilon));
   }
 }
 
 /* Gradients to scales and offsets; what the gradient to the data is made of. */
-static void merge_products(const Normalization *n, void **arrays, const float *sums, float *factors) {
-  const float *variances = arrays[3], *scales = arrays[4];
-  float *to_scales = arrays[n->relu ? 7 : 6], *to_offsets = arrays[n->relu ? 8 : 7];
+static void merge_products(const Normalization *n, const Normalized *a, const float *sums, float *factors) {
   for (int64_t c = 0; c < n->channels; c++) {
-    double sum = 0, product = 0, inverse = 1 / __builtin_sqrt((double)variances[c] + n->epsilon);
+    double sum = 0, product = 0, inverse = 1 / __builtin_sqrt((double)a->variances[c] + n->epsilon);
     for (int part = 0; part < n->parts; part++) {
       sum += sums[2 * n->channels * part + c];
       product += sums[2 * n->channels * part + n->channels + c];
     }
-    to_offsets[c] = (float)sum;
-    to_scales[c] = (float)(product * inverse);
-    factors[c] = (float)(scales[c] * inverse);
+    a->to_offsets[c] = (float)sum;
+    a->to_scales[c] = (float)(product * inverse);
+    factors[c] = (float)(a->scales[c] * inverse);
     factors[n->channels + c] = (float)(sum / (double)n->rows);
     factors[2 * n->channels + c] = (float)(inverse * inverse * product / (double)n->rows);
   }
@@ -198,18 +228,19 @@ static void merge_products(const Normalization *n, void **arrays, const float *s
 static int run_normalization(const Normalization *n, const Frame *frame, void **arrays, float *scratch) {
   int threads = n->parts > 1 ? threads_of(frame) : 1;
   float *factors = scratch + 2 * n->channels * n->parts;
+  Normalized given = named(n, arrays);
   for (int second = 0; second < 2; second++) {
     NormalizationJob own, *shared = threads > 1 ? malloc(sizeof *shared) : NULL, *job = shared ? shared : &own;
     memset(job, 0, sizeof *job);
     job->work.parts = n->parts;
     job->work.compute = compute_normalization;
     job->of = n;
-    job->arrays = arrays;
+    job->arrays = given;
     job->sums = scratch;
     job->factors = factors;
     job->second = second;
     do_work(&job->work, frame, shared ? (n->parts < threads ? n->parts : threads) - 1 : 0, !shared);
-    if (!second) (n->backward ? merge_products : merge_means)(n, arrays, scratch, factors);
+    if (!second) (n->backward ? merge_products : merge_means)(n, &given, scratch, factors);
   }
   return 0;
 }

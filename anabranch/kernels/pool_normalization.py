@@ -42,13 +42,15 @@ def plan(library: Library, text: str) -> StagePlan:
     values = json.loads(described)
     size, channels = math.prod(values["lengths"]), values["lengths"][1]
     width = 4 if values["type"] == onednn.FLOAT32 else 2
-    backward, relu = values["backward"], values["relu"]
-    fields = NormalizationFields(size // channels, channels, values["epsilon"], width, relu, backward, int(parts))
+    backward, relu, added = values["backward"], values["relu"], values["added"]
+    kind = (width, relu, added, backward, int(parts))
+    fields = NormalizationFields(size // channels, channels, values["epsilon"], *kind)
     vectors, positive = [channels] * 3, [mask_bytes(values["lengths"])] if relu else []
+    side = [size] if added else []
     if backward:
-        elements = [size, size, *vectors, *positive, size, *vectors[:2]]
-        return pool_stages.plan_in_c(fields, elements, 3)
-    elements = [size, *vectors[:2], size, *vectors[:2], *positive]
+        elements = [size, size, *vectors, *positive, size, *vectors[:2], *side]
+        return pool_stages.plan_in_c(fields, elements, 3 + added)
+    elements = [size, *vectors[:2], *side, size, *vectors[:2], *positive]
     return pool_stages.plan_in_c(fields, elements, 3 + relu)
 
 

@@ -55,7 +55,7 @@ typedef struct Kept {
   void *own_scratch;    /* where the program brings too little: it was compiled where the library wanted less */
 } Kept;
 
-enum { BUCKETS = 1024, ALIGNMENT = 64, MOST_ARRAYS = 9 };
+enum { BUCKETS = 1024, ALIGNMENT = 64, MOST_ARRAYS = 10 };
 static Kept *table[BUCKETS];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -113,6 +113,7 @@ class NormalizationFields(ctypes.Structure):
         ("epsilon", ctypes.c_float),
         ("width", ctypes.c_int),
         ("relu", ctypes.c_int),
+        ("added", ctypes.c_int),
         ("backward", ctypes.c_int),
         ("parts", ctypes.c_int),
     )

@@ -51,18 +51,19 @@ _SUM_STEPS: Final = 8.0
 #: (`kernels.winograd`: about 5e-6 of the largest, which is 40 steps).
 _TRANSFORMED_STEPS: Final = 160.0
 #: Operations whose sums of bfloat16 numbers may be rounded on the way: at each addition where windows overlap, by
-#: oneDNN and by XLA, and before a bias is added, as where that is an operation of its own. It is a step at the largest.
+#: oneDNN and by XLA, and before a bias, or what went around a layer, is added, as where that is an operation of its own.
+#: It is a step at the largest.
 _ROUNDED_SUMS: Final = (
     *("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2", "_MaxPoolGradAtPlaces", "AddN"),
-    "_Conv2DBiasRelu",
+    *("_Conv2DBiasRelu", "_FusedBatchNormAddRelu"),
 )
 #: results that are compared, where not all are: what else there is has another form in each kernel, or no meaning
 _COMPARED: Final[Mapping[str, int]] = {
     "_MaxPoolWithPlaces": 1,
-    "_FusedBatchNormRelu": 5,
+    **dict.fromkeys(("_FusedBatchNormRelu", "_FusedBatchNormAddRelu"), 5),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 5),
     **{f"FusedBatchNormGrad{version}": 3 for version in ("", "V2", "V3")},
-    "_FusedBatchNormReluGrad": 3,
+    **dict.fromkeys(("_FusedBatchNormReluGrad", "_FusedBatchNormAddReluGrad"), 3),
 }
 #: Numbers of a convolution's result that are not finite, for each that has to be, where the data have such numbers, or
 #: the gradient of the output: tiles are transformed as a whole, of 4x4 results, while a window of 3x3 may see a place
@@ -259,17 +260,17 @@ def _following(call: Call, results: list[Array]) -> Iterator[Call]:
         maxima, places = results
         grad = numbers(random, maxima.shape, maxima.dtype)
         yield replace(call, op_type="_MaxPoolGradAtPlaces", values=(call.values[0], maxima, grad, places))
-    elif call.op_type == "_FusedBatchNormRelu":
+    elif call.op_type in {"_FusedBatchNormRelu", "_FusedBatchNormAddRelu"}:
         x, scale = call.values[:2]
         grad = numbers(random, x.shape, x.dtype)
         attrs = {name: value for name, value in call.attrs.items() if name != "exponential_avg_factor"}
         values = (grad, x, scale, results[3], results[4], results[0], results[-1])
-        yield replace(call, op_type="_FusedBatchNormReluGrad", attrs=attrs, values=values, terms=x.size // scale.size)
+        yield replace(call, op_type=f"{call.op_type}Grad", attrs=attrs, values=values, terms=x.size // scale.size)
 
 
 def wide_results(call: Call, op: Any) -> list[Array] | None:
     """What the own kernel gives in float64; None where it computes in no other type, or numbers are not finite."""
-    if call.types or call.repeated or not call.is_finite or call.op_type.startswith("_FusedBatchNormReluGrad"):
+    if call.types or call.repeated or not call.is_finite or call.op_type.endswith("ReluGrad"):
         return None
     if "BatchNorm" in call.op_type or call.op_type == "Cast":
         return None

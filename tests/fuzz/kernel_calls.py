@@ -377,7 +377,8 @@ def _normalization(op_type: str, random: Random, most_bytes: int) -> Call | None
     attrs: dict[str, Any] = {"epsilon": float(random.choice((1e-3, 1e-5))), "data_format": layout}
     if "Grad" not in op_type:
         attrs["exponential_avg_factor"] = float(random.choice((1.0, 0.1)))
-        return Call(op_type, attrs, (x, scale, shift, mean, variance))
+        side = (numbers(random, data, dtype),) if "Add" in op_type else ()
+        return Call(op_type, attrs, (x, scale, shift, mean, variance, *side))
     third = (np.zeros(0, np.float32),) if op_type.endswith("V3") else ()
     return Call(op_type, attrs, (numbers(random, data, dtype), x, scale, mean, variance, *third))
 
@@ -460,7 +461,7 @@ _FAMILIES: Final[tuple[tuple[str, Maker, float], ...]] = (
 )
 _WEIGHTS: Final = [weight for *_, weight in _FAMILIES]
 #: gradients that take what a kernel has written down: they follow their operation (`kernel_agreement`)
-FOLLOWING: Final = frozenset({"_MaxPoolGradAtPlaces", "_FusedBatchNormReluGrad"})
+FOLLOWING: Final = frozenset({"_MaxPoolGradAtPlaces", "_FusedBatchNormReluGrad", "_FusedBatchNormAddReluGrad"})
 
 
 def _makers() -> dict[str, Maker]:

@@ -1,7 +1,7 @@
-"""Batch normalization in training followed by ReLU, as one operation, and its gradient.
+"""Batch normalization in training followed by ReLU, as one operation, and its gradient; with a sum between them, too.
 
-`passes.fused_relu` puts them in place of the operations of which they consist. A library computes both in one pass over
-the data, and the gradients of both in another.
+`passes.fused_relu` puts them in place of the operations of which they consist. All is computed in one pass over the
+data, and the gradients in another. What is added is, in a residual network, what went around the layer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,23 @@ from anabranch.ops import shape_rules
 from anabranch.ops.nn.activations import where_positive
 from anabranch.ops.nn.normalization import FORMATS, fused_backward, fused_channels, fused_forward
 
+_RESERVED = "reserve_space_1: U, reserve_space_2: U, reserve_space_3: U"
+_OUTPUTS = f"y: T, batch_mean: U, batch_variance: U, {_RESERVED}, positive: uint8"
 _TYPES = f"T: {{half, bfloat16, float}}, U: {{float}}, epsilon: float = 0.0001, {FORMATS}, is_training: bool = True"
 
 FusedBatchNormRelu = define_op(
     "_FusedBatchNormRelu",
-    "x: T, scale: U, offset: U, mean: U, variance: U -> y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, "
-    "reserve_space_2: U, reserve_space_3: U, positive: uint8",
+    f"x: T, scale: U, offset: U, mean: U, variance: U -> {_OUTPUTS}",
     f"{_TYPES}, exponential_avg_factor: float = 1.0",
 )
 FusedBatchNormRelu.not_differentiable()
+
+FusedBatchNormAddRelu = define_op(
+    "_FusedBatchNormAddRelu",
+    f"x: T, scale: U, offset: U, mean: U, variance: U, side: T -> {_OUTPUTS}",
+    f"{_TYPES}, exponential_avg_factor: float = 1.0",
+)
+FusedBatchNormAddRelu.not_differentiable()
 
 FusedBatchNormReluGrad = define_op(
     "_FusedBatchNormReluGrad",
@@ -35,6 +43,14 @@ FusedBatchNormReluGrad = define_op(
     _TYPES,
 )
 FusedBatchNormReluGrad.not_differentiable()
+
+FusedBatchNormAddReluGrad = define_op(
+    "_FusedBatchNormAddReluGrad",
+    "y_backprop: T, x: T, scale: U, reserve_space_1: U, reserve_space_2: U, y: T, positive: uint8 -> "
+    "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_3: U, reserve_space_4: U, side_backprop: T",
+    _TYPES,
+)
+FusedBatchNormAddReluGrad.not_differentiable()
 
 
 @FusedBatchNormRelu.shape
@@ -50,6 +66,32 @@ def _(
 ) -> Any:
     y, *vectors = fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
     y = np.maximum(y, y.dtype.type(0), out=y) if xp is np else xp.maximum(y, y.dtype.type(0))
+    vectors = [vector.astype(scale.dtype) for vector in vectors]
+    return [y, *vectors, np.zeros((), scale.dtype), np.zeros(0, np.uint8)]
+
+
+@FusedBatchNormAddRelu.shape
+def _(x: TensorShape, scale: TensorShape, offset: TensorShape, *rest: TensorShape, data_format: bytes) -> Any:
+    """What is open when a step is rewritten may turn out to be repeated, as in a sum."""
+    data, channels = fused_channels(x, data_format, scale, offset)
+    side = rest[-1]
+    return [shape_rules.broadcast(data, side), *([channels] * 4), shape_rules.SCALAR, TensorShape([None])]
+
+
+@FusedBatchNormAddRelu.kernel
+def _(
+    x: Array,
+    scale: Array,
+    offset: Array,
+    mean: Array,
+    variance: Array,
+    side: Array,
+    *,
+    xp: ArrayLibrary,
+    ctx: OperationContext,
+) -> Any:
+    y, *vectors = fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
+    y = xp.maximum(y + side, y.dtype.type(0))
     vectors = [vector.astype(scale.dtype) for vector in vectors]
     return [y, *vectors, np.zeros((), scale.dtype), np.zeros(0, np.uint8)]
 
@@ -76,3 +118,27 @@ def _(
     steep = where_positive(xp, grad, y, ctx, (0, 5))
     grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
     return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
+
+
+@FusedBatchNormAddReluGrad.shape
+def _(grad: TensorShape, x: TensorShape, scale: TensorShape, *vectors: TensorShape, data_format: bytes) -> Any:
+    data, channels = fused_channels(x.merge_with(grad), data_format, scale, *vectors[:2])
+    return [data, channels, channels, TensorShape([0]), TensorShape([0]), data]
+
+
+@FusedBatchNormAddReluGrad.kernel
+def _(
+    grad: Array,
+    x: Array,
+    scale: Array,
+    mean: Array,
+    variance: Array,
+    y: Array,
+    positive: Array,
+    *,
+    xp: ArrayLibrary,
+    ctx: OperationContext,
+) -> Any:
+    steep = where_positive(xp, grad, y, ctx, (0, 5))
+    grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
+    return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype), steep]

@@ -19,7 +19,8 @@ _BY_FILE = {
     """,
     "tests/device/ops/test_growing_loops.py": "_DeviceLoopCount",
     "tests/unit/passes/test_fused_rows.py": "_KeptRows _RowsOrZeros",
-    "tests/device/kernels/test_fused_relu.py": "_FusedBatchNormRelu _FusedBatchNormReluGrad",
+    "tests/device/kernels/test_fused_relu.py": "_FusedBatchNormRelu _FusedBatchNormReluGrad "
+    "_FusedBatchNormAddRelu _FusedBatchNormAddReluGrad",
     "tests/device/kernels/test_fused_bias.py": "_Conv2DBiasRelu",
     "tests/device/kernels/test_native_maxima.py": "_MaxPoolWithPlaces _MaxPoolGradAtPlaces",
     "tests/cluster/test_mirrors.py": "_AssignNewer _ScatterNewer",
