@@ -51,7 +51,7 @@ _SUM_STEPS: Final = 8.0
 #: (`kernels.winograd`: about 5e-6 of the largest, which is 40 steps).
 _TRANSFORMED_STEPS: Final = 160.0
 #: Operations whose sums of bfloat16 numbers may be rounded on the way: at each addition where windows overlap, by
-#: oneDNN and by XLA, and before a bias, or what went around a layer, is added, as where that is an operation of its own.
+#: oneDNN and by XLA, and before a bias or what went around a layer is added, as where that is an operation of its own.
 #: It is a step at the largest.
 _ROUNDED_SUMS: Final = (
     *("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPoolGradV2", "_MaxPoolGradAtPlaces", "AddN"),
