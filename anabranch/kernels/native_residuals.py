@@ -30,7 +30,7 @@ _TYPES: Final = {"T": [dtypes.float32, dtypes.bfloat16], "U": [dtypes.float32]}
 _DATA_AT: Final = (0, 1)
 
 
-def _described(x: Any, ctx: OperationContext, backward: bool) -> Normalization:
+def _described(x: Array, ctx: OperationContext, backward: bool) -> Normalization:
     one = Normalization.of(ctx.op.attrs, x.shape, x.dtype, backward, relu=False)
     assert one is not None  # `_takes` has said so
     return one

@@ -75,7 +75,7 @@ class Sums(NamedTuple):
     def of(geometry: Geometry, is_half: bool) -> Sums:
         """How a gradient is cut, for float32 or (`is_half`) bfloat16."""
         threads = min(core_count(), _MOST_PLACES)
-        layer = Layer.of(geometry)
+        layer = Summation.of(geometry)
         cut = _best(layer, is_half, threads)
         numbers = (*layer, *cut, threads)
         data_bytes, grad_bytes = layer.vector_bytes(cut, is_half)
@@ -84,7 +84,7 @@ class Sums(NamedTuple):
         return Sums(numbers, threads * _whole(place, _PAGE) + cut.shares * sums + _VECTOR_BYTES)
 
 
-class Cut(NamedTuple):
+class SummationCut(NamedTuple):
     """Groups and parts.
 
     Attributes:
@@ -100,7 +100,7 @@ class Cut(NamedTuple):
     shares: int
 
 
-class Layer(NamedTuple):
+class Summation(NamedTuple):
     """A convolution, in the handler's order of numbers.
 
     Attributes:
@@ -125,7 +125,7 @@ class Layer(NamedTuple):
     left: int
 
     @staticmethod
-    def of(geometry: Geometry) -> Layer:
+    def of(geometry: Geometry) -> Summation:
         window = geometry.window
         (batch, rows, columns, channels), (_, out_rows, out_columns, out_depth) = _lengths(geometry)
         down, across = map(int, window.size[1:3])
@@ -133,13 +133,13 @@ class Layer(NamedTuple):
         (top, _), (left, _) = window.pads[1:3]
         strides = int(window.strides[1]), int(window.strides[2])
         outputs = out_rows, out_columns, out_depth
-        return Layer(batch, rows, columns, channels, depth, *outputs, down, across, *strides, int(top), int(left))
+        return Summation(batch, rows, columns, channels, depth, *outputs, down, across, *strides, int(top), int(left))
 
     @property
     def taps(self) -> int:
         return self.taps_down * self.taps_across
 
-    def cuts(self, wanted: int, is_half: bool, threads: int) -> list[Cut]:
+    def cuts(self, wanted: int, is_half: bool, threads: int) -> list[SummationCut]:
         """Ways to cut it, with about so many steps in a group."""
         steps = self._steps(is_half)
         group_rows = _even(self.out_rows, -(-wanted // steps)) if steps * self.out_rows > wanted else self.out_rows
@@ -148,9 +148,9 @@ class Layer(NamedTuple):
         data_spans = {_whole(-(-self.depth // n), _ROWS) for n in _DIVISIONS}
         grad_spans = {_whole(-(-self.out_depth // n), _LANES) for n in _DIVISIONS}
         shares = {1, min(threads, groups), min(2 * threads, groups)}
-        return [Cut(group_rows, images, d, g, s) for d in data_spans for g in grad_spans for s in shares]
+        return [SummationCut(group_rows, images, d, g, s) for d in data_spans for g in grad_spans for s in shares]
 
-    def vector_bytes(self, cut: Cut, is_half: bool) -> tuple[int, int]:
+    def vector_bytes(self, cut: SummationCut, is_half: bool) -> tuple[int, int]:
         """Of a vector of the data, and of one of the gradient, in a group, as it is packed."""
         kinds = min(self.stride_down, self.taps_down)
         seen = self.taps_across * kinds * (cut.group_rows + (self.taps_down - 1) // self.stride_down)
@@ -158,7 +158,7 @@ class Layer(NamedTuple):
         data, grad = ((count * self._steps(is_half) + 1) * _VECTOR_BYTES for count in rows)
         return data, grad
 
-    def cycles(self, cut: Cut, is_half: bool, threads: int) -> float:
+    def cycles(self, cut: SummationCut, is_half: bool, threads: int) -> float:
         """About how many cycles of a core it takes, until the last thread is ready."""
         vectors = self.taps * cut.data_span * cut.grad_span / _LANES
         data_bytes, grad_bytes = self.vector_bytes(cut, is_half)
@@ -187,7 +187,7 @@ class Layer(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def _best(layer: Layer, is_half: bool, threads: int) -> Cut:
+def _best(layer: Summation, is_half: bool, threads: int) -> SummationCut:
     """How a layer is cut such that the last thread is likely to be ready first."""
     cuts = {cut for steps in _STEPS for cut in layer.cuts(steps, is_half, threads)}
     return min(sorted(cuts), key=lambda cut: layer.cycles(cut, is_half, threads))

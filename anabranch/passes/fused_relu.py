@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.step_nodes import StepNode, StepTensor
@@ -23,11 +24,8 @@ from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
 
-#: what adds two tensors
-_SUMS: Final = frozenset({"Add", "AddV2", "AddN"})
-#: what passes on what it is given
-_COPIES: Final = frozenset({"Identity", "IdentityN"})
-_TWO: Final = 2
+#: of a sum
+_OPERANDS: Final = 2
 _SCALAR: Final = TensorShape([])
 _UNKNOWN: Final = TensorShape([None])
 
@@ -166,7 +164,7 @@ class _Pairs:
     def _origin(self, op: StepNode) -> tuple[StepNode, tuple[StepNode, ...]]:
         """What gives what an operation passes on, and what passes it on: a sum's gradient is handed to each operand."""
         copies: list[StepNode] = []
-        while op.type in _COPIES and op in self._place and not op.control_inputs and not op.after:
+        while _copies(op) and op in self._place and not op.control_inputs and not op.after:
             before = op.inputs[0]
             if any(given is not before for given in op.inputs) or before.op.device != op.device:
                 return op, ()
@@ -181,7 +179,7 @@ class _Pairs:
             return
         if self._normalizes(before):
             self.relu_of[before] = relu
-        elif before.type in _SUMS and len(before.inputs) == _TWO and not before.control_inputs:
+        elif _is_sum_of_two(before) and not before.control_inputs:
             for at, other in ((0, 1), (1, 0)):
                 forward, side = before.inputs[at].op, before.inputs[other]
                 if self._normalizes(forward) and self._is_added(forward, before, at, side):
@@ -219,6 +217,17 @@ class _Pairs:
         if later.inputs[0] is not between or self._uses[between] != 1 or earlier.after or later.after:
             return False
         return earlier.device == later.device and not taken_in.control_inputs
+
+
+def _is_sum_of_two(op: StepNode) -> bool:
+    return _kind(op) == "Add" or (op.type == "AddN" and len(op.inputs) == _OPERANDS)
+
+
+def _copies(op: StepNode) -> bool:
+    """Whether an operation does nothing but pass on what it is given."""
+    op_def = op.op_def
+    is_plain = op_def.role is Role.COMPUTATION and not op_def.stateful
+    return op_def.passes_on and is_plain and 0 < len(op.outputs) == len(op.inputs)
 
 
 def _is_gradient_of(op: StepNode, forward: StepNode) -> bool:

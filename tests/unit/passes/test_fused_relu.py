@@ -243,6 +243,13 @@ def test_what_is_added_must_be_there_and_of_that_shape() -> None:
     assert is_fused_with_sum(block.step(y)) == [False, False]
 
 
+def test_a_difference_is_no_sum() -> None:
+    block = Block(add=lambda y, side: y - side)
+    assert is_fused_with_sum(block.step(block.y, *block.gradients)) == [False, False]
+    block = Block(add=lambda y, side: tf.add_n([y, side, side]))
+    assert is_fused_with_sum(block.step(block.y, *block.gradients)) == [False, False]
+
+
 def test_twice_the_same_is_no_residual() -> None:
     block = Block()
     assert is_fused_with_sum(block.step(tf.nn.relu(block.outputs[0] + block.outputs[0]))) == [False, False]
