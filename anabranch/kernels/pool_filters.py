@@ -58,6 +58,8 @@ _MOST_TAPS: Final = 64
 #: one tap and few, with more taps, and of data with few channels, as a rule the first layer of a network
 _SHARES: Final = {dtypes.float32: (0.075, 0.18, 0.28, 0.26), dtypes.bfloat16: (0.09, 0.09, 0.21, 0.115)}
 _MANY_POSITIONS: Final = 1024
+#: on processors with AMX nothing was measured, and of the library's kernels much
+_NOT_MEASURED: Final = 1.2
 
 
 class Sums(NamedTuple):
@@ -235,7 +237,9 @@ def pays(geometry: Geometry) -> bool:
 
 def cost(geometry: Geometry, dtype: dtypes.DType) -> float:
     """What share of the time of XLA's own convolution it takes."""
-    single, few, several, first = _SHARES[dtype]
+    library = onednn.library()
+    factor = _NOT_MEASURED if library is not None and library.has_tiles else 1.0
+    single, few, several, first = (factor * share for share in _SHARES[dtype])
     if geometry.channels < LEAST_CHANNELS:
         depth = geometry.channels * geometry.window.size[2]
         return first * _whole(depth, _ROWS) / depth
