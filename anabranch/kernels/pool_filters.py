@@ -46,8 +46,9 @@ _DIVISIONS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 #: steps of a group, if there are as many: sums are read and written once for each group, and rows between groups are
 #: packed twice
 _STEPS: Final = (128, 192, 256, 384, 512)
-#: places of a row, where places are laid out anew
-_LONGEST_ROW: Final = 128
+#: places of a row, where places are laid out anew; so few are one row, if no such row divides them; and of the longest
+#: row, which a group has at least
+_NEW_ROW, _SINGLE_ROW, _LONGEST_ROW = 128, 512, 1024
 #: convolutions of fewer channels, or with fewer multiplications, take less time otherwise; of data with fewer, if there
 #: are fewer numbers in a row of a filter's taps, too
 LEAST_CHANNELS: Final = 8
@@ -206,8 +207,13 @@ def _lengths(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if window.taps > 1 or max(window.strides) > 1 or any(map(any, window.pads)):
         return data, output
     places = data[0] * data[1] * data[2]
-    row = max((n for n in range(2, min(places, _LONGEST_ROW) + 1, 2) if places % n == 0), default=0)
-    lengths = (1, places // row, row) if row > _LONGEST_ROW // 4 else (1, 1, places)
+    row = max((n for n in range(2, min(places, _NEW_ROW) + 1, 2) if places % n == 0), default=0)
+    if row > _NEW_ROW // 4:
+        lengths = (1, places // row, row)
+    elif places <= _SINGLE_ROW:
+        lengths = (1, 1, places)
+    else:
+        return data, output
     return (*lengths, data[3]), (*lengths, output[3])
 
 
@@ -232,7 +238,8 @@ def pays(geometry: Geometry) -> bool:
     products = int(np.prod(output)) * window.taps * geometry.channels
     fits = max(map(int, map(np.prod, (geometry.shape, output, geometry.filter_shape)))) <= onednn.MOST_ELEMENTS
     enough = geometry.channels >= LEAST_CHANNELS or geometry.channels * size[2] >= _LEAST_IN_A_ROW
-    return fits and enough and output[3] >= LEAST_CHANNELS and products >= LEAST_PRODUCTS
+    enough = enough and output[3] >= LEAST_CHANNELS and products >= LEAST_PRODUCTS
+    return fits and enough and _lengths(geometry)[1][2] <= _LONGEST_ROW
 
 
 def cost(geometry: Geometry, dtype: dtypes.DType) -> float:

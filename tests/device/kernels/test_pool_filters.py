@@ -217,15 +217,17 @@ def test_large_filters_are_divided_by_channels_and_small_ones_by_places(monkeypa
 def test_memory_to_work_in_is_bounded() -> None:
     """It is the sums, for each share, and what a group takes for each thread."""
     for data, depth, taps in (
-        ((256, 224, 224, 64), 64, (3, 3)),
+        ((16, 224, 224, 64), 64, (3, 3)),
         ((1, 7, 7, 4096), 4096, (1, 1)),
-        ((1, 1, 10000, 16), 16, (1, 7)),
+        ((1, 1009, 1009, 64), 64, (1, 1)),  # a prime
+        ((1, 8, 1024, 16), 16, (1, 7)),
     ):
+        assert pool_filters.pays(geometry_of(data, depth, taps))
         pads = ((taps[0] // 2,) * 2, (taps[1] // 2,) * 2)
         sums = Sums.of(geometry_of(data, depth, taps, (1, 1), pads), True)
         *_, shares, places = sums.numbers
         of_sums = math.prod(taps) * data[3] * depth * 4 * shares
-        assert sums.scratch_bytes <= of_sums + places * (64 << 20)
+        assert sums.scratch_bytes <= of_sums + places * (4 << 20)
 
 
 # ---------------------------------------------------------------------- bad calls
@@ -306,6 +308,8 @@ def test_what_it_does_not_pay_for_is_not_offered(handler: None, monkeypatch: pyt
     assert offered((8, 56, 56, 3), 64, size=7)
     assert not offered((8, 56, 56, 3), 64, size=2)
     assert not offered((1, 8, 8, 32), 64)
+    assert offered((1, 10, 1024, 32), 64, size=3)
+    assert not offered((1, 10, 1025, 32), 64, size=3)
     assert not offered(data, 64, size=3, dilations=[1, 2, 2, 1])
     assert not offered((8, 32, 28, 28), 64, data_format="NCHW")
     for dtype in (tf.float16, tf.float64):
