@@ -106,9 +106,9 @@ class Log:
 
 
 def _class_of(error: Exception) -> str:
-    """The name of an error's class; of one of a dataset's function, which TensorFlow 2 puts in another, that of its own.
+    """The name of an error's class.
 
-    TensorFlow 1 has it as it is.
+    TensorFlow 2 puts an error of a dataset's function in one of another class. TensorFlow 1 has it as it is.
     """
     within = re.search(r"Got error code ([A-Z_]+) and message", str(error))
     return type(error).__name__ if within is None else f"{within[1].title().replace('_', '')}Error"
