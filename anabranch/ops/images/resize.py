@@ -196,9 +196,10 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         """
         grads, original_image = grads.with_rank(4), original_image.with_rank(4)
         number, channels = (
-            grads.dims[at] if grads.dims[at].is_compatible_with(original_image.dims[at]) else None for at in (0, 3)
+            grads[at] if grads[at].is_compatible_with(original_image[at]) else TensorShape([None])
+            for at in (slice(1), slice(3, None))
         )
-        return TensorShape([number, original_image[1], original_image[2], channels])
+        return number.concatenate(original_image[1:3]).concatenate(channels)
 
     @forward.kernel
     def _(images: Array, size: Array, *, align_corners: bool, half_pixel_centers: bool) -> Any:
