@@ -59,7 +59,9 @@ def _program(case: OpCase, fed: bool) -> dict[str, Any] | None:
         return f"{name}:0"
 
     try:
-        attrs = {key: coded_attr(value, op.attrs[key].kind) for key, value in case.attrs.items() if key in op.attrs}
+        attrs = {
+            key: coded_attr(value, op.attrs[key].kind) for key, value in case.attrs.items() if key not in op.inferred
+        }
         arrays = input_arrays(case)
         inputs = {
             arg.name: argument(array, arg.name in op.static) for arg, array in zip(op.inputs, arrays, strict=True)
