@@ -164,13 +164,21 @@ class _Uses:
 
 
 def _can_shrink(node: StepNode) -> bool:
-    """Whether a node is a loop or a conditional whose functions are known, and which keeps no records."""
+    """Whether a node is a loop or a conditional whose functions are known, fit it, and keep no records."""
     role, attrs = node.op_def.role, node.attrs
     if role not in FUNCTIONAL_ROLES or len(node.functions) == 0 or nesting(node) > _DEEPEST:
         return False
     if role is Role.LOOP:
-        return len(node.inputs) == len(node.outputs) == len(attrs["T"])
-    return len(node.inputs) == len(attrs["Tin"]) + 1 and len(node.outputs) == len(attrs["Tout"])
+        taken, given = len(attrs["T"]), len(attrs["T"])
+        fits = len(node.inputs) == taken
+    else:
+        taken, given = len(attrs["Tin"]), len(attrs["Tout"])
+        fits = len(node.inputs) == taken + 1
+    # those of a damaged graph may not fit, which is said where they are taken apart
+    functions = bodies_of(node)
+    fits &= all(len(function.inputs) == taken for function in functions)
+    fits &= all(len(f.outputs) == given for f in (functions[1:] if role is Role.LOOP else functions))
+    return fits and len(node.outputs) == given
 
 
 def _used_inputs(node: StepNode, outputs: set[int]) -> set[int]:

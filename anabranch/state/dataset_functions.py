@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,8 @@ class InterleaveDataset(UnaryDataset):
         cycle: how many of these datasets take turns; 1 is flat_map.
         block: how many elements each gives in its turn.
         wrap: what to put around each of them.
+        carries: whether a turn that ends early, at the end of a dataset that no other one follows, is ended by the
+            next dataset. `parallel_interleave` does so.
     """
 
     def __init__(
@@ -163,12 +166,14 @@ class InterleaveDataset(UnaryDataset):
         cycle: int = 1,
         block: int = 1,
         wrap: Callable[[Elements], Elements] = lambda dataset: dataset,
+        carries: bool = False,
     ) -> None:
         super().__init__(source)
         for name, value in (("cycle_length", cycle), ("block_length", block)):
             if value < 1:
                 raise InvalidArgumentError(None, None, f"{name} must be greater than zero, got {value}.")
         self.function, self.cycle, self.block, self.wrap = function, cycle, block, wrap
+        self.carries = carries
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
         return _InterleaveIterator(self, self.source.iterator(path))
@@ -188,6 +193,8 @@ class _InterleaveIterator(UnaryIterator):
         self._turn = 0
         self._given = 0
         self._ended = False
+        #: elements of the source for slots that ran empty, in the order of their turns
+        self._drawn: deque[Element] = deque()
 
     def next(self) -> Element | None:
         empty = 0
@@ -195,9 +202,9 @@ class _InterleaveIterator(UnaryIterator):
             slot = self._slots[self._turn]
             if slot is None:
                 # all slots empty in a row, with nothing left to fill them: that is the end
-                if self._ended or not self._fill():
+                if not self._fill():
                     empty += 1
-                    self._advance()
+                    self._advance(self._dataset.carries)
                 continue
             empty = 0
             element = slot.iterator.next()
@@ -208,27 +215,36 @@ class _InterleaveIterator(UnaryIterator):
                 return element
             slot.iterator.close()
             self._slots[self._turn] = None
-            self._advance()
+            self._advance(self._dataset.carries and not self._draw())
         return None
 
     def _fill(self) -> bool:
-        arguments = self.source.next()
+        if not self._drawn and not self._draw():
+            return False
+        self._slots[self._turn] = _Open(self._dataset, self._drawn.popleft())
+        return True
+
+    def _draw(self) -> bool:
+        arguments = None if self._ended else self.source.next()
         if arguments is None:
             self._ended = True
             return False
-        self._slots[self._turn] = _Open(self._dataset, arguments)
+        self._drawn.append(arguments)
         return True
 
-    def _advance(self) -> None:
+    def _advance(self, keeps_count: bool = False) -> None:
         self._turn = (self._turn + 1) % len(self._slots)
-        self._given = 0
+        if not keeps_count:
+            self._given = 0
 
     def position(self) -> Any:
         slots = [None if s is None else [s.arguments, s.iterator.position()] for s in self._slots]
-        return [slots, self._turn, self._given, self._ended, super().position()]
+        return [slots, self._turn, self._given, self._ended, super().position(), list(self._drawn)]
 
     def restore(self, position: Position) -> None:
-        slots, self._turn, self._given, self._ended, source = position
+        # what was saved before there were drawn elements has none
+        slots, self._turn, self._given, self._ended, source, *drawn = position
+        self._drawn = deque(tuple(each) for each in (drawn[0] if drawn else ()))
         for i, slot in enumerate(slots):
             if slot is not None:
                 opened = self._slots[i] = _Open(self._dataset, tuple(slot[0]))

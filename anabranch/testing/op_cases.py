@@ -368,6 +368,9 @@ def assert_close(got: TensorValue, wanted: TensorValue, tolerance: float | None 
         wanted = to_array(wanted, dtypes.string) if np.size(wanted) else np.asarray(wanted, np.object_)
         assert got.shape == wanted.shape, f"{what}: shape {got.shape}, expected {wanted.shape}"
         assert got.tolist() == wanted.tolist(), f"{what}: {got.tolist()}, expected {wanted.tolist()}"
+        # an array of one text equals it
+        kinds = [{type(value) for value in array.reshape(-1).tolist()} for array in (got, wanted)]
+        assert kinds[0] == kinds[1], f"{what}: values of {kinds[0]}, expected {kinds[1]}"
         return
     wanted = np.asarray(wanted)
     assert got.shape == wanted.shape, f"{what}: shape {got.shape}, expected {wanted.shape}"

@@ -8,6 +8,7 @@ train asynchronously, each task's shard is of one instant, but these are not the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -22,7 +23,7 @@ from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.coordinator import Coordinator, is_followed
 from anabranch.train.model_shards import ModelShards
-from anabranch.train.replica_rounds import BetweenRounds, RoundsRunner
+from anabranch.train.replica_rounds import BetweenRounds, RoundsRunner, RoundWentOn, WhileARoundWaits
 from anabranch.train.save_interval import ASSUMED_TASK_LIFE, SaveInterval
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
@@ -138,16 +139,21 @@ class AutomaticCheckpointHook(SessionRunHook):
             if self._asked is not None:
                 rounds.withdraw(self._asked)
         self._finish()
-        if rounds is None or rests or not rounds.may_be_cut_off(session):
+        if rounds is None or rests:
             self._save_last(session)
-        if rounds is not None and not rests:
+        else:
+            waits = rounds.while_it_waits(session)
+            if waits is not None:
+                # one that begins meanwhile is looked at below, as if it had begun before
+                with contextlib.suppress(RoundWentOn):
+                    self._save_last(session, waits)
             self._end_last_round(session, rounds)
         if not is_followed(self._coord):
             self._shards.finish(session)
 
-    def _save_last(self, session: Session) -> None:
+    def _save_last(self, session: Session, waits: WhileARoundWaits | None = None) -> None:
         if int(session.run(self._global_step)) != self._last_step:
-            self._begin(session)
+            self._begin(session, waits)
             self._finish()
 
     def _end_last_round(self, session: Session, rounds: RoundsRunner) -> None:
@@ -181,8 +187,10 @@ class AutomaticCheckpointHook(SessionRunHook):
 
         self._asked = rounds.between_rounds(begin)
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: Session, waits: WhileARoundWaits | None = None) -> None:
         """Begins a save, and waits until it has read the model.
+
+        If `waits` is given, the save fails where a round begins meanwhile.
 
         A step may update variables one after the other, and a save that reads in between would have a half of it. So
         whoever calls this (the chief's training, or what ends a round) goes on when all is read; the writing, which
@@ -196,7 +204,7 @@ class AutomaticCheckpointHook(SessionRunHook):
             save.ended.set()
             self._has_begun(session, save)
             return
-        threading.Thread(target=self._write, args=(session, save), name="checkpoint", daemon=True).start()
+        threading.Thread(target=self._write, args=(session, save, waits), name="checkpoint", daemon=True).start()
         with admitted():
             save.read.wait()
         save.pause = time.monotonic() - save.began
@@ -207,11 +215,11 @@ class AutomaticCheckpointHook(SessionRunHook):
         if session is self._session:
             self._current = save
 
-    def _write(self, session: Session, save: _SaveUnderWay) -> None:
+    def _write(self, session: Session, save: _SaveUnderWay, waits: WhileARoundWaits | None = None) -> None:
         # what saves have left that failed while a task was still writing; nobody else saves here
         checkpoint_writer.sweep_uncommitted(self._path)
         try:
-            self._shards.save(session, self._path, save.step, save.read.set)
+            self._shards.save(session, self._path, save.step, save.read.set, waits)
         except Exception as error:
             save.error = error
         finally:
@@ -224,7 +232,10 @@ class AutomaticCheckpointHook(SessionRunHook):
 
         Raises:
             OpError: what it failed with.
+            RoundWentOn: it is none, for the sake of a round.
         """
+        if isinstance(save.error, RoundWentOn):
+            raise save.error
         if save.error is not None:
             logging.error("The checkpoint of step %d could not be saved; the one before it is as it was", save.step)
             raise save.error

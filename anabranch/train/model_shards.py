@@ -46,12 +46,12 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.constants import constant_value
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import FeedDict, Operation, Tensor
+from anabranch.graph.operation import FeedDict, Operation, StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.chief_lease import ChiefLease
-from anabranch.train.replica_rounds import RoundsRunner, rounds_runners
+from anabranch.train.replica_rounds import RoundsRunner, WhileARoundWaits, rounds_runners
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.shard_mirrors import MirroredShard, ShardMirrors, shard_mirrors
@@ -305,7 +305,14 @@ class ModelShards:
             session.run(self.rounds.cancel_op)
 
     # ------------------------------------------------------------------ saving
-    def save(self, session: Session, path: str, step: int, on_read: Callable[[], None]) -> str | None:
+    def save(
+        self,
+        session: Session,
+        path: str,
+        step: int,
+        on_read: Callable[[], None],
+        waits: WhileARoundWaits | None = None,
+    ) -> str | None:
         """Saves the model, while other steps go on.
 
         Args:
@@ -314,18 +321,21 @@ class ModelShards:
             step: the global step.
             on_read: called once, on another thread, when all values have been read, or the save is over: what changes
                 the model from then on is not part of the checkpoint.
+            waits: runs the save, where there is to be none if a round begins meanwhile.
 
         Returns:
             The prefix of the checkpoint.
 
         Raises:
+            RoundWentOn: a round has begun meanwhile.
             OpError: as `Saver.save`; checkpoints that were there before are as they were.
         """
         number = next(self._saves)
         listening = threading.Thread(target=self._listen, args=(session, number, on_read), daemon=True)
         listening.start()
         try:
-            return self.saver.save(_Also(session, self._tell_read, {self._number: number}), path, global_step=step)
+            saves_in = _Also(waits or session, self._tell_read, {self._number: number})
+            return self.saver.save(saves_in, path, global_step=step)
         finally:
             # also where it failed before it had read anything
             with contextlib.suppress(errors.OpError, RuntimeError):
@@ -341,7 +351,7 @@ class ModelShards:
 class _Also:
     """A session that runs one more operation in each step. See `StepRunner`."""
 
-    def __init__(self, session: Session, also: Operation, feeds: Mapping[Any, Any]) -> None:
+    def __init__(self, session: StepRunner, also: Operation, feeds: Mapping[Any, Any]) -> None:
         self._session, self._also, self._feeds = session, also, dict(feeds)
 
     @property

@@ -11,7 +11,7 @@ from anabranch.frontend.storage.graph_io import write_graph
 from anabranch.frontend.storage.summary_writer import FileWriter, FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import StepRunner, Tensor
 from anabranch.io import gfile
 from anabranch.proto.config_pb2 import RunOptions
 from anabranch.proto.summary_pb2 import SessionLog, Summary
@@ -129,9 +129,9 @@ class CheckpointSaverHook(SessionRunHook):
             if self._asked is not None:
                 self._rounds.withdraw(self._asked)
                 self._asked.result()
-            self._rounds.save_last(session, lambda: self._save_last(session))
+            self._rounds.save_last(session, lambda saves_in: self._save_last(session, saves_in))
         else:
-            self._save_last(session)
+            self._save_last(session, session)
         for listener in self._listeners:
             listener.end(session, int(session.run(self._global_step_tensor)))
 
@@ -144,18 +144,24 @@ class CheckpointSaverHook(SessionRunHook):
         with session.graph.as_default():
             return self._save(session, step)
 
-    def _save_last(self, session: Session) -> None:
+    def _save_last(self, session: Session, saves_in: StepRunner) -> None:
         step = int(session.run(self._global_step_tensor))
         if step != self._timer.last_triggered_step():
+            self._save(session, step, saves_in)
             self._timer.update_last_triggered_step(step)
-            self._save(session, step)
 
-    def _save(self, session: Session, step: int) -> bool:
-        """Saves; returns whether a listener asks for the end."""
+    def _save(self, session: Session, step: int, saves_in: StepRunner | None = None) -> bool:
+        """Saves; returns whether a listener asks for the end.
+
+        Args:
+            session: of the training; listeners are given that.
+            step: the global step.
+            saves_in: runs the save; default: the session.
+        """
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
             listener.before_save(session, step)
-        self._get_saver().save(session, self._save_path, global_step=step)
+        self._get_saver().save(saves_in or session, self._save_path, global_step=step)
         log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
         self._summary_writer.add_session_log(log, step)
         should_stop = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,7 +12,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from anabranch import errors
+from anabranch.core import nest
+from anabranch.core.compat import as_text
 from anabranch.core.interrupts import admitted
+from anabranch.core.nest import Structure
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.platform import logging
 from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
@@ -19,10 +23,11 @@ from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import FeedDict, Operation, StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.proto.config_pb2 import RunOptions
 from anabranch.session import BaseSession, Session
+from anabranch.train.checkpoint_management import remove_checkpoint
 from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.coordinator import Coordinator, SessionCoordinator
 from anabranch.train.queue_runner import QueueRunner
@@ -74,6 +79,43 @@ class BetweenRounds:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class RoundWentOn(Exception):
+    """A round has begun, or ended, while a model was saved: that checkpoint might have a half of it, and is gone."""
+
+
+class WhileARoundWaits:
+    """A session in which a save succeeds only where no round has changed the model until all of it was read.
+
+    A round moves the time of an accumulator on before it updates that variable. So if, after the save, all times are
+    what was counted before it, nothing had been updated. A `StepRunner`, for `Saver.save` alone.
+
+    Args:
+        session: what runs the save.
+        counted: the time of all accumulators, and of the model, before anything was read.
+        times: reads those of the accumulators.
+    """
+
+    def __init__(self, session: StepRunner, counted: int, times: Sequence[Tensor]) -> None:
+        self._session, self._counted, self._times = session, counted, list(times)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the session."""
+        return self._session.graph
+
+    def run(self, fetches: Structure, feed_dict: FeedDict | None = None) -> Structure:
+        """What the session's `run` gives: of a save, the prefix of the checkpoint first.
+
+        Raises:
+            RoundWentOn: a round has begun meanwhile; the checkpoint is removed before any file names it as the latest.
+        """
+        saved = self._session.run(fetches, feed_dict)
+        if any(int(time) != self._counted for time in self._session.run(self._times)):
+            remove_checkpoint(as_text(np.asarray(nest.flatten(saved)[0]).item()))
+            raise RoundWentOn
+        return saved
 
 
 class RoundsRunner(QueueRunner):
@@ -141,10 +183,16 @@ class RoundsRunner(QueueRunner):
         as soon as their own means are there; and last it counts itself. So when no time is ahead of what is counted,
         nothing was updated since, on one task or several.
         """
+        return self.while_it_waits(session) is None
+
+    def while_it_waits(self, session: Session) -> WhileARoundWaits | None:
+        """What saves the model while a round waits for gradients; None where it may have begun (`may_be_cut_off`)."""
         if self._times is None:
-            return True
+            return None
         counted, times = session.run(self._times)
-        return any(int(time) != int(counted) for time in times)
+        if any(int(time) != int(counted) for time in times):
+            return None
+        return WhileARoundWaits(session, int(counted), self._times[1])
 
     #: Whether the queue outlives the session: a queue cannot be opened again, and the next session has the same.
     leaves_queue_open = False
@@ -212,22 +260,31 @@ class RoundsRunner(QueueRunner):
         with admitted():
             return self._rests.wait(within)
 
-    def save_last(self, session: Session, save: Callable[[], None]) -> None:
+    def save_last(self, session: Session, save: Callable[[StepRunner], None]) -> None:
         """Has no round begin any more, and saves the model as the last one left it.
 
-        A round that waits for gradients has changed nothing. If it ends all the same, the model is saved once more.
+        A round that waits for gradients has changed nothing, but it may get them while the model is saved: then that
+        checkpoint is dropped, and the model saved when the round has ended.
+
+        Args:
+            session: runs the rounds.
+            save: saves the model by the steps of what it is given. Where that raises `RoundWentOn`, it is to do nothing
+                more.
         """
-        rests = self.rest(_ROUND_THAT_WAITS)
-        if rests or not self.may_be_cut_off(session):
-            save()
-        if rests or not (self._rests.is_set() or self.may_be_cut_off(session)):
+        if self.rest(_ROUND_THAT_WAITS):
+            save(session)
             return
+        waits = self.while_it_waits(session)
+        if waits is not None:
+            with contextlib.suppress(RoundWentOn):
+                save(waits)
+                return
         if self.rest(_HALF_A_ROUND):
-            save()
+            save(session)
         else:
             logging.warning(
                 "The last round has changed a part of the model and waits for gradients of the rest; the last "
-                "checkpoint is the one of a round before it, or has that part"
+                "checkpoint is the one of a round before it"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import anabranch as tf
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train import chief_lease
+from anabranch.train.model_shards import ModelShards
 from anabranch.train.replica_rounds import RoundsRunner
 from tests.cluster.places import until
 
@@ -157,3 +159,42 @@ def test_a_round_that_does_not_end_is_made_good_by_the_next_chief(
         assert other.state() == (3, 3.0)
         other.session.close()
         assert saved(tmp_path) == (3, 3.0)
+
+
+def test_a_round_that_begins_while_the_chief_saves_is_not_saved_by_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 3.0)
+    gate = Gate()
+    has_time(monkeypatch, gate, 0.3, 0.5)
+    with local_cluster(ps=2, worker=2) as cluster:
+        chief, other, step = waiting(cluster, gate, tmp_path)
+        beside = chief.session._tf_sess()
+        save = ModelShards.save
+
+        def saves_after_the_round_has_begun(*args: Any) -> Any:
+            if not gate.begun.is_set():
+                gate.is_shut = True
+
+                def hand_in() -> None:
+                    # it waits for a token, and ends with the session
+                    with contextlib.suppress(tf.errors.OpError, RuntimeError):
+                        beside.run(chief.train)
+
+                threading.Thread(target=hand_in, daemon=True).start()
+                assert gate.begun.wait(DEADLINE)
+            return save(*args)
+
+        monkeypatch.setattr(ModelShards, "save", saves_after_the_round_has_begun)
+        chief.session.close()
+        steps, w = saved(tmp_path)
+        assert steps == w
+        gate.is_shut = False
+        gate.opened.set()
+        step.join(DEADLINE)
+        assert not step.is_alive()
+        # the next chief has gone back to what was saved
+        steps, w = other.state()
+        assert steps == w
+        other.session.close()
+        assert saved(tmp_path) == (steps, w)

@@ -162,6 +162,12 @@ LONG_LISTS: dict[str, Callable[[Any], Any]] = {
     "scattered_to": lambda n: tf.raw_ops.TensorListScatterV2(
         tensor=[[1.0]], indices=[n - 1], element_shape=-1, num_elements=-1
     ),
+    # these are no lists, but dense all the same
+    "made_dense": lambda n: tf.sparse_to_dense([0], tf.stack([n]), 1.0),
+    "multiplied": lambda n: tf.raw_ops.SparseTensorDenseMatMul(
+        a_indices=np.zeros((1, 2), np.int64), a_values=[1.0], a_shape=tf.cast(tf.stack([n, 1]), tf.int64), b=[[1.0]]
+    ),
+    "stitched": lambda n: tf.dynamic_stitch([tf.stack([n - 1])], [[1.0]]),
 }
 
 

@@ -68,9 +68,21 @@ def rows_by_operation() -> dict[str, list[OpCase]]:
     return dict(sorted(found.items()))
 
 
+def refused_rows() -> list[OpCase]:
+    """The rows that end in an error, of operation types that can stand in a random graph."""
+    folder = Path(__file__).resolve().parents[1] / "device" / "ops"
+    names = (f"tests.device.ops.{path.stem}" for path in sorted(folder.glob("cases_*.py")))
+    rows = (case for name in names for case in importlib.import_module(name).CASES)
+    return [case for case in rows if case.error is not None and _fits(case)]
+
+
 def _usable(case: OpCase) -> bool:
+    return case.error is None and _fits(case)
+
+
+def _fits(case: OpCase) -> bool:
     op = find_op_def(case.op)
-    if op is None or case.error is not None or case.op in LEFT_OUT or op.name.startswith("_"):
+    if op is None or case.op in LEFT_OUT or op.name.startswith("_"):
         return False
     if op.name.startswith("Stateless"):  # random numbers are other ones here (docs/decisions/0008)
         return False

@@ -14,6 +14,7 @@ _FOUND = (
     ("functions", 1, 18),
     ("functions", 1, 434),
     ("functions", 2, 370),
+    ("functions", 991, 34),
     ("graph", 2, 784),
     ("meta-graph", 2, 2293),
     ("older-checkpoint", 1, 139),

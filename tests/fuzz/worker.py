@@ -103,7 +103,10 @@ class Worker:
             self.tf.disable_control_flow_v2()
 
     def _described(self, tensor: Any) -> dict[str, Any]:
-        shape = tensor.shape
+        try:
+            shape = tensor.shape
+        except ValueError:  # TensorFlow's sum of lengths that are too large is a negative one
+            shape = self.tf.TensorShape(None)
         known = None if shape.ndims is None else [None if d is None else int(d) for d in shape.as_list()]
         return {"name": tensor.name, "dtype": tensor.dtype.base_dtype.name, "shape": known}
 

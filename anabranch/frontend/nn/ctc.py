@@ -28,18 +28,21 @@ def ctc_loss(
     """-log of the probability of the labels, summed over all ways to stretch them over time.
 
     Args:
-        labels: a SparseTensor of int32, [batch, labels]; the last class is the blank and is no label.
+        labels: a SparseTensor of int32, [batch, labels], in order, with one label or more in each row; the last class
+            is the blank and is no label, but rows may end with it, or with larger numbers: these do not count.
         inputs: logits, [time, batch, classes] (or [batch, time, classes], see `time_major`); `logits`: another name.
         sequence_length: [batch], int32: how many time steps count.
         preprocess_collapse_repeated: repeated labels count once.
         ctc_merge_repeated: repeated classes of a path stand for one label.
         ignore_longer_outputs_than_inputs: sequences with more labels than steps have loss 0; otherwise they are errors.
+            All labels of a row count here, blanks and repeated ones as well.
 
     Returns:
         [batch], of the logits' dtype.
 
     Raises:
         TypeError: the labels are not a SparseTensor.
+        InvalidArgumentError: in a step: a row has no labels, or one after a blank, or too many; they are out of order.
     """
     sparse = convert_to_tensor_or_sparse_tensor(labels)
     if not isinstance(sparse, SparseTensor):

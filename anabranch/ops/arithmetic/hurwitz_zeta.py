@@ -59,7 +59,8 @@ def _far_below_zero(x: Array, q: Array, even: Array) -> Any:
 def polygamma(n: Array, x: Array) -> Any:
     """The derivative of order n of the digamma function; NaN where n is no natural number."""
     n, x = jnp.broadcast_arrays(n, x)
-    sign = jnp.where(jnp.mod(n, 2) == 0, -1, 1).astype(x.dtype)
+    # of n + 1 as the dtype has it: an order of 1e30 has the sign of TensorFlow's power of -1
+    sign = jnp.where(jnp.mod(n + 1, 2) == 0, 1, -1).astype(x.dtype)
     derivative = sign * jnp.exp(jax.lax.lgamma(n + 1)) * zeta(n + 1, x)
     defined = (n >= 0) & (n == jnp.floor(n))
     return jnp.where(n == 0, jax.lax.digamma(x), jnp.where(defined, derivative, np.nan))

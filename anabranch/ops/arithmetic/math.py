@@ -48,11 +48,15 @@ def _(s0: TensorShape, s1: TensorShape, *, ctx: ShapeContext) -> list[TensorShap
 
 
 def _repeated_axes(s0: Array, s1: Array) -> tuple[list[int], list[int]]:
+    """Where each has length 1, unless they are equal: where both have, there is nothing to sum, but TensorFlow does so.
+
+    Graphs that TensorFlow wrote say what shape the sum has.
+    """
     rank = len(broadcast_dims(tuple(s0), tuple(s1)) or ())
+    if tuple(s0) == tuple(s1):
+        return [], []
     a, b = ([1] * (rank - len(s)) + [int(d) for d in s] for s in (s0, s1))
-    axes_a = [i for i in range(rank) if a[i] == 1 and (b[i] != 1 or i < rank - len(s0))]
-    axes_b = [i for i in range(rank) if b[i] == 1 and (a[i] != 1 or i < rank - len(s1))]
-    return axes_a, axes_b
+    return [i for i in range(rank) if a[i] == 1], [i for i in range(rank) if b[i] == 1]
 
 
 @BroadcastGradientArgs.kernel

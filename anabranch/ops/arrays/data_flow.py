@@ -10,6 +10,7 @@ from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.sizes import check_storable
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Operation, Tensor
@@ -263,7 +264,9 @@ def _stitch(indices: list[Any], data: list[Any], xp: ArrayLibrary, ctx: Operatio
             ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
     row = np.shape(data[0])[np.ndim(indices[0]) :]
     values = xp.concatenate([xp.reshape(v, (np.size(i), *row)) for i, v in zip(indices, data, strict=True)])
-    source = np.zeros(int(places.max(initial=-1)) + 1, np.int64)
+    count = int(places.max(initial=-1)) + 1
+    check_storable([count], np.int64, ctx.op, "the places of rows")
+    source = np.zeros(count, np.int64)
     # of repeated places the last one stays
     source[places] = np.arange(len(places))
     return xp.take(values, source, axis=0)

@@ -164,12 +164,13 @@ def _interleaved(
     f: FuncAttr,
     ctx: StepHostContext,
     ahead: int = 0,
+    carries: bool = False,
 ) -> Elements:
     """Datasets that take turns; with `ahead`, each computes that many elements before its turn."""
     taking_turns = _parallelism(cycle, ctx, "cycle_length")
     wrap = _prefetched(ahead) if ahead else _itself
     function = function_of(ctx, f, captured)
-    dataset = functions.InterleaveDataset(dataset_of(source, ctx), function, taking_turns, int(block), wrap)
+    dataset = functions.InterleaveDataset(dataset_of(source, ctx), function, taking_turns, int(block), wrap, carries)
     return made_by(dataset, ctx)
 
 
@@ -223,7 +224,7 @@ def _parallel_interleave(
     ctx: StepHostContext,
 ) -> Elements:
     ahead = max(1, int(buffer_output_elements))
-    return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
+    return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead, carries=True)
 
 
 for _name in ("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset"):

@@ -189,9 +189,17 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
 
     @backward.late_shape
     def _(grads: TensorShape, original_image: TensorShape) -> TensorShape:
-        """As many images and channels as in `grads`, of the original's size."""
+        """As many images and channels as in `grads`, of the original's size.
+
+        TensorFlow's graphs say that these are as many as in the original, also where a step would find that they are
+        not: then nothing is said here.
+        """
         grads, original_image = grads.with_rank(4), original_image.with_rank(4)
-        return grads[:1].concatenate(original_image[1:3]).concatenate(grads[3:])
+        number, channels = (
+            grads[at] if grads[at].is_compatible_with(original_image[at]) else TensorShape([None])
+            for at in (slice(1), slice(3, None))
+        )
+        return number.concatenate(original_image[1:3]).concatenate(channels)
 
     @forward.kernel
     def _(images: Array, size: Array, *, align_corners: bool, half_pixel_centers: bool) -> Any:

@@ -80,27 +80,47 @@ def _losses(
     _, batch, classes = inputs.shape
     ctx.check(batch > 0, "batch_size must not be 0")
     ctx.check(
-        (labels_values >= 0) & (labels_values < classes - 1),
+        labels_values >= 0,
         f"labels must be in [0, {classes - 1}) (the class {classes - 1} is the blank), got {{0}}",
         labels_values,
     )
-    rows = labels_indices[:, 0]
+    rows, columns = labels_indices[:, 0], labels_indices[:, 1]
     ctx.check((rows >= 0) & (rows < batch), f"the labels' rows must be in [0, {batch}), got {{0}}", rows)
+    ctx.check(columns >= 0, "the labels' columns must not be negative, got {0}", columns)
+    follows = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (columns[1:] > columns[:-1]))
+    ctx.check(follows, "the labels' indices are out of order, or repeated: sort them with tf.sparse_reorder")
     loss, gradient = np.zeros(batch, inputs.dtype), np.zeros(inputs.shape, inputs.dtype)
     for b, steps in enumerate(sequence_length.tolist()):
-        labels = labels_values[rows == b]
-        if preprocess_collapse_repeated and len(labels):
-            labels = labels[np.append(True, labels[1:] != labels[:-1])]
-        if len(labels) > steps and ignore_longer_outputs_than_inputs:
+        # these count as they were given: TensorFlow looks at the time before it merges or drops any
+        given = labels_values[rows == b]
+        labels = _without_blanks(given, b, classes - 1, preprocess_collapse_repeated, ctx)
+        if len(given) > steps and ignore_longer_outputs_than_inputs:
             continue
         ctx.check(
-            len(labels) <= steps,
-            f"not enough time for the labels of sequence {b}: {len(labels)} labels, {steps} steps; shorten them or "
+            len(given) <= steps,
+            f"not enough time for the labels of sequence {b}: {len(given)} labels, {steps} steps; shorten them or "
             "set ignore_longer_outputs_than_inputs",
         )
         if steps:
             loss[b], gradient[:steps, b] = _loss_of_one(_log_softmax(inputs[:steps, b]), labels, ctc_merge_repeated)
     return loss, gradient
+
+
+def _without_blanks(labels: Array, row: int, blank: int, merge: bool, ctx: OperationContext) -> Array:
+    """The labels before those, at the end, that are the blank or above it: sequences are filled up with these."""
+    ctx.check(
+        len(labels) > 0,
+        f"sequence {row} has no labels; leave it out, or give it one that is the blank ({blank})",
+    )
+    if merge:
+        labels = labels[np.append(True, labels[1:] != labels[:-1])]
+    are_blank = labels >= blank
+    ctx.check(
+        are_blank[1:] | ~are_blank[:-1],
+        f"a label of sequence {row} follows one that is the blank ({blank}) or above it: {labels.tolist()}",
+    )
+    kept: Array = labels[~are_blank]
+    return kept
 
 
 def _loss_gradient(op: Operation, grad_loss: Tensor, _: Tensor | None) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
+from anabranch.core.sizes import check_storable
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
@@ -123,6 +124,7 @@ def _(
         raise ValueError(f"the inner dimensions {a_shape[inner]} and {right.shape[0]} must be equal")
     if not (a_shape[out] and right.shape[1]):
         return np.zeros((int(a_shape[out]), right.shape[1]), right.dtype)
+    check_storable([int(a_shape[out]), right.shape[1]], right.dtype, ctx.op, "the product")
     many = len(values) * right.shape[1] >= _MANY_TERMS and right.dtype.name in _TYPES_OF_SCIPY
     # what looks at columns of coordinates is quicker where they lie one after the other
     a_indices = np.ascontiguousarray(a_indices.T).T if many else a_indices

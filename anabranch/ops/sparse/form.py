@@ -14,6 +14,7 @@ import numpy as np
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.sizes import check_storable
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
@@ -426,6 +427,7 @@ def _(
     )
     if validate_indices:
         _check_order(ctx, vectors, output_shape)
+    check_storable(output_shape.tolist(), sparse_values.dtype, ctx.op, "the dense tensor")
     dense = np.empty(tuple(int(d) for d in output_shape), sparse_values.dtype)
     dense[...] = np.asarray(default_value)[()]
     dense[tuple(vectors.T)] = sparse_values

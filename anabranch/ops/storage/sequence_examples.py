@@ -185,7 +185,8 @@ class _Records:
         for i, steps in enumerate(rows):
             for j, row in enumerate(steps):
                 check_size(len(row), dims, dtype, place_of(self.labels[i], key, j), self.ctx)
-                out[i, j] = array_of(row, dtype).reshape(dims)
+                # "..." for a text is not to become an array in an array
+                out[i, j, ...] = array_of(row, dtype).reshape(dims)
         return out, lengths
 
     def _check_found(self, key: str) -> None:

@@ -69,6 +69,19 @@ def test_resizing_keeps_what_fits_already() -> None:
     assert padded[..., 0].tolist() == [[0, 0, 1, 0, 0]] * 2
 
 
+def test_the_gradient_of_resizing_says_no_length_that_graphs_of_tensorflow_contradict() -> None:
+    """They say how many images the original has, and a step that those of the gradient are as many."""
+
+    def shape(images: int | None, channels: int | None) -> list[int | None]:
+        original = raw.Placeholder(dtype=np.float32, shape=[2, 5, 4, 3])
+        grads = raw.Placeholder(dtype=np.float32, shape=[images, 7, 7, channels])
+        return raw.ResizeBilinearGrad(grads, original).shape.as_list()  # type: ignore[no-any-return]
+
+    assert shape(2, None) == [2, 5, 4, None]
+    assert shape(None, 3) == [None, 5, 4, 3]
+    assert shape(3, 1) == [None, 5, 4, None]
+
+
 def test_resizing_refuses_bad_arguments() -> None:
     with pytest.raises(ValueError, match="3 or 4"):
         image.resize_images(ONE[0], [2, 2])

@@ -198,6 +198,20 @@ ARITHMETIC = [
         label="both",
         static_shape=False,
     ),
+    OpCase(
+        "BroadcastGradientArgs",
+        (np.int32([3, 1]), np.int32([])),
+        expected=([1], [0, 1]),
+        label="one element in an axis",
+    ),
+    OpCase(
+        "BroadcastGradientArgs",
+        (np.int64([2, 1, 1, 3, 1]), np.int64([1, 3, 1])),
+        expected=([1, 2, 4], [0, 1, 2, 4]),
+        label="one element in several axes",
+    ),
+    OpCase("BroadcastGradientArgs", (np.int32([3, 1]), np.int32([3, 1])), expected=([], []), label="equal"),
+    OpCase("BroadcastGradientArgs", (np.int32([0]), np.int32([1])), expected=([], [0]), label="no element"),
 ]
 
 ELEMENTARY = [
@@ -353,6 +367,13 @@ SPECIAL_FUNCTIONS = [
         expected=[-np.euler_gamma, np.inf, np.nan, 6 * zeta_below(4, np.array([-20.5]))[0], np.nan, np.nan, -0.0],
         gradient=False,
         label="ends",
+    ),
+    OpCase(
+        "Polygamma",
+        (np.float64([1e30, 1e30, 2**53]), np.float64([0.5, 2.5, 0.5])),
+        expected=[np.inf, np.nan, np.inf],
+        gradient=False,
+        label="orders that have no neighbours",
     ),
     OpCase("Igamma", (A, B), oracle=sp.gammainc, tolerance=1e-8),
     OpCase("Igamma", (np.float64(1.5), B), oracle=sp.gammainc, tolerance=1e-8, label="scalar"),

@@ -47,6 +47,8 @@ def message(context: dict[str, Any], lists: dict[str, Any]) -> bytes:
 NUMBER = Feature(int64_list=Int64List(value=[3]))
 NAMES = Feature(bytes_list=BytesList(value=[b"a", b"b"]))
 LONG = message({"n": NUMBER, "w": NAMES}, {"x": floats([1, 2], [3, 4]), "t": words([b"p"], [b"q", b"r"])})
+ONE_WORD_EACH = message({}, {"x": words([b"p"], [b"q"]), "t": words()})
+ONE_WORD: dict[str, Any] = {"feature_list_dense_types": ["string"], "feature_list_dense_shapes": [[]]}
 SHORT = message({}, {"x": floats([5, 6]), "t": words([])})
 BARE = message({}, {})
 
@@ -92,6 +94,10 @@ CASES = [
     OpCase(**single(BARE, optional=[b"x"]), label="nothing there", expected=[
         _EMPTY, text(), np.array([0]), np.array(7), np.zeros((0, 2), np.int64), text(), np.array([0, 0]),
         np.zeros((0, 2), np.float32),
+    ]),
+    OpCase(**single(ONE_WORD_EACH, **ONE_WORD), label="one text in each", expected=[
+        _EMPTY, text(), np.array([0]), np.array(7), np.zeros((0, 2), np.int64), text(), np.array([0, 0]),
+        text(b"p", b"q"),
     ]),
     OpCase(**single(BARE), error=BAD, label="no list"),
     OpCase(**single(BARE, default=NONE, optional=[b"x"], name=b"bare"), error=BAD, label="no feature"),

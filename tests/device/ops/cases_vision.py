@@ -211,10 +211,15 @@ def greedy(logits: Array, lengths: Array) -> list[Array]:
     return [*sparse(rows), np.array(scores, np.float32)]
 
 
+def ctc_labels(rows: list[tuple[int, ...]]) -> tuple[Array, Array]:
+    indices, values, _ = sparse(rows)
+    return indices, values.astype(np.int32)
+
+
 LOGITS = normal(4, 3, 4)
 LENGTHS = np.array([4, 3, 2], np.int32)
 LABELS: list[tuple[int, ...]] = [(1, 1), (0, 2, 1), (2,)]
-PLACES, NAMES = sparse(LABELS)[0], sparse(LABELS)[1].astype(np.int32)
+PLACES, NAMES = ctc_labels(LABELS)
 
 SEQUENCES = [
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS), oracle=ctc(LABELS), tolerance=1e-4, gradient=False),
@@ -237,7 +242,46 @@ SEQUENCES = [
         label="unmerged",
     ),
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS - 1), error=InvalidArgumentError, label="too short"),
-    OpCase("CTCLoss", (LOGITS, PLACES, NAMES + 1, LENGTHS), error=InvalidArgumentError, label="the blank as a label"),
+    OpCase("CTCLoss", (LOGITS, PLACES, NAMES - 1, LENGTHS), error=InvalidArgumentError, label="negative"),
+    OpCase(
+        "CTCLoss",
+        (LOGITS, *ctc_labels([(1, 1, 3), (0, 2, 1), (2, 7)]), LENGTHS),
+        oracle=ctc(LABELS),
+        tolerance=1e-4,
+        gradient=False,
+        label="filled up with blanks",
+    ),
+    OpCase(
+        "CTCLoss",
+        (LOGITS, *ctc_labels([(3, 3), (0, 2, 1), (2,)]), LENGTHS),
+        oracle=ctc([(), (0, 2, 1), (2,)]),
+        tolerance=1e-4,
+        gradient=False,
+        label="nothing but blanks",
+    ),
+    OpCase(
+        "CTCLoss",
+        (LOGITS, *ctc_labels([(1, 3, 1), (0, 2, 1), (2,)]), LENGTHS),
+        error=InvalidArgumentError,
+        label="a label after a blank",
+    ),
+    OpCase(
+        "CTCLoss",
+        (LOGITS, *ctc_labels([(1, 1), (0, 2, 1), (2, 2, 2)]), LENGTHS),
+        {"preprocess_collapse_repeated": True},
+        error=InvalidArgumentError,
+        label="too long before they are collapsed",
+    ),
+    OpCase(
+        "CTCLoss", (LOGITS, *ctc_labels([(1, 1), (), (2,)]), LENGTHS), error=InvalidArgumentError, label="no labels"
+    ),
+    OpCase("CTCLoss", (LOGITS, PLACES[::-1], NAMES[::-1], LENGTHS), error=InvalidArgumentError, label="out of order"),
+    OpCase(
+        "CTCLoss",
+        (LOGITS, np.maximum(PLACES, [0, 1]), NAMES, LENGTHS),
+        error=InvalidArgumentError,
+        label="two in one place",
+    ),
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS + 1), error=InvalidArgumentError, label="too long"),
     OpCase(
         "CTCLossV2",

@@ -371,6 +371,66 @@ def test_a_checkpoint_has_no_half_of_a_round(tmp_path: Path, comes: bool, monkey
         assert saved.models == [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)][: 1 + comes]
 
 
+class _BegunMeanwhile(_Saved):
+    """Has a round begin, and update one of two variables, when the model is about to be saved for the last time."""
+
+    round_begins: Callable[[], None] | None = None
+
+    def before_save(self, session: tf.Session, global_step_value: int) -> None:
+        if self.round_begins is not None:
+            self.round_begins()
+
+
+@pytest.mark.parametrize("comes", ["at once", "later", "never"])
+def test_a_round_that_begins_while_the_last_checkpoint_is_saved_is_not_there_by_half(
+    tmp_path: Path, comes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of its second variable comes before that is read, after it, or not at all."""
+    monkeypatch.setattr(replica_rounds, "_HALF_A_ROUND", 0.1 if comes == "never" else float(DEADLINE))
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        variables = [tf.get_variable(name, initializer=0.0) for name in ("a", "b")]
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 1)
+        optimizer.apply_gradients([(tf.constant(-1.0), var) for var in variables], step)
+        others = []
+        for var in variables:
+            shared = tf.ConditionalAccumulator(tf.float32, shape=(), shared_name=f"{var.name}/grad_accum")
+            others.append(shared.apply_grad(tf.constant(-1.0), local_step=step))
+        saved = _BegunMeanwhile(tmp_path)
+        hooks = [
+            optimizer.make_session_run_hook(is_chief=True),
+            tf.train.CheckpointSaverHook(str(tmp_path), save_steps=1_000_000, listeners=[saved]),
+        ]
+        rests = replica_rounds.RoundsRunner.rest
+        with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(), hooks) as session:
+            beside = session._tf_sess()
+            beside.run(others)
+            until(lambda: int(beside.run(step)) == 1)
+
+            def begin() -> None:
+                saved.round_begins = None
+                beside.run(others[0])
+                until(lambda: beside.run(variables) == [2.0, 1.0])
+                if comes == "at once":
+                    beside.run(others[1])
+                    until(lambda: int(beside.run(step)) == 2)
+
+            def rest(rounds: replica_rounds.RoundsRunner, within: float) -> bool:
+                if comes == "later" and within == DEADLINE:
+                    beside.run(others[1])
+                return rests(rounds, within)
+
+            monkeypatch.setattr(replica_rounds.RoundsRunner, "rest", rest)
+            saved.round_begins = begin
+        latest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path)))
+        model = tuple(float(latest.get_tensor(name)) for name in ("global_step", "a", "b"))
+        assert model == ((0.0, 0.0, 0.0) if comes == "never" else (2.0, 2.0, 2.0))
+        # and no file is left of the one that was dropped
+        assert {path.name.split(".")[1] for path in tmp_path.glob("model.ckpt*")} <= {"ckpt-0", "ckpt-2"}
+        # none that was there for a moment had it either
+        assert all(len(set(each)) == 1 for each in saved.models)
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():

@@ -40,7 +40,7 @@ class Pipeline:
 
     Attributes:
         endless: whether there is no last element.
-        stateful: whether Python's functions are on the way.
+        stateful: whether functions are on the way that TensorFlow takes for stateful: it saves no position of these.
     """
 
     def __init__(self, random: Random) -> None:
@@ -204,7 +204,7 @@ def _map(p: Pipeline) -> None:
         text, element = f"({results[0][0]}, {results[-1][0]})", (results[0][1], results[-1][1])
     more = r.choice(("", "", "", ", num_parallel_calls=2", ", num_parallel_calls=tf.data.experimental.AUTOTUNE"))
     p.lines.append(f"ds = ds.map(lambda {parameters}: {text}{more})")
-    p.stateful = p.stateful or "py_func" in text
+    p.stateful = p.stateful or "py_func" in text or "check_numerics" in text
     p.element = element
 
 

@@ -56,7 +56,7 @@ class Log:
 
     def fail(self, name: str, error: Exception) -> None:
         """Shows an error."""
-        self.seen.append([name, {"error": type(error).__name__}])
+        self.seen.append([name, {"error": _class_of(error)}])
         # TensorFlow tells the whole stack before it says what is wrong
         words = re.split(r"Node: '[^']*'\n", getattr(error, "message", None) or str(error))[-1]
         self.messages.append(f"{type(error).__name__}: {words}"[:2000])
@@ -103,6 +103,15 @@ class Log:
         if isinstance(value, Iterable):
             return [self._plain(part) for part in value]
         return {"other": type(value).__name__}
+
+
+def _class_of(error: Exception) -> str:
+    """The name of an error's class.
+
+    TensorFlow 2 puts an error of a dataset's function in one of another class. TensorFlow 1 has it as it is.
+    """
+    within = re.search(r"Got error code ([A-Z_]+) and message", str(error))
+    return type(error).__name__ if within is None else f"{within[1].title().replace('_', '')}Error"
 
 
 def _number(value: float) -> Any:

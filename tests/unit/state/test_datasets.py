@@ -216,6 +216,32 @@ def test_datasets_take_turns(values: list[int], cycle: int, block: int, steps: i
     assert continued(make, steps) == expected[steps:]
 
 
+#: datasets, elements of each, datasets at a time, elements of a turn; what TensorFlow's `parallel_interleave` gives
+CARRIED = [
+    (5, 4, 3, 3, "00011122201233444334"),
+    (7, 3, 4, 2, "001122330123455664456"),
+    (8, 4, 3, 3, "00011122201233344455534566777667"),
+    (5, 2, 3, 5, "0011223344"),
+    (6, 3, 2, 2, "001101223323445545"),
+]
+
+
+@pytest.mark.parametrize(("datasets", "length", "cycle", "block", "expected"), CARRIED)
+def test_a_turn_that_nothing_follows_is_ended_by_the_next_dataset(
+    datasets: int, length: int, cycle: int, block: int, expected: str
+) -> None:
+    def make() -> Elements:
+        source = RangeDataset(0, datasets, 1)
+        return InterleaveDataset(
+            source, lambda v: (boxed(RepeatDataset(ListDataset([(v,)]), length)),), cycle, block, carries=True
+        )
+
+    wanted = [int(digit) for digit in expected]
+    assert taken(make()) == wanted
+    for steps in range(len(wanted)):
+        assert continued(make, steps) == wanted[steps:]
+
+
 # ------------------------------------------------------------------------------------------------ order
 @given(st.integers(0, 30), st.integers(1, 12), st.integers(0, 5), st.integers(0, 70))
 def test_a_shuffle_is_a_permutation_that_a_position_keeps(count: int, size: int, seed: int, steps: int) -> None:
