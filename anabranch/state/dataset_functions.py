@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.arrays import boxed
 from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError, OutOfRangeError
-from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,
