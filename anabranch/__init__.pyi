@@ -63,6 +63,7 @@ from anabranch.autodiff.gradients import (
 from anabranch.core import nest as nest
 from anabranch.core.device import DeviceSpec as DeviceSpec
 from anabranch.core.devices import register_device as register_device
+from anabranch.core.dimensions import Dimension as Dimension, dimension_value as dimension_value
 from anabranch.core.dtypes import (
     QUANTIZED_DTYPES as QUANTIZED_DTYPES,
     DType as DType,
@@ -94,12 +95,7 @@ from anabranch.core.dtypes import (
     variant as variant,
 )
 from anabranch.core.kernels import register_kernel as register_kernel
-from anabranch.core.shapes import (
-    Dimension as Dimension,
-    TensorShape as TensorShape,
-    dimension_at_index as dimension_at_index,
-    dimension_value as dimension_value,
-)
+from anabranch.core.shapes import TensorShape as TensorShape, dimension_at_index as dimension_at_index
 from anabranch.errors import OpError as OpError
 from anabranch.frontend import raw_ops as raw_ops
 from anabranch.frontend.arithmetic.clipping import (
@@ -411,7 +407,6 @@ from anabranch.frontend.control_flow.batched_functions import (
 )
 from anabranch.frontend.control_flow.checks import (
     Assert as Assert,
-    add_check_numerics_ops as add_check_numerics_ops,
     assert_equal as assert_equal,
     assert_greater as assert_greater,
     assert_greater_equal as assert_greater_equal,
@@ -431,11 +426,9 @@ from anabranch.frontend.control_flow.checks import (
     assert_same_float_dtype as assert_same_float_dtype,
     assert_scalar as assert_scalar,
     assert_type as assert_type,
-    check_numerics as check_numerics,
     is_non_decreasing as is_non_decreasing,
     is_numeric_tensor as is_numeric_tensor,
     is_strictly_increasing as is_strictly_increasing,
-    verify_tensor_all_finite as verify_tensor_all_finite,
 )
 from anabranch.frontend.control_flow.conditionals import case as case, cond as cond, switch_case as switch_case
 from anabranch.frontend.control_flow.defined_functions import (
@@ -453,6 +446,11 @@ from anabranch.frontend.control_flow.grouping import (
     no_op as no_op,
     tables_initializer as tables_initializer,
     tuple as tuple,
+)
+from anabranch.frontend.control_flow.numeric_checks import (
+    add_check_numerics_ops as add_check_numerics_ops,
+    check_numerics as check_numerics,
+    verify_tensor_all_finite as verify_tensor_all_finite,
 )
 from anabranch.frontend.control_flow.printing import Print as Print, print as print, timestamp as timestamp
 from anabranch.frontend.control_flow.script import numpy_function as numpy_function, py_func as py_func

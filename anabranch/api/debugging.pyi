@@ -20,12 +20,11 @@ from anabranch.frontend.control_flow.checks import (
     assert_same_float_dtype as assert_same_float_dtype,
     assert_scalar as assert_scalar,
     assert_type as assert_type,
-    check_numerics as check_numerics,
     is_non_decreasing as is_non_decreasing,
     is_numeric_tensor as is_numeric_tensor,
     is_strictly_increasing as is_strictly_increasing,
-    verify_tensor_all_finite,
 )
+from anabranch.frontend.control_flow.numeric_checks import check_numerics as check_numerics, verify_tensor_all_finite
 from anabranch.frontend.control_flow.shape_checks import assert_shapes as assert_shapes
 from anabranch.runtime.process_settings import (
     get_log_device_placement as get_log_device_placement,

@@ -1,5 +1,5 @@
 from anabranch.api import layers_experimental
-from anabranch.frontend.layers.base import InputSpec as InputSpec, Layer as Layer
+from anabranch.frontend.layers.base import Layer as Layer
 from anabranch.frontend.layers.convolutional import (
     Conv1D as Conv1D,
     Conv2D as Conv2D,
@@ -20,6 +20,7 @@ from anabranch.frontend.layers.core import (
     dropout as dropout,
     flatten as flatten,
 )
+from anabranch.frontend.layers.input_spec import InputSpec as InputSpec
 from anabranch.frontend.layers.normalization import (
     BatchNormalization as BatchNormalization,
     batch_normalization as batch_normalization,

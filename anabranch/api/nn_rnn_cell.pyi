@@ -1,3 +1,4 @@
+from anabranch.frontend.nn.rnn_cell_base import RNNCell as RNNCell
 from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
@@ -5,7 +6,6 @@ from anabranch.frontend.nn.rnn_cells import (
     LSTMCell as LSTMCell,
     LSTMStateTuple as LSTMStateTuple,
     MultiRNNCell as MultiRNNCell,
-    RNNCell as RNNCell,
 )
 from anabranch.frontend.nn.rnn_wrappers import (
     DeviceWrapper as DeviceWrapper,

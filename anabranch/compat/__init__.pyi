@@ -10,8 +10,9 @@ from anabranch.core.compat import (
     path_to_str as path_to_str,
     real_types as real_types,
 )
+from anabranch.core.dimensions import dimension_value as dimension_value
 from anabranch.core.forward_compatibility import (
     forward_compatibility_horizon as forward_compatibility_horizon,
     forward_compatible as forward_compatible,
 )
-from anabranch.core.shapes import dimension_at_index as dimension_at_index, dimension_value as dimension_value
+from anabranch.core.shapes import dimension_at_index as dimension_at_index

@@ -55,15 +55,14 @@ from anabranch.frontend.nn.rnn import (
     static_rnn as static_rnn,
     static_state_saving_rnn as static_state_saving_rnn,
 )
+from anabranch.frontend.nn.rnn_cell_base import LayerRNNCell as LayerRNNCell, RNNCell as RNNCell
 from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
     GRUCell as GRUCell,
-    LayerRNNCell as LayerRNNCell,
     LSTMCell as LSTMCell,
     LSTMStateTuple as LSTMStateTuple,
     MultiRNNCell as MultiRNNCell,
-    RNNCell as RNNCell,
 )
 from anabranch.frontend.nn.rnn_wrappers import (
     DeviceWrapper as DeviceWrapper,

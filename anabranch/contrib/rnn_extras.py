@@ -82,6 +82,11 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         return h, tf.nn.rnn_cell.LSTMStateTuple(c, h)
 
 
+def clipped(value: tf.Tensor, bound: float | None) -> Any:
+    """The value cut off at a bound on both sides; None: as it is."""
+    return value if bound is None else tf.clip_by_value(value, -bound, bound)
+
+
 def normalized(value: tf.Tensor, gain: float, shift: float, scope: str) -> Any:
     """Rows with mean 0 and variance 1, by "gamma" plus "beta" of a scope, which are `gain` and `shift` at first."""
     with tf.variable_scope(scope):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn, TensorLike
-from anabranch.contrib.rnn_extras import normalized
+from anabranch.contrib.rnn_extras import clipped, normalized
 
 
 def _in_shards(name: str, shape: Sequence[int], dtype: tf.DType, shards: int) -> Any:
@@ -28,10 +28,6 @@ def _known_size(inputs: tf.Tensor) -> int:
     if size is None:
         raise ValueError(f"Cannot infer input_size from the shape {inputs.shape} of the inputs: set it by set_shape")
     return int(size)
-
-
-def _clipped(value: tf.Tensor, bound: float | None) -> Any:
-    return value if bound is None else tf.clip_by_value(value, -bound, bound)
 
 
 class CoupledInputForgetGateLSTMCell(tf.nn.rnn_cell.RNNCell):
@@ -109,7 +105,7 @@ class CoupledInputForgetGateLSTMCell(tf.nn.rnn_cell.RNNCell):
         m = tf.sigmoid(shown + self._peephole("O", c)) * self._activation(c)
         if self._num_proj is not None:
             projection = _in_shards("W_P", [self._num_units, self._num_proj], inputs.dtype, self._shards[1])
-            m = _clipped(tf.matmul(m, projection), self._proj_clip)
+            m = clipped(tf.matmul(m, projection), self._proj_clip)
         return m, tf.nn.rnn_cell.LSTMStateTuple(c, m) if self._state_is_tuple else tf.concat([c, m], 1)
 
 
@@ -171,7 +167,7 @@ class TimeFreqLSTMCell(tf.nn.rnn_cell.RNNCell):
             gates = tf.nn.bias_add(tf.matmul(tf.concat([feature, m, lower], 1), kernel), bias)
             entered, new, kept, shown = tf.split(gates, 4, 1)
             kept = tf.sigmoid(kept + self._forget_bias + seen["F"] * c)
-            c = _clipped(kept * c + tf.sigmoid(entered + seen["I"] * c) * tf.tanh(new), self._cell_clip)
+            c = clipped(kept * c + tf.sigmoid(entered + seen["I"] * c) * tf.tanh(new), self._cell_clip)
             lower = tf.sigmoid(shown + seen["O"] * c) * tf.tanh(c)
             states += [c, lower]
         return tf.concat(states[1::2], 1), tf.concat(states, 1)
@@ -342,7 +338,7 @@ class GridLSTMCell(tf.nn.rnn_cell.RNNCell):
             forgotten = 1 - entered
         else:
             forgotten = tf.sigmoid(kept[0] + self._forget_bias + self._seen(weights, "F", both))
-        return _clipped(forgotten * c + entered * tf.tanh(new), self._cell_clip), shown
+        return clipped(forgotten * c + entered * tf.tanh(new), self._cell_clip), shown
 
     def _shown(self, weights: dict[str, Any], gate: tf.Tensor, c: tf.Tensor, both: PassedOn) -> Any:
         return tf.sigmoid(gate + self._seen(weights, "O", both)) * tf.tanh(c)

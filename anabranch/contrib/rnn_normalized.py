@@ -10,7 +10,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
-from anabranch.contrib.rnn_extras import normalized
+from anabranch.contrib.rnn_extras import clipped, normalized
 from anabranch.contrib.rnn_independent import CellOfUnits
 from anabranch.contrib.rnn_projections import linear
 
@@ -80,7 +80,7 @@ class ExtendedLSTMCell(tf.nn.rnn_cell.RNNCell):
         sums = tf.split(self._linear([inputs, h], 4 * self._num_units), 4, axis=1)
         i, j, f, o = (self._normalized(value, name) for value, name in zip(sums, names, strict=True))
         kept = tf.sigmoid(f + self._forget_bias + self._peephole("w_f_diag", c)) * c
-        new = _clipped(
+        new = clipped(
             self._normalized(
                 kept + tf.sigmoid(i + self._peephole("w_i_diag", c)) * self._activation(j),
                 "state",
@@ -91,15 +91,11 @@ class ExtendedLSTMCell(tf.nn.rnn_cell.RNNCell):
         if self._num_proj is not None:
             with tf.variable_scope("projection"):
                 h = self._projected(h, self._num_proj)
-            h = _clipped(h, self._proj_clip)
+            h = clipped(h, self._proj_clip)
         return h, tf.nn.rnn_cell.LSTMStateTuple(new, h)
 
     def _peephole(self, name: str, state: tf.Tensor) -> Any:
         return tf.get_variable(name, [self._num_units], state.dtype) * state if self._use_peepholes else 0.0
-
-
-def _clipped(value: tf.Tensor, limit: float | None) -> Any:
-    return value if limit is None else tf.clip_by_value(value, -limit, limit)
 
 
 class LayerNormLSTMCell(ExtendedLSTMCell):

@@ -27,3 +27,11 @@ ArrayLibrary: TypeAlias = Any
 RandomSource: TypeAlias = Any
 #: the type of an array's elements, as these libraries take it
 ElementType: TypeAlias = "np.dtype[Any] | type[Any]"
+
+
+def boxed(value: object) -> HostArray:
+    """An array of rank 0 that holds any object."""
+    # `np.array` would look into sequences
+    box = np.empty((), np.object_)
+    box[()] = value
+    return box

@@ -1,4 +1,4 @@
-"""Static shapes of tensors, known in full, in part, or not at all: `Dimension`, `TensorShape`, and broadcasting.
+"""Static shapes of tensors, known in full, in part, or not at all: `TensorShape`, and broadcasting.
 
 A `TensorShape` keeps its dimensions as `dims_tuple`: a tuple of `int` and None (an unknown length), or None (an unknown
 number of dimensions). Shape rules compute with such tuples, type `Dims`; the `Dimension` objects that users see are
@@ -12,17 +12,11 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, cast, overload
 
+from anabranch.core.dimensions import Dimension, DimensionLike, DimensionMessage, length_of
+
 Dims: TypeAlias = tuple[int | None, ...] | None
 #: what a program may give for a shape: None is an unknown rank, a number a vector's length
 ShapeLike: TypeAlias = "TensorShape | Iterable[DimensionLike] | DimensionLike | ShapeMessage"
-#: what a program may give for a length: None is an unknown one; programs of Python 2 divide lengths with /
-DimensionLike: TypeAlias = "Dimension | SupportsIndex | float | None"
-
-
-class DimensionMessage(Protocol):
-    """A dimension in a `TensorShapeProto`; -1 is an unknown length."""
-
-    size: int
 
 
 class ShapeMessage(Protocol):
@@ -34,199 +28,26 @@ class ShapeMessage(Protocol):
     def dim(self) -> Iterable[DimensionMessage]: ...
 
 
-class Dimension:
-    """The length of one dimension of a tensor: a number, or unknown (`value` None).
-
-    Arithmetic with an unknown length gives an unknown length; comparing one gives None, which is neither true nor
-    false.
-    """
-
-    __slots__ = ("__dict__", "_value")
-
-    _value: int | None
-
-    def __init__(self, value: DimensionLike) -> None:
-        """Makes a dimension of length `value`.
-
-        Args:
-          value: a non-negative integer, None, or a Dimension.
-
-        Raises:
-          TypeError: `value` is none of these.
-          ValueError: `value` is negative, or a number with a fraction.
-        """
-        self._value = _length(value)
-
-    @property
-    def value(self) -> int | None:
-        """The length, or None if it is unknown."""
-        return self._value
-
-    def is_compatible_with(self, other: DimensionLike) -> bool:
-        """Whether both may be the same length: they are equal, or one is unknown."""
-        length = _length(other)
-        return self._value is None or length is None or self._value == length
-
-    def assert_is_compatible_with(self, other: DimensionLike) -> None:
-        """Raises ValueError unless `self.is_compatible_with(other)`."""
-        if not self.is_compatible_with(other):
-            raise ValueError(f"Dimensions {self} and {as_dimension(other)} are not compatible")
-
-    def merge_with(self, other: DimensionLike) -> Dimension:
-        """The dimension that knows what either knows.
-
-        Raises:
-          ValueError: the two are known and differ.
-        """
-        self.assert_is_compatible_with(other)
-        return as_dimension(other) if self._value is None else self
-
-    def __repr__(self) -> str:
-        return f"Dimension({self._value})"
-
-    def __str__(self) -> str:
-        return "?" if self._value is None else str(self._value)
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-    def __bool__(self) -> bool:
-        """False for an unknown length, as for 0."""
-        return bool(self._value)
-
-    def __int__(self) -> int:
-        return self.__index__()
-
-    def __index__(self) -> int:
-        if self._value is None:
-            raise TypeError("This dimension's length is unknown until a step runs: use tf.shape(x) there")
-        return self._value
-
-    def __reduce__(self) -> tuple[Any, tuple[int | None]]:
-        return Dimension, (self._value,)
-
-    def _compare(self, other: object, relation: Callable[[int, int], bool]) -> Any:
-        try:
-            length = _length(other)
-        except (TypeError, ValueError):
-            return NotImplemented
-        if self._value is None or length is None:
-            return None
-        return relation(self._value, length)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compare(other, operator.eq)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compare(other, operator.ne)
-
-    def __lt__(self, other: DimensionLike) -> Any:
-        return self._compare(other, operator.lt)
-
-    def __le__(self, other: DimensionLike) -> Any:
-        return self._compare(other, operator.le)
-
-    def __gt__(self, other: DimensionLike) -> Any:
-        return self._compare(other, operator.gt)
-
-    def __ge__(self, other: DimensionLike) -> Any:
-        return self._compare(other, operator.ge)
-
-    def _combine(self, other: object, operation: Callable[[int, int], int], reflected: bool = False) -> Any:
-        try:
-            length = _length(other)
-        except (TypeError, ValueError):
-            return NotImplemented
-        if self._value is None or length is None:
-            return Dimension(None)
-        return Dimension(operation(length, self._value) if reflected else operation(self._value, length))
-
-    def __add__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.add)
-
-    def __radd__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.add, reflected=True)
-
-    def __sub__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.sub)
-
-    def __rsub__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.sub, reflected=True)
-
-    def __mul__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.mul)
-
-    def __rmul__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.mul, reflected=True)
-
-    def __floordiv__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.floordiv)
-
-    def __rfloordiv__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.floordiv, reflected=True)
-
-    def __mod__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.mod)
-
-    def __rmod__(self, other: DimensionLike) -> Any:
-        return self._combine(other, operator.mod, reflected=True)
-
-    def __truediv__(self, other: object) -> Any:
-        raise TypeError(
-            f"unsupported operand type(s) for /: 'Dimension' and {type(other).__name__!r}, please use // instead: a "
-            "length is an integer"
-        )
-
-    def __rtruediv__(self, other: object) -> Any:
-        raise TypeError(
-            f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension', please use // instead: a "
-            "length is an integer"
-        )
-
-
-def _length(value: object) -> int | None:
-    """The length that a value states: None, or a non-negative `int`."""
-    if value is None:
-        return None
-    if isinstance(value, Dimension):
-        return value._value
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise ValueError(f"Ambiguous dimension: {value} has a fraction")
-        length = int(value)  # Python 2 programs divide lengths with /
-    elif isinstance(value, str | bytes):  # the number that a text writes, as in TensorFlow
-        try:
-            length = int(value)
-        except ValueError:
-            raise ValueError(f"A dimension must be an integer or None, got the text {value!r}") from None
-    else:
-        try:
-            length = operator.index(value)  # type: ignore[arg-type]  # it says itself what it cannot take
-        except TypeError:
-            raise TypeError(f"A dimension must be an integer or None, got {value!r} of {type(value)}") from None
-    if length < 0:
-        raise ValueError(f"Dimension {length} must be >= 0; None stands for an unknown length")
-    return length
-
-
 def _to_dims(dims: ShapeLike) -> Dims:
     """The tuple that a user's shape states: a shape, an iterable of lengths, one length, a shape proto, or None."""
     if isinstance(dims, (tuple, list)):
-        return tuple([d if d is None or (type(d) is int and d >= 0) else _length(d) for d in dims])
+        return tuple([d if d is None or (type(d) is int and d >= 0) else length_of(d) for d in dims])
     if dims is None:
         return None
     if isinstance(dims, TensorShape):
         return dims.dims_tuple
     if hasattr(dims, "unknown_rank"):  # a TensorShapeProto, where -1 is an unknown length
         message = cast(ShapeMessage, dims)
-        return None if message.unknown_rank else tuple([None if d.size == -1 else _length(d.size) for d in message.dim])
+        if message.unknown_rank:
+            return None
+        return tuple([None if d.size == -1 else length_of(d.size) for d in message.dim])
     if isinstance(dims, (str, bytes)):
         raise TypeError(f"A shape must be a list of integers and None, got {dims!r}")
     try:
         lengths = iter(dims)  # type: ignore[arg-type]  # it says itself what it cannot take
     except TypeError:
-        return (_length(dims),)
-    return tuple([_length(d) for d in lengths])
+        return (length_of(dims),)
+    return tuple([length_of(d) for d in lengths])
 
 
 #: Makes the message of a shape: one function, which the room of the messages, above this one, puts here.
@@ -509,11 +330,6 @@ def as_shape(shape: ShapeLike) -> TensorShape:
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
 
-def as_dimension(value: DimensionLike) -> Dimension:
-    """`value` itself if it is a Dimension, else `Dimension(value)`."""
-    return value if isinstance(value, Dimension) else Dimension(value)
-
-
 def unknown_shape(rank: int | None = None) -> TensorShape:
     """A shape of `rank` dimensions of unknown length, or of unknown rank."""
     return TensorShape.from_tuple(None if rank is None else (None,) * rank)
@@ -534,14 +350,18 @@ def matrix(rows: DimensionLike, cols: DimensionLike) -> TensorShape:
     return TensorShape([rows, cols])
 
 
-def dimension_value(dimension: Dimension | int | None) -> int | None:
-    """The length of a Dimension, None if unknown; anything that is not a Dimension as it is."""
-    return dimension.value if isinstance(dimension, Dimension) else dimension
-
-
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
     """The dimension at `index`, unknown if the rank is."""
     return shape[index]
+
+
+def covers(general: TensorShape, special: TensorShape) -> bool:
+    """Whether every shape that `special` stands for is one that `general` stands for."""
+    if general.dims_tuple is None:
+        return True
+    if special.dims_tuple is None or len(general.dims_tuple) != len(special.dims_tuple):
+        return False
+    return all(g is None or g == s for g, s in zip(general.dims_tuple, special.dims_tuple, strict=True))
 
 
 def merge_dims(a: Dims, b: Dims) -> Dims:
@@ -570,16 +390,19 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
     rank = max(len(a), len(b))
     padded = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     try:
-        return tuple([x if x == y else _broadcast_length(x, y) for x, y in padded])
+        return tuple([x if x == y else _broadcastlength_of(x, y) for x, y in padded])
     except ValueError:
         raise ValueError(
-            f"Dimensions must be equal, but are {_unequal(a, b)}. Incompatible shapes: {_in_brackets(a)} vs. "
-            f"{_in_brackets(b)}: aligned at the right, they do not broadcast; tf.reshape or tf.expand_dims line "
+            f"Dimensions must be equal, but are {_unequal(a, b)}. Incompatible shapes: {in_brackets(a)} vs. "
+            f"{in_brackets(b)}: aligned at the right, they do not broadcast; tf.reshape or tf.expand_dims line "
             "dimensions up"
         ) from None
 
 
-def _in_brackets(dims: tuple[int | None, ...]) -> str:
+def in_brackets(dims: Dims) -> str:
+    """Lengths as messages of TensorFlow's kernels write them: ``[?,3]``, and ``<unknown>`` for an unknown rank."""
+    if dims is None:
+        return "<unknown>"
     return f"[{','.join('?' if length is None else str(length) for length in dims)}]"
 
 
@@ -591,7 +414,7 @@ def _unequal(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> str:
     return f"{a} and {b}"
 
 
-def _broadcast_length(x: int | None, y: int | None) -> int | None:
+def _broadcastlength_of(x: int | None, y: int | None) -> int | None:
     """The length that two different lengths give: an unknown one can be 1, or the other one."""
     if x is None or y is None:
         known = y if x is None else x

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.shapes import TensorShape
 
 #: What a tensor holds in a step: an array; a NumPy scalar, or `bytes`, where its rank is 0. Its dtype and rank are not
 #: part of its Python type.

@@ -13,7 +13,7 @@ import numpy as np
 import anabranch as tf
 from anabranch.contrib.arguments import PassedOn
 from anabranch.estimator.exporting import TAGS, ModelExport
-from anabranch.estimator.head_metrics import MetricObject
+from anabranch.estimator.model_calls import check_model_function, chosen_predictions, examples_of, metrics_of
 from anabranch.estimator.model_functions import (
     EstimatorSpec,
     InputFunction,
@@ -27,8 +27,6 @@ from anabranch.train.device_setter import STANDARD_PS_OPS
 
 #: the handles of what boosted trees share
 _TREE_OPS = ("BoostedTreesEnsembleResourceHandleOp", "BoostedTreesQuantileStreamResourceHandleOp")
-#: what else than features and labels a model function may ask for
-_MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 Hooks = Sequence[tf.train.SessionRunHook]
 
 
@@ -86,7 +84,7 @@ class Estimator:
         params: PassedOn = None,
         warm_start_from: str | WarmStartSettings | None = None,
     ) -> None:
-        _check_model_function(model_fn, params)
+        check_model_function(model_fn, params)
         if config is not None and not isinstance(config, RunConfig):
             raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")
         config = config or RunConfig()
@@ -323,7 +321,7 @@ class Estimator:
             step = tf.train.create_global_step()
             features, labels, input_hooks = self._input(input_fn, ModeKeys.EVAL)
             spec = self._call_model_fn(features, labels, ModeKeys.EVAL, self._config)
-            values, update = _metrics_of(spec, step, self._reserved_metrics)
+            values, update = metrics_of(spec, step, self._reserved_metrics)
             return Evaluation(graph, spec, values, update, (*input_hooks, *spec.evaluation_hooks))
 
     def run_evaluation(
@@ -398,7 +396,7 @@ class Estimator:
             tf.train.create_global_step()
             features, _, input_hooks = self._input(input_fn, ModeKeys.PREDICT)
             spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self._config)
-            predictions = _chosen_predictions(spec.predictions, predict_keys)
+            predictions = chosen_predictions(spec.predictions, predict_keys)
             session = self._session(
                 spec.scaffold,
                 checkpoint_path or self.latest_checkpoint(),
@@ -408,7 +406,7 @@ class Estimator:
                 while not session.should_stop():
                     batch = session.run(predictions)
                     if yield_single_examples:
-                        yield from _examples_of(batch)
+                        yield from examples_of(batch)
                     else:
                         yield batch
 
@@ -578,60 +576,3 @@ class _GraphOn:
     def __exit__(self, *exception: object) -> None:
         for context in reversed(self._contexts):
             context.__exit__(*exception)  # type: ignore[arg-type]
-
-
-def _check_model_function(model_fn: ModelFunction, params: PassedOn) -> None:
-    if model_fn is None:
-        raise ValueError("model_fn must be provided to Estimator.")
-    wanted = arguments_of(model_fn)
-    if "features" not in wanted:
-        raise ValueError(f"model_fn ({model_fn}) must include features argument.")
-    if params is not None and "params" not in wanted:
-        raise ValueError(f"model_fn ({model_fn}) does not include params argument, but params ({params}) is passed.")
-    if unknown := sorted(set(wanted) - set(_MODEL_ARGUMENTS)):
-        raise ValueError(f"model_fn ({model_fn}) has following not expected args: {unknown}")
-
-
-def _metrics_of(
-    spec: EstimatorSpec, step: tf.Variable, reserved: tuple[str, ...]
-) -> tuple[dict[str, Any], tf.Operation]:
-    """The values of a model's metrics, its loss and its step, and the operation that updates them by a batch."""
-    values: dict[str, Any] = {}
-    updates: list[Any] = []
-    for name, metric in spec.eval_metric_ops.items():
-        if name in reserved:
-            raise ValueError(f"Metric with name {name!r} is not allowed, because Estimator already defines it.")
-        if isinstance(metric, MetricObject):
-            values[name] = metric.result()
-            updates += metric.updates
-        else:
-            values[name], update = metric
-            updates.append(update)
-    if "loss" not in values:
-        values["loss"], update = tf.metrics.mean(spec.loss)
-        updates.insert(0, update)
-    values["global_step"] = tf.identity(step)
-    return values, tf.group(*updates)
-
-
-def _chosen_predictions(predictions: PassedOn, keys: Sequence[str] | str | None) -> PassedOn:
-    if not keys:
-        return predictions
-    if not isinstance(predictions, Mapping):
-        raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
-    wanted = [keys] if isinstance(keys, str) else list(keys)
-    chosen = {name: tensor for name, tensor in predictions.items() if name in wanted}
-    if not chosen:
-        raise ValueError(f"Expected to run at least one output from {sorted(predictions)}, provided {wanted}.")
-    return chosen
-
-
-def _examples_of(batch: PassedOn) -> Iterator[Any]:
-    if not isinstance(batch, Mapping):
-        yield from batch
-        return
-    sizes = {name: len(values) for name, values in batch.items()}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"Batch length of predictions should be same, got {sizes}; or yield_single_examples=False.")
-    for i in range(next(iter(sizes.values()))):
-        yield {name: values[i] for name, values in batch.items()}

@@ -34,7 +34,7 @@ Partitioner: TypeAlias = Callable[..., Any]
 
 
 def one_of(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
-    """The value of an argument that may also be given under its deprecated name.
+    """The value of an argument that has a second, mostly deprecated, name.
 
     Raises:
         ValueError: both are given.
@@ -42,7 +42,5 @@ def one_of(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> An
     if old_value is None:
         return value
     if value is not None:
-        raise ValueError(
-            f"Cannot specify both {name!r} and {old_name!r}; {old_name!r} is the deprecated name of {name!r}"
-        )
+        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}: they are two names of one argument")
     return old_value

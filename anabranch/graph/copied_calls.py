@@ -19,6 +19,7 @@ from anabranch.core.registry import find_op_def
 from anabranch.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 from anabranch.graph.node_plans import NodeError
 from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, NodeDef
+from anabranch.proto.node_inputs import control_inputs, data_inputs
 
 #: nodes that all copies of one GraphDef may make up
 MOST_NODES: Final = 2_000_000
@@ -138,8 +139,8 @@ class CopiedCalls:
         signature = function.signature
         self.copied.add(signature.name)
         body = self._bodies[signature.name]
-        given = [text for text in call.input if not text.startswith("^")]
-        controls = [text for text in call.input if text.startswith("^")]
+        given = data_inputs(call)
+        controls = control_inputs(call)
         if call.op == "RemoteCall" and given:  # where it runs is for placement to say
             controls = [*controls, f"^{_producer(given.pop(0))}"]
         attrs = {key: value for source in (call.attr["f"].func.attr, call.attr) for key, value in source.items()}

@@ -14,7 +14,7 @@ then rewriting what the attributes hold does not give what stands there, and the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -27,6 +27,7 @@ from anabranch.core.attrs import AttributeValue
 from anabranch.graph.inner_values import RECORDS, VALUES
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, GraphDef, NodeDef, OpDef, TensorShapeProto
+from anabranch.proto.node_inputs import all_nodes, control_inputs, data_inputs
 from anabranch.proto.tensors import dtype_to_proto, make_tensor_proto
 
 M = TypeVar("M", bound=Message)
@@ -161,7 +162,7 @@ def _constant(name: str, value: int, device: str) -> NodeDef:
 
 def _replacement(node: NodeDef, op: str, inputs: Iterable[str], **attrs: AttributeValue) -> NodeDef:
     """The node that takes the place of another: under its name, with its control inputs, device and annotations."""
-    controls = [text for text in node.input if text.startswith("^")]
+    controls = control_inputs(node)
     made = _node(node.name, op, [*inputs, *controls], node.device, **attrs)
     for key, value in node.attr.items():
         if key.startswith("_"):
@@ -169,15 +170,9 @@ def _replacement(node: NodeDef, op: str, inputs: Iterable[str], **attrs: Attribu
     return made
 
 
-def _data_inputs(node: NodeDef) -> list[str]:
-    return [text for text in node.input if not text.startswith("^")]
-
-
 # ---------------------------------------------------------------------- what stands beside loops and conditionals
 def _stands_beside(node: NodeDef, owner: NodeDef) -> bool:
-    return _functions(node) == _functions(owner) and _data_inputs(node)[-len(_data_inputs(owner)) :] == _data_inputs(
-        owner
-    )
+    return _functions(node) == _functions(owner) and data_inputs(node)[-len(data_inputs(owner)) :] == data_inputs(owner)
 
 
 def _functions(node: NodeDef) -> list[str]:
@@ -298,7 +293,7 @@ def _recording_while(node: NodeDef, scope: _Scope) -> _Rewriting:
     """A loop as a `While(variables, count, records)`; a `_RecordingWhile` hands its bound on, too."""
     name, device = node.name, node.device
     bounded = node.op == "_RecordingWhile"
-    bound, variables = _data_inputs(node)[: int(bounded)], _data_inputs(node)[int(bounded) :]
+    bound, variables = data_inputs(node)[: int(bounded)], data_inputs(node)[int(bounded) :]
     size = len(variables)
     own = _record_dtypes(node, scope) if bounded else []
     further = _inner_of_all(scope.beside.get(name, ()))
@@ -345,7 +340,7 @@ def _record_dtypes(node: NodeDef, scope: _Scope) -> list[dtypes.DType]:
 def _bound(node: NodeDef, scope: _Scope) -> _Rewriting:
     """How often a loop runs, counted by a loop of the same kind."""
     name, device = node.name, node.device
-    inputs = _data_inputs(node)
+    inputs = data_inputs(node)
     start = _constant(f"{name}/_count", 0, device)
     loop = _while(node, "While", [*inputs, scope.output(start.name, "output")], [dtypes.int32], scope)
     loop.name = f"{name}/_loop"
@@ -448,18 +443,18 @@ def _set_results(function: FunctionDef, size: int, more: list[str]) -> None:
 
 # ---------------------------------------------------------------------- sums of lists
 def _zeros(node: NodeDef, scope: _Scope) -> _Rewriting:
-    made = _replacement(node, "ZerosLike", _data_inputs(node), T=dtypes.variant)
+    made = _replacement(node, "ZerosLike", data_inputs(node), T=dtypes.variant)
     return _Rewriting([], made, {f"{node.name}:zeros:0": f"{node.name}:y:0"})
 
 
 def _sum(node: NodeDef, scope: _Scope) -> _Rewriting:
-    return _Rewriting([], _replacement(node, "AddN", _data_inputs(node), N=2, T=dtypes.variant), {})
+    return _Rewriting([], _replacement(node, "AddN", data_inputs(node), N=2, T=dtypes.variant), {})
 
 
 def _added_items(node: NodeDef, scope: _Scope) -> _Rewriting:
     """Rows added to elements of a list: rows of one element are summed, and put into a list of their own first."""
     name, device, output = node.name, node.device, scope.output
-    handle, indices, values = _data_inputs(node)
+    handle, indices, values = data_inputs(node)
     index_type = dtypes.as_dtype(node.attr["Tindices"].type)
     kind = dtypes.as_dtype(node.attr["element_dtype"].type)
     helpers: list[NodeDef] = []
@@ -506,7 +501,7 @@ _REWRITERS: dict[str, Callable[[NodeDef, _Scope], _Rewriting]] = {
 # ---------------------------------------------------------------------- back again
 def restored(message: GraphDef) -> GraphDef:
     """The graph as it was before `in_tensorflows_vocabulary`; nodes that were changed since stay as they are."""
-    if not any(_ORIGIN in node.attr for node in _all_nodes(message)):
+    if not any(_ORIGIN in node.attr for node in all_nodes(message)):
         return message
     graph_def: GraphDef = _copy(message)
     library = {function.signature.name: function for function in graph_def.library.function}
@@ -525,12 +520,6 @@ def restored(message: GraphDef) -> GraphDef:
 
 class _ChangedError(Exception):
     """A node is not what rewriting its origin gives."""
-
-
-def _all_nodes(message: GraphDef) -> Iterator[NodeDef]:
-    yield from message.node
-    for function in message.library.function:
-        yield from function.node_def
 
 
 def _restore(nodes: NodeList, scope: _Scope) -> dict[str, str]:
@@ -566,7 +555,7 @@ def _rewritten_again(node: NodeDef, scope: _Scope) -> _Rewriting:
 
 def _without_origins(message: GraphDef) -> GraphDef:
     graph_def: GraphDef = _copy(message)
-    for node in _all_nodes(graph_def):
+    for node in all_nodes(graph_def):
         node.attr.pop(_ORIGIN, None)
     for function in graph_def.library.function:
         function.attr.pop(_ORIGIN, None)

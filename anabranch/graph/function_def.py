@@ -15,12 +15,14 @@ from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import UnimplementedError
 from anabranch.graph import graphdef
+from anabranch.graph.free_names import take_name
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.inner_values import output_name
-from anabranch.graph.node_plans import NodeError, NodePlan, Slot, check_connections, read_nodes
+from anabranch.graph.node_plans import NodeError, NodePlan, check_connections, read_nodes
 from anabranch.graph.operation import Tensor
 from anabranch.proto.attr_values import attr_from_proto
 from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, NodeDef, OpDef
+from anabranch.proto.node_inputs import Slot
 from anabranch.proto.tensors import shape_to_proto
 
 _INNER_INPUT = re.compile(r"([^:]+)(?::([^:]+):(\d+))?|([^:]+):0")
@@ -32,9 +34,9 @@ def function_to_proto(body: FunctionGraph, name: str, add_shapes: bool = False) 
     parameters = set(body.inputs)
     operations = [op for op in body.get_operations() if not (op.outputs and op.outputs[0] in parameters)]
     taken = {op.name for op in operations}
-    arguments = {t: _unique(_argument_name(t.op.name), taken) for t in body.inputs}
+    arguments = {t: take_name(_argument_name(t.op.name), taken) for t in body.inputs}
     taken = set()
-    results = [_unique(_argument_name(t.op.name), taken) for t in body.outputs]
+    results = [take_name(_argument_name(t.op.name), taken) for t in body.outputs]
     kept = [op for op in operations if op.op_def.stateful and op.op_def.role is not Role.PLACEHOLDER]
 
     def input_name(tensor: Tensor) -> str:
@@ -73,15 +75,6 @@ def _argument_name(name: str) -> str:
     """A name of the kind that arguments have: lower case, beginning with a letter."""
     cleaned = re.sub(r"[^a-z0-9_]", "_", name.lower()).strip("_") or "x"
     return cleaned if cleaned[0].isalpha() else f"arg_{cleaned}"
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    taken.add(candidate)
-    return candidate
 
 
 graphdef.WRITE_FUNCTION["function_to_proto"] = function_to_proto

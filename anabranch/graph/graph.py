@@ -12,6 +12,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.graph.creation_site import CreationSite, user_frame
+from anabranch.graph.free_names import free_name
 from anabranch.graph.missing_names import MissingNameError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
@@ -437,12 +438,9 @@ class Graph(GraphScopes):
         """
         library = self._outermost()
         with library._lock:
-            candidate, count = name, 0
-            while candidate in library._functions:
-                count += 1
-                candidate = f"{name}_{count}"
-            library._functions[candidate] = body
-            return candidate
+            free = free_name(name, library._functions)
+            library._functions[free] = body
+            return free
 
     def get_function(self, name: str) -> Graph:
         """The function graph of that name.

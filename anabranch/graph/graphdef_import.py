@@ -31,7 +31,6 @@ from anabranch.graph.loop_bodies import check_signatures
 from anabranch.graph.node_plans import (
     NodeError,
     NodePlan,
-    Slot,
     check_connections,
     check_op_types,
     closes_loop,
@@ -41,6 +40,7 @@ from anabranch.graph.node_plans import (
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import called_names
 from anabranch.proto.graph_pb2 import FunctionDef, GraphDef, NodeDef, OpList
+from anabranch.proto.node_inputs import Slot
 
 _log = logging.getLogger(__name__)
 

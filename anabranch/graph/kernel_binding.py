@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from anabranch.core.arrays import boxed
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.op_def import Rule
 from anabranch.core.resources import ResourceHandle
@@ -103,11 +104,7 @@ def host_array(value: TensorValue, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, np.ndarray):
         return value if value.dtype == dtype or dtype == np.object_ else value.astype(dtype)
     if dtype == np.object_:
-        if isinstance(value, ResourceHandle):
-            return value
-        box = np.empty((), np.object_)
-        box[()] = value
-        return box
+        return value if isinstance(value, ResourceHandle) else boxed(value)
     return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
 
 

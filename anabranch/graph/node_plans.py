@@ -22,9 +22,7 @@ from anabranch.graph.building import attr_value
 from anabranch.graph.graph import arg_dtypes
 from anabranch.proto.attr_values import attr_from_proto
 from anabranch.proto.graph_pb2 import AttrValue, NodeDef
-
-#: A tensor by its node and output index.
-Slot = tuple[str, int]
+from anabranch.proto.node_inputs import Slot
 
 #: Attributes that newer or older programs write as a hint or for bookkeeping: they never change a result.
 HINT_ATTRS: Final = frozenset(

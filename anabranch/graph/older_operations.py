@@ -17,11 +17,11 @@ from anabranch.graph.building import Argument, OpFunction, complete_attrs, read_
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import REFERENCE
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
-from anabranch.graph.node_plans import Slot
 from anabranch.graph.older_types import OlderType
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
 from anabranch.proto.graph_pb2 import NodeDef
+from anabranch.proto.node_inputs import Slot, control_inputs, data_inputs, slot_of
 
 
 def handle_behind(value: object) -> Tensor | None:
@@ -181,7 +181,7 @@ class _Building:
             node.attr["T"].CopyFrom(attr_to_proto("type", dtype))
         if is_handle and (root := _root(tensor)) is not tensor:
             node.attr[ref_variables.ROOT].s = f"{self._name}/{root.op.name}:{root.value_index}".encode()
-            self._tensors[_slot(node.attr[ref_variables.ROOT].s.decode())] = root
+            self._tensors[slot_of(node.attr[ref_variables.ROOT].s.decode())] = root
         known = None if is_handle else constant_value(tensor)
         if known is not None and known.size == 1:
             node.attr["value"].CopyFrom(attr_to_proto("tensor", known))
@@ -199,9 +199,9 @@ class _Building:
             if key in op_def.attrs or key.startswith("_")
         }
         complete_attrs(op_def, attrs)
-        slots = [_slot(text) for text in node.input if not text.startswith("^")]
+        slots = [slot_of(text) for text in data_inputs(node)]
         inputs = [self._graph.capture(self._tensors[slot]) for slot in slots]
-        waits = [self._made[text[1:]] for text in node.input if text.startswith("^")]
+        waits = [self._made[text[1:]] for text in control_inputs(node)]
         name = node.name if node.name == self._name else self._free(node.name)
         with self._graph.control_dependencies(waits):
             operation = self._graph.create_op(op_def, inputs, attrs, name=f"{name}/")
@@ -242,8 +242,3 @@ def _count(arg: ArgDef, attrs: Mapping[str, Any]) -> int:
     if arg.number_attr is not None:
         return int(attrs[arg.number_attr])
     return len(attrs[arg.type_list_attr]) if arg.type_list_attr is not None else 1
-
-
-def _slot(text: str) -> Slot:
-    name, colon, index = text.rpartition(":")
-    return (name, int(index)) if colon and index.isdigit() else (text, 0)

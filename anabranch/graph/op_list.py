@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core.dtypes import DType
@@ -10,6 +9,7 @@ from anabranch.core.op_def import ArgDef, AttrDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef, OpDef as OpDefProto, OpList
+from anabranch.proto.node_inputs import all_nodes
 
 
 def op_def_to_proto(op_def: OpDef) -> OpDefProto:
@@ -75,7 +75,7 @@ def op_list_of(graph_def: GraphDef) -> OpList:
     Args:
         graph_def: the graph.
     """
-    names = {node.op for node in _all_nodes(graph_def)}
+    names = {node.op for node in all_nodes(graph_def)}
     op_defs = [op_def for name in sorted(names) if (op_def := find_op_def(name)) is not None]
     return OpList(op=[op_def_to_proto(op_def) for op_def in op_defs])
 
@@ -83,7 +83,7 @@ def op_list_of(graph_def: GraphDef) -> OpList:
 def strip_default_attrs(graph_def: GraphDef) -> None:
     """Removes attributes that have their default, so that programs that do not know them yet can read the graph."""
     defaults: dict[str, dict[str, AttrValue]] = {}
-    for node in _all_nodes(graph_def):
+    for node in all_nodes(graph_def):
         if node.op not in defaults:
             op_def = find_op_def(node.op)
             attrs = () if op_def is None else op_def.attrs.values()
@@ -91,9 +91,3 @@ def strip_default_attrs(graph_def: GraphDef) -> None:
         for name, default in defaults[node.op].items():
             if name in node.attr and node.attr[name] == default:
                 del node.attr[name]
-
-
-def _all_nodes(graph_def: GraphDef) -> Iterable[NodeDef]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def

@@ -13,8 +13,10 @@ from typing import Final
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype, int32
+from anabranch.graph.free_names import take_name
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.graph_pb2 import DT_RESOURCE, NodeDef
+from anabranch.proto.node_inputs import control_inputs, data_inputs, producer_of
 
 _QUEUES: Final = ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue")
 _USING_QUEUES: Final = ("Enqueue", "EnqueueMany", "Dequeue", "DequeueMany", "DequeueUpTo", "Close", "IsClosed", "Size")
@@ -80,14 +82,10 @@ def _handles(nodes: Sequence[NodeDef]) -> set[str]:
     handles = {node.name for node in nodes if node.op in MAKERS or node.op in _ARRAYS or node.op == FAKE_QUEUE}
     passing = [node for node in nodes if node.op in _PASSING]
     while True:
-        more = {n.name for n in passing if n.name not in handles and n.input and _producer(n.input[0]) in handles}
+        more = {n.name for n in passing if n.name not in handles and n.input and producer_of(n.input[0]) in handles}
         if not more:
             return handles
         handles |= more
-
-
-def _producer(text: str) -> str:
-    return text.removeprefix("^").partition(":")[0]
 
 
 def _translated(nodes: Sequence[NodeDef], handles: set[str]) -> Iterator[NodeDef]:
@@ -108,7 +106,7 @@ def _renamed(node: NodeDef, new_type: str) -> NodeDef:
     changed.op = new_type
     if node.op in _PASSING:
         changed.attr["T"].type = DT_RESOURCE
-    if node.op == "MutableDenseHashTable" and len([text for text in node.input if not text.startswith("^")]) == 1:
+    if node.op == "MutableDenseHashTable" and len(data_inputs(node)) == 1:
         # no key was set aside for what is deleted: TensorFlow refuses to run such a node, as is then done here
         changed.input.insert(1, node.input[0])
     if "_output_shapes" in changed.attr:
@@ -120,13 +118,15 @@ def _expanded(node: NodeDef, taken: set[str]) -> Iterator[NodeDef]:
     """The elements at places 0, 1, ..., as many as the array or the value has."""
 
     def new(name: str, op: str, inputs: Sequence[str], **attrs: tuple[str, object]) -> NodeDef:
-        made = NodeDef(name=_free(f"{node.name}/{name}", taken), op=op, device=node.device, input=[*inputs, *controls])
+        made = NodeDef(
+            name=take_name(f"{node.name}/{name}", taken), op=op, device=node.device, input=[*inputs, *controls]
+        )
         for key, (kind, value) in attrs.items():
             made.attr[key].CopyFrom(attr_to_proto(kind, value))
         return made
 
-    controls = [text for text in node.input if text.startswith("^")]
-    data = [text for text in node.input if not text.startswith("^")]
+    controls = control_inputs(node)
+    data = data_inputs(node)
     number = ("type", int32)
     ends = [
         new(name, "Const", [], dtype=number, value=("tensor", np.asarray(value, np.int32)))
@@ -148,12 +148,3 @@ def _expanded(node: NodeDef, taken: set[str]) -> Iterator[NodeDef]:
         if key != "_output_shapes":
             last.attr[key].CopyFrom(value)
     yield last
-
-
-def _free(name: str, taken: set[str]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    taken.add(candidate)
-    return candidate

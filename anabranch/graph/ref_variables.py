@@ -24,9 +24,11 @@ from anabranch.core.colocation import colocation_group
 from anabranch.core.dtypes import as_dtype, bool as bool_, int32, resource
 from anabranch.core.registry import find_op_def
 from anabranch.graph.conversion import REFERENCE
-from anabranch.graph.node_plans import NodeError, Slot
+from anabranch.graph.free_names import take_name
+from anabranch.graph.node_plans import NodeError
 from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
 from anabranch.proto.graph_pb2 import DT_FLOAT, DT_INVALID, DT_RESOURCE, AttrValue, NodeDef
+from anabranch.proto.node_inputs import Slot, control_inputs, data_inputs, slot_of
 
 #: an attribute of a node that stands for a given handle: the name of the node that stands for the variable's own
 ROOT: Final = "root"
@@ -160,17 +162,12 @@ class _Translation:
         return self._consumer(node)
 
     def _fresh(self, name: str) -> str:
-        candidate, count = name, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{name}_{count}"
-        self._names.add(candidate)
-        return candidate
+        return take_name(name, self._names)
 
     # ------------------------------------------------------------------ references
     def _reference(self, text: str) -> _Reference | None:
         """The reference that an input is, or None for an ordinary tensor."""
-        slot = _slot(text)
+        slot = slot_of(text)
         if slot not in self._references:
             self._references[slot] = self._find_reference(slot)
         return self._references[slot]
@@ -203,7 +200,7 @@ class _Translation:
             if node.name in followed:
                 raise NodeError(node, f"its reference comes from itself, through {followed}")
             followed.append(node.name)
-            node = self._by_name.get(_slot(node.input[0])[0])
+            node = self._by_name.get(slot_of(node.input[0])[0])
         else:
             return None
         if not followed:
@@ -211,7 +208,7 @@ class _Translation:
         return _Reference(handle, dtype, after=slot[0], value=_text(slot))
 
     def _closes_loop(self, merge: NodeDef) -> bool:
-        sources = (self._by_name.get(_slot(text)[0]) for text in _data(merge))
+        sources = (self._by_name.get(slot_of(text)[0]) for text in data_inputs(merge))
         return any(source is not None and source.op == "RefNextIteration" for source in sources)
 
     def _common_root(self, merge: NodeDef) -> str | None:
@@ -219,7 +216,7 @@ class _Translation:
 
         Which variable an update changes has to be known before a step runs.
         """
-        roots = {self._root(_slot(text)) for text in _data(merge)}
+        roots = {self._root(slot_of(text)) for text in data_inputs(merge)}
         return roots.pop() if len(roots) == 1 else None
 
     def _root(self, slot: Slot) -> str | None:
@@ -234,14 +231,14 @@ class _Translation:
             returns = node.op in UPDATES and UPDATES[node.op].returns_ref
             if not node.input or not (node.op in _PASSING or returns):
                 return None
-            slot = _slot(node.input[0])
+            slot = slot_of(node.input[0])
         return None
 
     def _needed(self, node: NodeDef, text: str) -> _Reference:
         reference = self._reference(text)
         if reference is None:
             problem = f"its input {text!r} must be a variable; map it to a variable's handle, or not at all"
-            source = self._by_name.get(_slot(text)[0])
+            source = self._by_name.get(slot_of(text)[0])
             if source is not None and source.op in {"RefSelect", "RefMerge"}:
                 problem = f"its input {text!r} chooses a variable in the step, and can only be read; choose it before"
             raise NodeError(node, problem)
@@ -263,7 +260,7 @@ class _Translation:
         takers: dict[str, list[str]] = {}
         for node in self._nodes:
             for text in node.input:
-                takers.setdefault(_slot(text.removeprefix("^"))[0], []).append(node.name)
+                takers.setdefault(slot_of(text.removeprefix("^"))[0], []).append(node.name)
         after = {node.name for node in self._nodes if node.op in UPDATES and UPDATES[node.op].returns_ref}
         waiting = list(after)
         while waiting:
@@ -274,7 +271,7 @@ class _Translation:
 
     # ------------------------------------------------------------------ nodes
     def _variable(self, node: NodeDef) -> Iterator[NodeDef]:
-        handle = _node(self._handles[node.name], "VarHandleOp", node, _data(node), _controls(node))
+        handle = _node(self._handles[node.name], "VarHandleOp", node, data_inputs(node), control_inputs(node))
         shared = node.attr["var_name" if node.op == "TemporaryVariable" else "shared_name"].s
         handle.attr["shared_name"].s = shared or self._shared_names[node.name].encode()
         handle.attr["container"].s = node.attr["container"].s
@@ -296,8 +293,8 @@ class _Translation:
         if not node.input or node.input[0].startswith("^"):
             raise NodeError(node, "it has no inputs; its first must be a variable")
         inputs: list[str] = []
-        waits = _controls(node)
-        for index, text in enumerate(_data(node)):
+        waits = control_inputs(node)
+        for index, text in enumerate(data_inputs(node)):
             if _takes_handle(update.op, index):
                 reference = self._needed(node, text)
                 inputs.append(reference.handle)
@@ -323,8 +320,8 @@ class _Translation:
             yield read
 
     def _passing(self, node: NodeDef) -> Iterator[NodeDef]:
-        inputs, waits = [], _controls(node)
-        for index, text in enumerate(_data(node)):
+        inputs, waits = [], control_inputs(node)
+        for index, text in enumerate(data_inputs(node)):
             is_predicate = node.op == "RefSwitch" and index == 1
             if is_predicate:
                 reads, value = self._value(node, text)
@@ -341,20 +338,20 @@ class _Translation:
     def _merge(self, node: NodeDef) -> Iterator[NodeDef]:
         """The value behind the reference that is alive; updates go to the variable that all of them stand for."""
         values = []
-        for text in _data(node):
+        for text in data_inputs(node):
             self._needed(node, text)
             reads, value = self._value(node, text)
             yield from reads
             values.append(value)
-        yield _node(node.name, "Merge", node, values, _controls(node), node.attr)
+        yield _node(node.name, "Merge", node, values, control_inputs(node), node.attr)
 
     def _destroy(self, node: NodeDef) -> Iterator[NodeDef]:
         """The last value of a temporary variable; the next step's first assignment replaces the variable."""
-        data = _data(node)
+        data = data_inputs(node)
         if len(data) != 1:
             raise NodeError(node, f"it must have one input, a variable, but has {len(data)}")
         reference = self._needed(node, data[0])
-        waits = _controls(node) + ([] if reference.after is None else [f"^{reference.after}"])
+        waits = control_inputs(node) + ([] if reference.after is None else [f"^{reference.after}"])
         yield _read(node.name, node, reference.handle, reference.dtype, waits)
 
     def _shrink(self, node: NodeDef) -> Iterator[NodeDef]:
@@ -374,8 +371,8 @@ class _Translation:
             way = np.float32(node.attr["l1"].f) / np.float32(node.attr["l2"].f)
         distance, zero = constant("distance", float(way)), constant("zero", 0.0)
         yield from (distance, zero)
-        controls, assigned = _controls(node), []
-        for text in _data(node):
+        controls, assigned = control_inputs(node), []
+        for text in data_inputs(node):
             reference = self._needed(node, text)
             waits = [*controls, *([] if reference.after is None else [f"^{reference.after}"])]
             read = _read(self._fresh(f"{node.name}/read"), node, reference.handle, reference.dtype, waits)
@@ -393,9 +390,11 @@ class _Translation:
 
         Which variable an update changes has to be known before a step runs, so that only reads can choose in it.
         """
-        index, *others = _data(node)
+        index, *others = data_inputs(node)
         references = [self._needed(node, text) for text in others]
-        waits = _controls(node) + [f"^{reference.after}" for reference in references if reference.after is not None]
+        waits = control_inputs(node) + [
+            f"^{reference.after}" for reference in references if reference.after is not None
+        ]
         waits = list(dict.fromkeys(waits))
         chosen = self._constant_index(node)
         if chosen is not None:
@@ -441,7 +440,7 @@ class _Translation:
 
     def _constant_index(self, node: NodeDef) -> int | None:
         """The index of a RefSelect that is a constant."""
-        slot = _slot(node.input[0])
+        slot = slot_of(node.input[0])
         source = self._by_name.get(slot[0])
         if source is None or source.op not in {"Const", "Placeholder"} or "value" not in source.attr:
             return None
@@ -450,8 +449,8 @@ class _Translation:
 
     def _consumer(self, node: NodeDef) -> Iterator[NodeDef]:
         """An operation that takes values: a reference among its inputs is read for it."""
-        references = [self._reference(text) for text in _data(node)]
-        waited = _controls(node)
+        references = [self._reference(text) for text in data_inputs(node)]
+        waited = control_inputs(node)
         if not any(references) and not any(text[1:] in self._handles for text in waited):
             yield node
             return
@@ -460,7 +459,7 @@ class _Translation:
             yield _read(node.name, node, read.handle, read.dtype, list(dict.fromkeys([*waited, *after])))
             return
         inputs = []
-        for text in _data(node):
+        for text in data_inputs(node):
             reads, value = self._value(node, text)
             yield from reads
             inputs.append(value)
@@ -477,13 +476,13 @@ class _Translation:
         reference = self._reference(text)
         if reference is None:
             return [], text
-        sources = (_slot(other)[0] for other in _data(node) if other != text)
-        waits = [*_controls(node), *(f"^{name}" for name in sources if name in self._after_updates)]
+        sources = (slot_of(other)[0] for other in data_inputs(node) if other != text)
+        waits = [*control_inputs(node), *(f"^{name}" for name in sources if name in self._after_updates)]
         if reference.value is not None and not waits:
             return [], reference.value
         if reference.after is not None:
             waits.append(f"^{reference.after}")
-        name = self._fresh(f"{node.name}/{_slot(text)[0].rsplit('/', 1)[-1]}/read")
+        name = self._fresh(f"{node.name}/{slot_of(text)[0].rsplit('/', 1)[-1]}/read")
         waits = list(dict.fromkeys(waits))
         return [_read(name, node, reference.handle, reference.dtype, waits, annotated=False)], name
 
@@ -528,19 +527,6 @@ def _takes_handle(op: str, index: int) -> bool:
     if op_def is None:
         return index == 0  # the import will refuse the type itself
     return index < len(op_def.inputs) and op_def.inputs[index].dtype is resource
-
-
-def _data(node: NodeDef) -> list[str]:
-    return [text for text in node.input if not text.startswith("^")]
-
-
-def _controls(node: NodeDef) -> list[str]:
-    return [text for text in node.input if text.startswith("^")]
-
-
-def _slot(text: str) -> Slot:
-    name, colon, index = text.rpartition(":")
-    return (name, int(index)) if colon and index.isdigit() else (text, 0)
 
 
 def _text(slot: Slot) -> str:

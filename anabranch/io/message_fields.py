@@ -171,6 +171,16 @@ def written(field: FieldDescriptor, values: Iterable[Any]) -> bytes:
     return b"".join(head + _encoded(field, value) for value in values)
 
 
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field of a string or a message, serialized."""
+    return varint(number << 3 | _BYTES) + varint(len(content)) + content
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A field of a number that is not negative, serialized."""
+    return varint(number << 3 | _VARINT) + varint(value)
+
+
 def _encoded(field: FieldDescriptor, value: float) -> bytes:
     if (form := _FIXED.get(field.type)) is not None:
         if form in ("<d", "<f"):

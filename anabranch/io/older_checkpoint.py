@@ -21,6 +21,7 @@ from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.io import durable, os_errors, remote, slices, sstable, tensor_reader
 from anabranch.io.checkpoint_manifest import Entry, Piece
+from anabranch.io.message_fields import bytes_field, number_field
 from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_bundle import (
     bytes_of,
@@ -83,12 +84,6 @@ class OlderCheckpointReader(tensor_reader.TensorReader):
                 raise errors.DataLossError(
                     None, None, f"Checkpoint file {path!r} is damaged: {error}. Restore another checkpoint."
                 ) from error
-
-    @property
-    def step(self) -> int | None:
-        """The tensor `global_step`, if there is a scalar of that name."""
-        entry = self._entries.get("global_step")
-        return int(self.read_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
 
     def close(self) -> None:
         """Gives the file's contents up."""
@@ -217,10 +212,10 @@ def write_older_checkpoint(path: str, tensors: Sequence[tuple[SliceInfo, Array]]
             raise errors.InvalidArgumentError(None, None, problem)
         message = _slice_message(extents)
         boxes.append(message)
-        saved = _field(1, name.encode()) + _field(2, message) + _field(3, _listed(values, dtype))
-        table[key] = _field(2, saved)
-    metas = b"".join(_field(1, _meta(name, *described[name])) for name in sorted(described))
-    table[b""] = _field(1, metas + _field(2, _number_field(1, 1)))
+        saved = bytes_field(1, name.encode()) + bytes_field(2, message) + bytes_field(3, _listed(values, dtype))
+        table[key] = bytes_field(2, saved)
+    metas = b"".join(bytes_field(1, _meta(name, *described[name])) for name in sorted(described))
+    table[b""] = bytes_field(1, metas + bytes_field(2, number_field(1, 1)))
     with os_errors.translated("write", path):
         durable.replace_file(path, sstable.write_table(table))
 
@@ -231,17 +226,17 @@ def _extents(box: SliceInfo) -> _Box:
 
 
 def _meta(name: str, shape: tuple[int, ...], dtype: dtypes.DType, boxes: Sequence[bytes]) -> bytes:
-    stated = _field(1, name.encode()) + _field(2, shape_to_proto(shape).SerializeToString())
-    stated += _number_field(3, dtype.as_datatype_enum)
-    return stated + b"".join(_field(4, box) for box in boxes)
+    stated = bytes_field(1, name.encode()) + bytes_field(2, shape_to_proto(shape).SerializeToString())
+    stated += number_field(3, dtype.as_datatype_enum)
+    return stated + b"".join(bytes_field(4, box) for box in boxes)
 
 
 def _slice_message(box: _Box) -> bytes:
     extents = (
-        b"" if length == _WHOLE else (_number_field(1, start) if start else b"") + _number_field(2, length)
+        b"" if length == _WHOLE else (number_field(1, start) if start else b"") + number_field(2, length)
         for start, length in box
     )
-    return b"".join(_field(1, extent) for extent in extents)
+    return b"".join(bytes_field(1, extent) for extent in extents)
 
 
 def _listed(values: Array, dtype: dtypes.DType) -> bytes:
@@ -253,11 +248,3 @@ def _listed(values: Array, dtype: dtypes.DType) -> bytes:
     proto = TensorProto()
     getattr(proto, _FIELDS[dtype]).extend(flat.tolist())
     return proto.SerializeToString()
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return sstable.varint(number << 3 | 2) + sstable.varint(len(content)) + content
-
-
-def _number_field(number: int, value: int) -> bytes:
-    return sstable.varint(number << 3) + sstable.varint(value)

@@ -105,12 +105,6 @@ class TensorBundleReader(tensor_reader.TensorReader):
         except (sstable.SSTableError, UnicodeDecodeError) as error:
             raise self._index_damaged(str(error)) from error
 
-    @property
-    def step(self) -> int | None:
-        """The tensor `global_step`, if there is a scalar of that name."""
-        entry = self._entries.get("global_step")
-        return int(self.read_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
-
     def close(self) -> None:
         """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
         self._maps = None

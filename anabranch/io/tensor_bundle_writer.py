@@ -30,6 +30,7 @@ from anabranch.io import (
     sstable,
     tensor_bundle,
 )
+from anabranch.io.message_fields import bytes_field, number_field
 
 Array = npt.NDArray[Any]
 
@@ -149,19 +150,15 @@ def _write_strings(descriptor: int, array: Array) -> tuple[int, int]:
 
 def _entry(dtype: dtypes.DType, shape: tuple[int, ...], offset: int, size: int, crc: int) -> bytes:
     """A BundleEntryProto of a tensor in the first data file."""
-    dimensions = b"".join(_message(2, _number(1, length)) for length in shape)
+    dimensions = b"".join(bytes_field(2, _number(1, length)) for length in shape)
     checksum = sstable.varint(6 << 3 | 5) + _UINT32.pack(crc32c.mask(crc))
     place = _number(4, offset) + _number(5, size)
-    return _number(1, dtype.as_datatype_enum) + _message(2, dimensions) + place + checksum
+    return _number(1, dtype.as_datatype_enum) + bytes_field(2, dimensions) + place + checksum
 
 
 def _number(field: int, value: int) -> bytes:
     """A field of a protocol buffer; zero is the default, which is left out."""
-    return sstable.varint(field << 3) + sstable.varint(value) if value else b""
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return sstable.varint(field << 3 | 2) + sstable.varint(len(content)) + content
+    return number_field(field, value) if value else b""
 
 
 def _invalid(prefix: str, name: str, problem: str) -> errors.InvalidArgumentError:

@@ -57,9 +57,10 @@ class TensorReader(abc.ABC):
         """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
 
     @property
-    @abc.abstractmethod
     def step(self) -> int | None:
-        """The global step, if the checkpoint knows it."""
+        """The global step, if the checkpoint knows it: that of the scalar `global_step`, if there is one."""
+        entry = self._tensors.get("global_step")
+        return int(self.read_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
 
     @property
     def prefix(self) -> str:

@@ -25,8 +25,8 @@ from anabranch.core.arrays import Array
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import has_wide_vectors
 from anabranch.kernels import conv_forms, winograd
-from anabranch.kernels.processor import has_wide_vectors
 from anabranch.ops.nn.conv import Geometry, geometry_to_input
 from anabranch.ops.nn.conv_relu import with_bias_and_relu
 from anabranch.ops.nn.sliding import Window

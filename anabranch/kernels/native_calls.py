@@ -25,11 +25,11 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array, HostArray
 from anabranch.core.host_memory import aligned_empty
 from anabranch.core.kernels import KernelCase
+from anabranch.core.processor import core_count
 from anabranch.errors import InternalError
 from anabranch.kernels import onednn, onednn_stages, pool_stages
 from anabranch.kernels.crowding import RunnableComputation, SparingComputation, cores
 from anabranch.kernels.onednn import NativeError, Strided
-from anabranch.kernels.processor import core_count
 
 #: what programs call the handler; a change of the text or of the buffers' order needs another name
 TARGET: Final = "anabranch_native_2"

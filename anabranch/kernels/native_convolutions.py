@@ -24,11 +24,11 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import core_count
 from anabranch.kernels import native_calls, onednn, pool_handler
 from anabranch.kernels.convolutions import CONVOLUTIONS, WIDE_SHARES, WITH_BIAS, Direction
 from anabranch.kernels.onednn import NativeError, Strided
 from anabranch.kernels.onednn_stages import Computation
-from anabranch.kernels.processor import core_count
 from anabranch.ops.nn.conv import Geometry
 
 #: what the texts of these computations begin with

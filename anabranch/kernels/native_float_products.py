@@ -15,9 +15,9 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import core_count
 from anabranch.kernels import native_calls, native_products, onednn
 from anabranch.kernels.native_products import OPERATIONS, TYPES, Product
-from anabranch.kernels.processor import core_count
 
 #: what the texts of these computations begin with
 _KIND: Final = "float-product"

@@ -21,9 +21,9 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import core_count
 from anabranch.kernels import onednn, pool_handler
 from anabranch.kernels.pool_factors import OPERATIONS, TYPES, PoolProduct, product_of, shape_of
-from anabranch.kernels.processor import core_count
 
 #: its name among the kernels
 NAME: Final = "blocks in parts"

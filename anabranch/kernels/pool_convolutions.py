@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from anabranch.core.processor import core_count
 from anabranch.kernels import native_convolutions, onednn, pool_stages
 from anabranch.kernels.native_convolutions import FORWARD, TO_FILTER, TO_INPUT, Convolution
 from anabranch.kernels.onednn import (
@@ -27,7 +28,6 @@ from anabranch.kernels.onednn import (
     Strided,
 )
 from anabranch.kernels.pool_stages import Cutter, PlanBuilder, StagePlan
-from anabranch.kernels.processor import core_count
 
 #: parts for each core, so that one that comes late has work left; a gradient to a filter has one for each
 _PARTS_OF_A_CORE: Final = 2

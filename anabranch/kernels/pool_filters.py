@@ -20,9 +20,9 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import core_count
 from anabranch.kernels import onednn, pool_handler
 from anabranch.kernels.convolutions import CONVOLUTIONS
-from anabranch.kernels.processor import core_count
 from anabranch.ops.nn.conv import Geometry
 
 #: its name among the kernels

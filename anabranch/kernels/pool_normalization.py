@@ -11,11 +11,11 @@ import json
 import math
 from typing import Final
 
+from anabranch.core.processor import core_count
 from anabranch.kernels import native_normalization, onednn, pool_stages
 from anabranch.kernels.native_normalization import mask_bytes
 from anabranch.kernels.onednn import Library
 from anabranch.kernels.pool_stages import Cutter, NormalizationFields, StagePlan
-from anabranch.kernels.processor import core_count
 
 #: parts for each core, so that one that comes late has work left
 _PARTS_OF_A_CORE: Final = 2

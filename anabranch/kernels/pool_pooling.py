@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.processor import core_count
 from anabranch.kernels import native_calls, native_pooling, onednn, pool_stages
 from anabranch.kernels.native_pooling import LARGEST, AtPlaces, Largest
 from anabranch.kernels.onednn import Library, NativeError
 from anabranch.kernels.onednn_stages import Stages
 from anabranch.kernels.pool_stages import Cutter, Mark, MaximaFields, PlanBuilder, StagePlan
-from anabranch.kernels.processor import core_count
 
 #: parts for each core, so that one that comes late has work left
 _PARTS_OF_A_CORE: Final = 2

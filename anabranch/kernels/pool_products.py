@@ -20,9 +20,9 @@ from anabranch.core import dtypes
 from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.core.processor import has_wide_vectors
 from anabranch.kernels import onednn, pool_handler
 from anabranch.kernels.pool_factors import OPERATIONS, TYPES, PoolProduct, product_of, shape_of
-from anabranch.kernels.processor import has_wide_vectors
 
 #: its name among the kernels
 NAME: Final = "onednn in parts"

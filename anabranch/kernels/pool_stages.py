@@ -21,9 +21,9 @@ import jax
 import numpy as np
 
 from anabranch.core.arrays import Array
+from anabranch.core.processor import core_count, has_wide_vectors
 from anabranch.kernels import onednn, pool_handler
 from anabranch.kernels.onednn import SCRATCHPAD, Argument, Handle, Library, NativeError
-from anabranch.kernels.processor import core_count, has_wide_vectors
 
 #: arrays inside the scratch memory begin at multiples of it (bytes)
 _ALIGNMENT: Final = 64

@@ -15,9 +15,9 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array
+from anabranch.core.processor import has_wide_vectors
 from anabranch.graph.step_nodes import StepTensor
 from anabranch.kernels import pool_handler
-from anabranch.kernels.processor import has_wide_vectors
 
 #: what XLA's threads compute as they compute its own loops, which is divided as these are
 UNDIVIDED_TARGETS: Final = frozenset({pool_handler.UPDATES_TARGET, pool_handler.CASTS_TARGET})

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core import arrays
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.ops.lists.values import TensorList
@@ -20,11 +21,7 @@ _OBJECTS = (ResourceHandle, TensorList)
 
 def boxed(value: TensorValue) -> Any:
     """A handle or a list of tensors in an array of rank 0; any other value as it is."""
-    if not isinstance(value, _OBJECTS):
-        return value
-    box = np.empty((), np.object_)
-    box[()] = value
-    return box
+    return arrays.boxed(value) if isinstance(value, _OBJECTS) else value
 
 
 def unboxed(value: TensorValue) -> Any:

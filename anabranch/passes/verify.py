@@ -25,38 +25,39 @@ def verify(step: StepGraph, stage: str) -> None:
     names: set[str] = set()
     for op in step.operations:
         if op.name in names:
-            _fail(stage, op, "has the name of another one")
+            fail(stage, op, "has the name of another one")
         if any(output.op is not op for output in op.outputs):
-            _fail(stage, op, "gives outputs that belong to another")
+            fail(stage, op, "gives outputs that belong to another")
         for tensor in op.inputs:
             # the other end of a back edge may come later, but it has to be in the step
             _check_input(stage, op, tensor, fed, members if is_back_edge(op, tensor) else done)
         for earlier in (*op.control_inputs, *op.after):
             if earlier not in done:
-                _fail(stage, op, f"does not come after {earlier.name!r}")
+                fail(stage, op, f"does not come after {earlier.name!r}")
         names.add(op.name)
         done.add(op)
     for tensor in step.fetches:
         if not _is_available(tensor, fed, members):
-            _fail(stage, tensor.op, f"does not compute the fetch {tensor.name!r}, nor does anything else")
+            fail(stage, tensor.op, f"does not compute the fetch {tensor.name!r}, nor does anything else")
     for op in step.targets:
         if op not in members:
-            _fail(stage, op, "is a target, and is not part of the step")
+            fail(stage, op, "is a target, and is not part of the step")
     # finding the frames checks them
     find_frames(Dependencies(step))
 
 
 def _check_input(stage: str, op: StepNode, tensor: StepTensor, fed: set[StepTensor], computed: set[StepNode]) -> None:
     if not _is_available(tensor, fed, computed):
-        _fail(stage, op, f"comes before its input {tensor.name!r}")
+        fail(stage, op, f"comes before its input {tensor.name!r}")
     # a pass that copied a node and forgot one of its consumers leaves it the old node's tensor, which has the same name
     if not tensor.is_known and tensor.op in computed and tensor.op.outputs[tensor.value_index] is not tensor:
-        _fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
+        fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
 
 
 def _is_available(tensor: StepTensor, fed: set[StepTensor], computed: set[StepNode]) -> bool:
     return tensor.is_known or tensor.op in computed or tensor in fed
 
 
-def _fail(stage: str, op: StepNode, what: str) -> NoReturn:
+def fail(stage: str, op: StepNode, what: str) -> NoReturn:
+    """Says what does not hold for an operation after a stage."""
     raise InternalError(None, op, f"after stage {stage!r} operation {op.name!r} ({op.type}) {what}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NoReturn
 
 from anabranch.core.roles import Role
-from anabranch.errors import InternalError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.verify import fail
 
 _SENDER_ATTRS = ("tensor_name", "send_device", "recv_device")
 
@@ -17,7 +16,7 @@ def verify_placed(step: StepGraph, devices: Container[str], stage: str) -> None:
     """Raises InternalError unless every operation has one of the session's devices."""
     for op in step.operations:
         if op.placed_on not in devices:
-            _fail(stage, op, f"is on {op.placed_on!r}, which is no device of the session")
+            fail(stage, op, f"is on {op.placed_on!r}, which is no device of the session")
 
 
 def verify_partitioned(step: StepGraph, stage: str) -> None:
@@ -30,24 +29,20 @@ def verify_partitioned(step: StepGraph, stage: str) -> None:
     for op in step.operations:
         for tensor in op.inputs:
             if tensor.op in members and not tensor.is_known and tensor.op.placed_on != op.placed_on:
-                _fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
+                fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
         if op.op_def.role is Role.RECEIVE:
             # whoever receives is looked at: a Send without a Recv costs time, a Recv without a Send waits for ever
             _check_pair(op, step, members, names, stage)
         if any(control.placed_on != op.placed_on for control in op.control_inputs):
-            _fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")
+            fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")
 
 
 def _check_pair(recv: StepNode, step: StepGraph, members: set[StepNode], names: set[bytes], stage: str) -> None:
     transfer = step.transfers.get(recv)
     if transfer is None or transfer.send not in members:
-        _fail(stage, recv, "receives what nothing sends")
+        fail(stage, recv, "receives what nothing sends")
     if any(transfer.send.attrs[name] != recv.attrs[name] for name in _SENDER_ATTRS):
-        _fail(stage, recv, f"receives another tensor than {transfer.send.name!r} sends")
+        fail(stage, recv, f"receives another tensor than {transfer.send.name!r} sends")
     if recv.attrs["tensor_name"] in names:
-        _fail(stage, recv, f"receives {recv.attrs['tensor_name'].decode()!r}, as another one does")
+        fail(stage, recv, f"receives {recv.attrs['tensor_name'].decode()!r}, as another one does")
     names.add(recv.attrs["tensor_name"])
-
-
-def _fail(stage: str, op: StepNode, what: str) -> NoReturn:
-    raise InternalError(None, op, f"after stage {stage!r} operation {op.name!r} ({op.type}) {what}")

@@ -27,6 +27,7 @@ from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.ops.quantized import steps
 from anabranch.proto.graph_pb2 import DT_FLOAT, DT_QINT32, DT_QUINT8, AttrValue, DataType, GraphDef, NodeDef
+from anabranch.proto.node_inputs import producer_of
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 from anabranch.session import Session
 
@@ -79,10 +80,6 @@ def quantize_graph(
     return _QuantizedNodes(plan, _measured(needed, plan.to_measure(), samples), output_node_names).run()
 
 
-def _node_of(text: str) -> str:
-    return text.removeprefix("^").partition(":")[0]
-
-
 def _tensor(text: str) -> str:
     """An input as the name of a tensor."""
     return text if ":" in text else f"{text}:0"
@@ -102,7 +99,7 @@ class _Plan:
     def of(cls, definition: GraphDef) -> _Plan:
         plan = cls(_inputs_first(definition), definition)
         for node in plan.nodes:
-            source = plan.constants.get(_node_of(node.input[0])) if node.input and node.op == "Identity" else None
+            source = plan.constants.get(producer_of(node.input[0])) if node.input and node.op == "Identity" else None
             if node.op == "Const" or source is not None:
                 plan.constants[node.name] = source if source is not None else node
             elif plan._fits(node):
@@ -111,7 +108,7 @@ class _Plan:
 
     def constant(self, text: str) -> Any:
         """The value of an input, None if it is not constant."""
-        node = self.constants.get(_node_of(text))
+        node = self.constants.get(producer_of(text))
         return None if node is None else make_ndarray(node.attr["value"].tensor)
 
     def to_measure(self) -> set[str]:
@@ -120,7 +117,7 @@ class _Plan:
         for node in self.nodes:
             if node.name in self.chosen and (node.op in _PRODUCTS or node.op in _BIASES):
                 measured.add(f"{node.name}:0")
-                if _node_of(node.input[0]) not in self.chosen:
+                if producer_of(node.input[0]) not in self.chosen:
                     measured.add(_tensor(node.input[0]))
         return measured
 
@@ -130,21 +127,21 @@ class _Plan:
         if node.op in _PRODUCTS:
             weights = self.constant(node.input[1])
             return weights is not None and weights.size > 0 and (node.op == "MatMul" or _is_plain_convolution(node))
-        if not node.input or _node_of(node.input[0]) not in self.chosen:
+        if not node.input or producer_of(node.input[0]) not in self.chosen:
             return False
         if node.op in _BIASES:
             bias = self.constant(node.input[1])
             return bias is not None and bias.ndim == 1 and bias.size > 0 and self._has_channels(node, bias.size)
         if node.op == "ConcatV2":
             axis = self.constant(node.input[-1])
-            return axis is not None and int(axis) >= 0 and all(_node_of(t) in self.chosen for t in node.input[:-1])
+            return axis is not None and int(axis) >= 0 and all(producer_of(t) in self.chosen for t in node.input[:-1])
         return node.op in _PASSING or (node.op in _SAME_RANGE and _is_plain_pooling(node))
 
     def _has_channels(self, node: NodeDef, count: int) -> bool:
         """Whether a bias has a number for each output of the product that it is added to."""
         if node.op == "BiasAdd":
             return node.attr["data_format"].s in (b"", b"NHWC")
-        source = next(n for n in self.nodes if n.name == _node_of(node.input[0]))
+        source = next(n for n in self.nodes if n.name == producer_of(node.input[0]))
         if source.op not in _PRODUCTS:
             return False
         weights = self.constant(source.input[1])
@@ -183,7 +180,7 @@ def _inputs_first(definition: GraphDef) -> list[NodeDef]:
         stack = [start.name]
         while stack:
             name = stack[-1]
-            waiting = [n for t in by_name[name].input if (n := _node_of(t)) not in ordered]
+            waiting = [n for t in by_name[name].input if (n := producer_of(t)) not in ordered]
             if waiting:
                 stack += waiting
             else:
@@ -245,7 +242,7 @@ class _QuantizedNodes:
         self._asked = set(outputs)
         for node in plan.nodes:
             own = node.input if node.name not in plan.chosen else node.input[1:] if node.op == "Reshape" else ()
-            self._asked.update(map(_node_of, own))
+            self._asked.update(map(producer_of, own))
 
     def run(self) -> GraphDef:
         for node in self._plan.nodes:
@@ -320,7 +317,7 @@ class _QuantizedNodes:
         """A float tensor as bytes of its measured range; made once."""
         tensor = _tensor(text)
         if tensor not in self._bytes:
-            name = _node_of(text)
+            name = producer_of(text)
             ends = [self._number(name, value) for value in self._ranges[tensor]]
             new = self._node(f"{name}/quantized", "QuantizeV2", text, *ends)
             _types(new, T=DT_QUINT8)
@@ -330,7 +327,7 @@ class _QuantizedNodes:
 
     def _constant(self, text: str) -> _Bytes:
         """Weights as bytes, with their range; made once."""
-        name = self._plan.constants[_node_of(text)].name
+        name = self._plan.constants[producer_of(text)].name
         if f"{name}:0" not in self._bytes:
             weights = self._plan.constant(text)
             low, high = _with_zero(weights.min(), weights.max())

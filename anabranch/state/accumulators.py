@@ -23,9 +23,8 @@ import numpy as np
 from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.pending import Pending
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, in_brackets
 from anabranch.errors import InvalidArgumentError
-from anabranch.state.components import shown
 from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 Array = np.ndarray[Any, Any]
@@ -154,8 +153,8 @@ class Accumulator(SharedObject):
         return InvalidArgumentError(
             None,
             None,
-            f"Shape mismatch: {what} of accumulator {self.name!r}: expected {shown(expected)}, got "
-            f"{shown(TensorShape(got))}",
+            f"Shape mismatch: {what} of accumulator {self.name!r}: expected {in_brackets(expected.dims_tuple)}, got "
+            f"{in_brackets(tuple(got))}",
         )
 
 

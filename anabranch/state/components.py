@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, in_brackets
 from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 
@@ -101,7 +101,8 @@ class Components:
         return InvalidArgumentError(
             None,
             None,
-            f"Shape mismatch in tuple component {index}. Expected {shown(expected)}, got {shown(TensorShape(got))} "
+            f"Shape mismatch in tuple component {index}. Expected {in_brackets(expected.dims_tuple)}, got "
+            f"{in_brackets(got)} "
             f"({self.title}); reshape the component, or declare the shape as it is",
         )
 
@@ -147,12 +148,6 @@ def _fits(got: tuple[int, ...], expected: TensorShape) -> bool:
     if dims is None or got == dims:
         return True
     return len(got) == len(dims) and all(d is None or d == g for g, d in zip(got, dims, strict=True))
-
-
-def shown(shape: TensorShape) -> str:
-    """A shape as messages write it: ``[?,3]``."""
-    dims = shape.dims_tuple
-    return "<unknown>" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
 
 
 def owned(array: TensorValue) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import boxed
 from anabranch.core.host_memory import aligned_empty
-from anabranch.core.values import TensorValue, to_array
+from anabranch.core.values import to_array
 from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.state.datasets import (
     INFINITE,
@@ -31,14 +32,6 @@ def batches(count: int, size: int, drop_remainder: bool) -> int:
     if count < 0:
         return count
     return count // size if drop_remainder else -(-count // size)
-
-
-def boxed(value: TensorValue) -> np.ndarray[Any, Any]:
-    """A scalar array that holds any object."""
-    # `np.array` would look into sequences
-    box = np.empty((), np.object_)
-    box[()] = value
-    return box
 
 
 def sparse_component(parts: Sequence[Any]) -> np.ndarray[Any, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import boxed
 from anabranch.errors import OpError
 from anabranch.io import gfile, os_errors
 from anabranch.io.csv_rows import RowFile
 from anabranch.io.positioned_records import FixedLengthFile, LineFile, RecordFile, TFRecordFile
 from anabranch.io.records import TFRecordWriter
-from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
     UNKNOWN,
     DatasetIterator,

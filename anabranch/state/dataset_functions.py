@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.arrays import boxed
 from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError, OutOfRangeError
-from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,

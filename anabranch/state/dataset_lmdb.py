@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from anabranch.core.arrays import boxed
 from anabranch.errors import OpError
 from anabranch.io.lmdb import LmdbFile
-from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import DatasetIterator, Element, Elements, Path
 from anabranch.state.positions import Position
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.arrays import boxed
 from anabranch.core.dtypes import DType, bool as bool_, string
 from anabranch.core.values import TensorValue
 from anabranch.errors import (
@@ -20,7 +21,6 @@ from anabranch.errors import (
     UnavailableError,
     UnknownError,
 )
-from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import DatasetIterator, Element, Elements, Path
 from anabranch.state.positions import Position
 

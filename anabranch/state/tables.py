@@ -18,10 +18,9 @@ import numpy as np
 
 from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType, string
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, in_brackets
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError
-from anabranch.state.components import shown
 
 Array = np.ndarray[Any, Any]
 
@@ -123,9 +122,9 @@ class LookupTable:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Expected shape {shown(TensorShape(self.value_shape))} or "
-                f"{shown(TensorShape((*shape, *self.value_shape)))} for default value of table {self.name!r}, got "
-                f"{shown(TensorShape(default.shape))}",
+                f"Expected shape {in_brackets(self.value_shape)} or "
+                f"{in_brackets((*shape, *self.value_shape))} for default value of table {self.name!r}, got "
+                f"{in_brackets(default.shape)}",
             )
 
     def _check_ready(self) -> None:
@@ -137,8 +136,8 @@ class LookupTable:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Expected key shape {shown(TensorShape(self.key_shape))} at the end of the keys of table "
-                f"{self.name!r}, got {shown(TensorShape(keys.shape))}",
+                f"Expected key shape {in_brackets(self.key_shape)} at the end of the keys of table "
+                f"{self.name!r}, got {in_brackets(keys.shape)}",
             )
         return tuple(keys.shape[: keys.ndim - depth])
 
@@ -155,8 +154,8 @@ class LookupTable:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Expected shape {shown(TensorShape(expected))} for the values of table {self.name!r}, got "
-                f"{shown(TensorShape(values.shape))}",
+                f"Expected shape {in_brackets(expected)} for the values of table {self.name!r}, got "
+                f"{in_brackets(values.shape)}",
             )
         if not self.value_shape:
             return values.reshape(-1).tolist()
@@ -367,8 +366,8 @@ class MutableDenseTable(MutableTable):
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Expected key shape {shown(TensorShape([None, *self.key_shape]))} for table {self.name!r}, got "
-                f"{shown(TensorShape(keys.shape))}",
+                f"Expected key shape {in_brackets((None, *self.key_shape))} for table {self.name!r}, got "
+                f"{in_brackets(keys.shape)}",
             )
         for special, what in ((self._empty, "empty_key"), (self._deleted, "deleted_key")):
             if special in checked:

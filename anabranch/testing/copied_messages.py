@@ -33,20 +33,21 @@ class CopiedMessages:
     def call(self, frames: Frames) -> Frames:
         """See `runtime.messages.Transport`."""
         self.count += 1
-        return _copied(self.service.handle(_copied(frames)))
+        return copied(self.service.handle(copied(frames)))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
         """See `runtime.messages.Transport`."""
         self.count += 1
-        self.service.start(_copied(frames), lambda reply: on_reply(_copied(reply)))
+        self.service.start(copied(frames), lambda reply: on_reply(copied(reply)))
 
     def post(self, frames: Frames) -> None:
         """See `runtime.messages.Transport`."""
         self.count += 1
-        self.service.accept(_copied(frames))
+        self.service.accept(copied(frames))
 
 
-def _copied(frames: Frames) -> Frames:
+def copied(frames: Frames) -> Frames:
+    """Frames whose bytes nobody else has."""
     return [bytes(bytearray(frame)) for frame in frames]
 
 

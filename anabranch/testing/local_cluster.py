@@ -19,6 +19,7 @@ from anabranch.errors import OpError, UnavailableError
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.messages import Frames
+from anabranch.testing.copied_messages import copied
 
 _incarnations = itertools.count(1)
 _clusters = itertools.count(1)
@@ -164,7 +165,7 @@ class LocalConnection:
         self._cluster.task_at(self.address).message("client", self._carried(frames))
 
     def _carried(self, frames: Frames) -> Frames:
-        copies = _copied(frames)
+        copies = copied(frames)
         with self._cluster.counting:
             self._cluster.bytes_carried += sum(map(len, copies))
         return copies
@@ -193,10 +194,6 @@ class LocalConnection:
             on_reply = self._waiting.pop(number, None)
         if on_reply is not None:
             on_reply(reply)
-
-
-def _copied(frames: Frames) -> Frames:
-    return [bytes(bytearray(frame)) for frame in frames]
 
 
 class _Targets:

@@ -6,8 +6,7 @@ It is called on tensors of any origin and on arrays, infers its dtype from them,
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,22 @@ from anabranch.tfkeras import (
     scopes,
     shapes,
 )
+from anabranch.tfkeras.layer_parts import (
+    any_given,
+    as_list,
+    as_tensor,
+    copied,
+    definer,
+    depending,
+    is_symbolic,
+    layers_in,
+    lengths_of,
+    masks_of,
+    named_function,
+    once,
+    parameters_of,
+)
 from anabranch.tfkeras.tracking import TrackedByAttributes
-from anabranch.train.tracked_containers import TrackedContainer
 
 _base = package.module("engine.base_layer")
 _backend = package.module("backend")
@@ -85,9 +98,9 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         self._trainable = trainable
         self._callable_losses: list[Callable[[], Any]] = []
         if "input_shape" in kwargs:
-            kwargs["input_shape"] = _lengths(kwargs["input_shape"])
+            kwargs["input_shape"] = lengths_of(kwargs["input_shape"])
         if "batch_input_shape" in kwargs:
-            kwargs["batch_input_shape"] = _lengths(kwargs["batch_input_shape"])
+            kwargs["batch_input_shape"] = lengths_of(kwargs["batch_input_shape"])
         self.__dict__["_is_half_made"] = True
         super().__init__(name=name or naming.unique_name(type(self)), trainable=trainable, **kwargs)
         del self.__dict__["_is_half_made"]
@@ -159,7 +172,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
     @classmethod
     def from_config(cls, config: PassedOn) -> Any:
         with scopes.served_classes():
-            return cls(**{name: _named_function(name, value) for name, value in config.items()})
+            return cls(**{name: named_function(name, value) for name, value in config.items()})
 
     # ------------------------------------------------------------------ its parts
     def __setattr__(self, name: str, value: PassedOn) -> None:
@@ -188,7 +201,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         found: dict[int, Any] = {}
         for name, value in list(self.__dict__.items()):
             if name not in _NOT_PARTS:
-                for part in _layers_in(value, _DEPTH):
+                for part in layers_in(value, _DEPTH):
                     if part is not self and not isinstance(part, package.module("metrics").Metric):
                         found.setdefault(id(part), part)
         return list(found.values())
@@ -325,7 +338,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         for index, loss in enumerate(self._callable_losses):
             made = self.__dict__.setdefault("_made_losses", {}).setdefault(tf.get_default_graph(), {})
             if index not in made and (value := loss()) is not None:
-                made[index] = tf.convert_to_tensor(value, dtype=None if _is_symbolic(value) else _backend.floatx())
+                made[index] = tf.convert_to_tensor(value, dtype=None if is_symbolic(value) else _backend.floatx())
                 made[index]._unconditional_loss = True
             own.extend([made[index]] if index in made else [])
         return [*own, *self._of_parts("losses")]
@@ -336,7 +349,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
 
     def add_update(self, updates: PassedOn, inputs: PassedOn = None) -> None:
         """Adds operations that a step of training runs too; `inputs` as for losses."""
-        for given in _listed(updates):
+        for given in as_list(updates):
             update: Any = given
             if callable(given) and not isinstance(given, tf.Tensor | tf.Operation):
                 update = given()
@@ -396,12 +409,12 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
 
     def __call__(self, inputs: PassedOn = None, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """What the layer computes from tensors or arrays; see `call`."""
-        inputs = tf.nest.map_structure(_tensor, inputs)
-        names = _parameters(self.call)
+        inputs = tf.nest.map_structure(as_tensor, inputs)
+        names = parameters_of(self.call)
         kwargs |= dict(zip((n for n in names if n != "**"), args, strict=False))
-        masks = _masks_of(inputs)
+        masks = masks_of(inputs)
         told = dict(kwargs)
-        if "mask" in names and kwargs.get("mask") is None and _any(masks):
+        if "mask" in names and kwargs.get("mask") is None and any_given(masks):
             kwargs["mask"] = masks
         training = self._hand_down_training(names, kwargs, told)
         if not calls.in_call():
@@ -416,7 +429,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
                     f"{self.name})."
                 )
             if history.is_known(inputs):
-                outputs = _copied(inputs, outputs)
+                outputs = copied(inputs, outputs)
             self._regularize(inputs, outputs)
             given = kwargs["mask"] if told.get("mask") is not None else masks
             self._mark(inputs, outputs, given)
@@ -437,11 +450,11 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         try:
             outputs = self.call(inputs, **kwargs)
         except TypeError as error:
-            if rebasing.is_foundation(_definer(type(self), "call")) or not any(w in str(error) for w in _UNCONVERTED):
+            if rebasing.is_foundation(definer(type(self), "call")) or not any(w in str(error) for w in _UNCONVERTED):
                 raise
             outputs = tf.autograph.to_graph(self.call)(self, inputs, **kwargs)
-        if rebasing.is_of_package(_definer(type(self), "call")) and rebasing.is_of_package(
-            _definer(type(self), "compute_output_shape", over=True)
+        if rebasing.is_of_package(definer(type(self), "call")) and rebasing.is_of_package(
+            definer(type(self), "compute_output_shape", over=True)
         ):
             self._tell_shapes(inputs, outputs)
         return outputs
@@ -510,7 +523,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
             return
         own = getattr(type(self).compute_mask, "__func__", type(self).compute_mask) is not KerasLayer.compute_mask
         computed = self.compute_mask(inputs, masks) if self.supports_masking or own else None
-        listed = [None] * len(flat) if computed is None else _listed(computed)
+        listed = [None] * len(flat) if computed is None else as_list(computed)
         for x, mask in zip(flat, listed, strict=False):
             if isinstance(x, tf.Tensor):
                 setattr(x, "_keras_mask", mask)  # noqa: B010 (a tensor's class does not declare it)
@@ -523,7 +536,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         """
         if self.supports_masking:
             return mask
-        if _any(mask):
+        if any_given(mask):
             raise TypeError(f"Layer {self.name} does not support masking, but was passed an input_mask: {mask}")
         return None
 
@@ -533,7 +546,7 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
     # ------------------------------------------------------------------ shapes
     def compute_output_shape(self, input_shape: PassedOn) -> Any:
         """The shape of the output for an input of this shape, found by calling the layer on a placeholder."""
-        if not shapes.of_tensorflow(input_shape) and rebasing.is_of_package(_definer(type(self), "call")):
+        if not shapes.of_tensorflow(input_shape) and rebasing.is_of_package(definer(type(self), "call")):
             return input_shape
         made = tf.nest.map_structure(
             lambda shape: tf.placeholder(self._dtype or _backend.floatx(), shape),
@@ -549,88 +562,3 @@ class KerasLayer(_PackageLayer, TrackedByAttributes):
         specs = tf.nest.flatten(input_signature)
         dtype = self._dtype or specs[0].dtype
         return tf.nest.map_structure(lambda one: tf.TensorSpec(dtype=dtype, shape=one), shape)
-
-
-def _named_function(argument: str, value: PassedOn) -> Any:
-    """A program's own function that a configuration names; the package would call it to make the regularizer."""
-    if not isinstance(value, str) or not argument.endswith(("_regularizer", "_initializer", "_constraint")):
-        return value
-    function = package.module("utils.generic_utils")._GLOBAL_CUSTOM_OBJECTS.get(value)
-    is_meant = inspect.isfunction(function) and initializers.required_parameters(function)
-    return function if is_meant else value
-
-
-def _lengths(shape: PassedOn) -> tuple[Any, ...]:
-    return tuple(tf.TensorShape(shape).as_list())
-
-
-def _tensor(value: PassedOn) -> Any:
-    return tf.convert_to_tensor(value) if isinstance(value, np.ndarray | float | int | np.generic) else value
-
-
-def _is_symbolic(value: PassedOn) -> bool:
-    return isinstance(value, tf.Tensor | tf.Variable)
-
-
-def _parameters(call: Callable[..., Any]) -> list[str]:
-    """The parameters of a layer's `call` after its inputs; "**" stands for arguments of any name."""
-    return initializers.parameters(call)[1:]
-
-
-def _definer(cls: type, name: str, over: bool = False) -> type:
-    """The class that a method comes from; with `over`, past those of ours that hand on to the package."""
-    for one in cls.__mro__:
-        method = vars(one).get(name)
-        if method is not None and not (over and hasattr(method, "__wrapped__")):
-            return one
-    return object
-
-
-def _layers_in(value: PassedOn, depth: int) -> Iterator[Any]:
-    if isinstance(value, _PackageLayer | tf.layers.Layer):
-        yield value
-    elif depth and isinstance(value, list | tuple):
-        for one in value:
-            yield from _layers_in(one, depth - 1)
-    elif depth and isinstance(value, dict):
-        for one in value.values():
-            yield from _layers_in(one, depth - 1)
-    elif depth and isinstance(value, TrackedContainer):
-        yield from _layers_in(value.contents(), depth - 1)
-
-
-def once(items: list[Any]) -> list[Any]:
-    return list({id(item): item for item in items}.values())
-
-
-def _listed(value: PassedOn) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, tuple) and not (len(value) == 2 and isinstance(value[0], tf.Variable)):
-        return list(value)
-    return [value]
-
-
-def _any(masks: PassedOn) -> bool:
-    return any(mask is not None for mask in tf.nest.flatten(masks))
-
-
-def _masks_of(inputs: PassedOn) -> Any:
-    return tf.nest.map_structure(lambda x: getattr(x, "_keras_mask", None), inputs)
-
-
-def _copied(inputs: PassedOn, outputs: PassedOn) -> Any:
-    """The outputs; what is also an input is a tensor of its own."""
-    given = {id(x) for x in tf.nest.flatten(inputs)}
-
-    def copy(x: PassedOn) -> Any:
-        return tf.identity(x) if id(x) in given and isinstance(x, tf.Tensor) else x
-
-    return tf.nest.map_structure(copy, outputs)
-
-
-def depending(items: list[Any], inputs: PassedOn, tag: str) -> list[Any]:
-    if inputs is None:
-        return [item for item in items if getattr(item, tag, True)]
-    conditional = [item for item in items if not getattr(item, tag, True)]
-    return history.reached(conditional, tf.nest.flatten(inputs))

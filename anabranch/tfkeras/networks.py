@@ -14,7 +14,8 @@ import anabranch as tf
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn
 from anabranch.tfkeras import calls, configurations, history, naming, op_layers, package, rebasing, scopes, shapes
-from anabranch.tfkeras.layer import KerasLayer, depending, once
+from anabranch.tfkeras.layer import KerasLayer
+from anabranch.tfkeras.layer_parts import depending, once
 from anabranch.tfkeras.tracking import TrackedNetwork
 
 _module = package.module("engine.network")

@@ -9,6 +9,7 @@ from google.protobuf import text_format
 import anabranch as tf
 from anabranch.core.values import PassedOn
 from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.node_inputs import data_inputs
 from anabranch.tfkeras import history, package
 from anabranch.tfkeras.layer import KerasLayer
 
@@ -55,7 +56,7 @@ class TensorFlowOpLayer(KerasLayer):
     def _imported(self, given: list[Any]) -> list[Any]:
         graph = GraphDef()
         node = text_format.Parse(self.node_def, graph.node.add())
-        count = len([name for name in node.input if not name.startswith("^")])
+        count = len(data_inputs(node))
         left = iter(given)
         feeds: dict[str, Any] = {}
         del node.input[:]

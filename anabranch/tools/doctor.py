@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from anabranch.core.processor import core_count
 from anabranch.errors import OpError
 from anabranch.io.cache_home import CACHE_DIR_VARIABLE
 from anabranch.kernels import pool_handler
@@ -138,8 +139,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------------- what it runs on
 def _machine() -> Iterable[Finding]:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("processors", f"{usable} usable of {os.cpu_count()}, {platform.machine()}, {platform.system()}")
+    yield Finding("processors", f"{core_count()} usable of {os.cpu_count()}, {platform.machine()}, {platform.system()}")
     memory = _memory()
     if memory is None:
         return

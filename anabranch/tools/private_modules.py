@@ -70,7 +70,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.framework.random_seed": "anabranch.frontend.framework",
     "python.framework.smart_cond": "anabranch.frontend.layers.utils smart_constant_value=constant_value",
     "python.framework.sparse_tensor": "tf",
-    "python.framework.tensor_shape": "anabranch.core.shapes tf",
+    "python.framework.tensor_shape": "anabranch.core.shapes anabranch.core.dimensions tf",
     "python.framework.tensor_spec": "tf anabranch.frontend.bounded_specs",
     "python.framework.tensor_util": (
         "tf anabranch.graph.constants constant_value=get_static_value MakeNdarray=make_ndarray"
@@ -83,9 +83,9 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
         "anabranch.compat.private.keras_backend anabranch.compat.private.keras_rnn "
         "anabranch.compat.private.keras_settings keras.backend"
     ),
-    "python.keras.engine.input_spec": "anabranch.frontend.layers.base",
+    "python.keras.engine.input_spec": "anabranch.frontend.layers.input_spec",
     "python.keras.utils.tf_utils": "anabranch.compat.private.keras_rnn anabranch.frontend.layers.utils",
-    "python.layers.base": "anabranch.frontend.layers.base tf.layers",
+    "python.layers.base": "anabranch.frontend.layers.base anabranch.frontend.layers.input_spec tf.layers",
     "python.layers.convolutional": (
         "anabranch.frontend.layers.convolutional tf.layers Convolution1D=Conv1D Convolution2D=Conv2D "
         "Convolution3D=Conv3D Convolution2DTranspose=Conv2DTranspose Convolution3DTranspose=Conv3DTranspose "

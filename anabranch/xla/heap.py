@@ -179,7 +179,8 @@ def return_freed_memory(kept: int | None = None) -> None:
             is free goes, in whatever place; None: `KEPT_BYTES`.
     """
     kept = KEPT_BYTES if kept is None else kept
-    if kept and free_heap_bytes() <= kept:
+    # the C library looks at each free block to tell, which takes milliseconds in a heap with many small ones
+    if kept and (0 < resident_memory() <= kept or free_heap_bytes() <= kept):
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(kept)

@@ -28,6 +28,7 @@ import anabranch.kernels  # announces its kernels  # noqa: F401
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.kernels import KernelCandidate, KernelCase, candidates
+from anabranch.core.processor import core_count
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.platform.version import VERSION
 from anabranch.xla.compile_cache import cache_directory
@@ -330,8 +331,7 @@ def _processor() -> str:
     except OSError:
         lines = []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{named[0] if named else model}, {cores} cores"
+    return f"{named[0] if named else model}, {core_count()} cores"
 
 
 # ---------------------------------------------------------------------- the process's

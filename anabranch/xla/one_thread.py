@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.processor import core_count
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.thread_limits import threads_within
 
@@ -220,7 +221,7 @@ own_clients = OwnClients()
 
 def processors() -> int:
     """How many threads the operations of JAX's own client have."""
-    return threads_within(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return threads_within(core_count())
 
 
 def helps() -> bool:

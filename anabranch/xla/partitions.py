@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from anabranch.core.devices import task_of
 from anabranch.core.dtypes import DType
@@ -22,6 +21,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InternalError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph, Transfer
+from anabranch.passes.verify import fail
 from anabranch.placement.cost_model import size_of
 from anabranch.xla.islands import Grouping, Island, PlanItem
 
@@ -173,11 +173,11 @@ def verify_partitions(partitions: Sequence[Partition], step: StepGraph, stage: s
         _check_is_complete(part, stage)
         for op in part.operations:
             if op in homes:
-                _fail(stage, op, f"is in the partitions of {homes[op]} and {part.task}")
+                fail(stage, op, f"is in the partitions of {homes[op]} and {part.task}")
             homes[op] = part.task
     for op in step.operations:
         if op not in homes:
-            _fail(stage, op, "is in no partition")
+            fail(stage, op, "is in no partition")
     positions = sorted(position for part in partitions for position in part.fetch_positions)
     if positions != list(range(len(step.fetches))):
         raise InternalError(
@@ -194,15 +194,11 @@ def _check_is_complete(part: Partition, stage: str) -> None:
     for op in members:
         for tensor in op.inputs:
             if not (tensor.is_known or tensor in fed or tensor.op in members):
-                _fail(stage, op, f"takes {tensor.name!r}, which its task {part.task} does not have")
+                fail(stage, op, f"takes {tensor.name!r}, which its task {part.task} does not have")
         tensors, controls = part.grouping.waits[op]
         for earlier in (*(t.op for t in tensors), *controls, *part.grouping.order.get(op, ())):
             if earlier not in members:
-                _fail(stage, op, f"waits for {earlier.name!r} of another task")
-
-
-def _fail(stage: str, op: StepNode, what: str) -> NoReturn:
-    raise InternalError(None, op, f"after stage {stage!r} operation {op.name!r} ({op.type}) {what}")
+                fail(stage, op, f"waits for {earlier.name!r} of another task")
 
 
 # ---------------------------------------------------------------------- printing

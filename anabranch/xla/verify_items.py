@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from anabranch.errors import InternalError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.verify import fail
 from anabranch.xla.islands import Grouping, Island
 
 
@@ -23,11 +21,11 @@ def verify_items(grouping: Grouping, step: StepGraph, stage: str) -> None:
         members = item.operations
         for op in members:
             if op.placed_on != item.device:
-                _fail(stage, op, f"is placed on {op.placed_on!r}, and runs on {item.device!r}")
+                fail(stage, op, f"is placed on {op.placed_on!r}, and runs on {item.device!r}")
             tensors, controls = grouping.waits[op]
             for earlier in (*(t.op for t in tensors), *controls, *grouping.order.get(op, ())):
                 if earlier not in done:
-                    _fail(stage, op, f"does not run after {earlier.name!r}")
+                    fail(stage, op, f"does not run after {earlier.name!r}")
             done.add(op)
         if isinstance(item, Island):
             _check_island(item, at, position, stage)
@@ -39,14 +37,14 @@ def _positions(grouping: Grouping, step: StepGraph, stage: str) -> dict[StepNode
     for at, item in enumerate(grouping.items):
         for op in item.operations:
             if op in position:
-                _fail(stage, op, "is in two items")
+                fail(stage, op, "is in two items")
             position[op] = at
     for op in step.operations:
         if op not in position:
-            _fail(stage, op, "is in no item")
+            fail(stage, op, "is in no item")
     if len(position) > len(step.operations):
         stranger = next(op for op in position if op not in set(step.operations))
-        _fail(stage, stranger, "is in an item, and not in the step")
+        fail(stage, stranger, "is in an item, and not in the step")
     return position
 
 
@@ -55,10 +53,10 @@ def _check_island(island: Island, at: int, position: dict[StepNode, int], stage:
     for op in island.operations:
         for tensor in op.inputs:
             if not (tensor.is_known or tensor in inputs or position.get(tensor.op) == at):
-                _fail(stage, op, f"takes {tensor.name!r}, which does not come into its island")
+                fail(stage, op, f"takes {tensor.name!r}, which does not come into its island")
     for tensor in inputs:
         if position.get(tensor.op) == at:
-            _fail(stage, tensor.op, f"gives {tensor.name!r} to its own island from outside")
+            fail(stage, tensor.op, f"gives {tensor.name!r} to its own island from outside")
 
 
 def _check_outputs(grouping: Grouping, step: StepGraph, position: dict[StepNode, int], stage: str) -> None:
@@ -67,8 +65,4 @@ def _check_outputs(grouping: Grouping, step: StepGraph, position: dict[StepNode,
     for tensor, at in [*taken, *((t, -1) for t in step.fetches)]:
         home = position.get(tensor.op)
         if home not in (None, at) and not tensor.is_known and tensor not in computed:
-            _fail(stage, tensor.op, f"keeps {tensor.name!r} inside of its island, though others need it")
-
-
-def _fail(stage: str, op: StepNode, what: str) -> NoReturn:
-    raise InternalError(None, op, f"after stage {stage!r} operation {op.name!r} ({op.type}) {what}")
+            fail(stage, tensor.op, f"keeps {tensor.name!r} inside of its island, though others need it")

@@ -31,14 +31,20 @@ COMPILED_AS_USERS_DO = frozenset(
     {
         *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_script"),
         "test_choice",
-        *("test_compile_cache", "test_first_runs", "test_known_values", "test_shapes_that_change"),
+        *(
+            "test_compile_cache",
+            "test_first_decompositions",
+            "test_first_runs",
+            "test_known_values",
+            "test_shapes_that_change",
+        ),
         *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
         *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
         *("test_image", "test_math_functions", "test_nn", "test_pool_updates", "test_pool_update_steps"),
     }
 )
 #: modules whose programs are compiled at their first call: they check what the compiler makes, and when it is asked
-COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_runs", "test_image", "test_nn"} | {
+COMPILED_AT_ONCE = COMPILED_AS_USERS_DO - {"test_first_decompositions", "test_first_runs", "test_image", "test_nn"} | {
     "test_interrupts",
     "test_random_graphs",
     "test_random_programs",
@@ -56,7 +62,13 @@ OF_PROCESSORS = frozenset(
     {
         *("test_choice", "test_convolutions", "test_native_calls", "test_quantised_kernels", "test_winograd"),
         *("test_devices", "test_explain", "test_half_precision", "test_loss_scale", "test_placement", "test_summary"),
-        *("test_direct_kernels", "test_first_runs", "test_kernel_profile", "test_shapes_that_change"),
+        *(
+            "test_direct_kernels",
+            "test_first_decompositions",
+            "test_first_runs",
+            "test_kernel_profile",
+            "test_shapes_that_change",
+        ),
         *("test_registered_devices", "test_step_stats", "test_stopping_loops"),
         *("test_host_convolutions", "test_lent_tensors", "test_loop_products"),
         *("test_native_convolutions", "test_native_normalization", "test_native_pooling", "test_native_products"),

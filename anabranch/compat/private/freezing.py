@@ -11,6 +11,7 @@ from google.protobuf import message
 
 import anabranch as tf
 from anabranch.proto.graph_pb2 import GraphDef, NodeDef
+from anabranch.proto.node_inputs import producer_of
 from anabranch.proto.texts import parse_text
 from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
 
@@ -269,7 +270,7 @@ def ensure_graph_is_valid(graph_def: GraphDef) -> None:
         names.add(node.name)
     for node in graph_def.node:
         for text in node.input:
-            if text.removeprefix("^").partition(":")[0] not in names:
+            if producer_of(text) not in names:
                 raise ValueError("Input for ", node.name, " not found: ", text)
 
 

@@ -278,7 +278,22 @@ class LoggingTrainable(EveryN):
         return False
 
 
-class SummarySaver(EveryN):
+class _Writing(EveryN):
+    """Writes for a board: by a writer, or into a folder, or into that of the estimator's model."""
+
+    def __init__(self, every_n_steps: int, output_dir: str | None, summary_writer: PassedOn) -> None:
+        super().__init__(every_n_steps)
+        self._writer = summary_writer
+        if summary_writer is None and output_dir:
+            self._writer = tf.summary.FileWriterCache.get(output_dir)
+
+    def set_estimator(self, estimator: PassedOn) -> None:
+        super().set_estimator(estimator)
+        if self._writer is None:
+            self._writer = tf.summary.FileWriterCache.get(estimator.model_dir)
+
+
+class SummarySaver(_Writing):
     """Writes a summary.
 
     Args:
@@ -297,15 +312,8 @@ class SummarySaver(EveryN):
         summary_writer: PassedOn = None,
         scaffold: tf.train.Scaffold | None = None,
     ) -> None:
-        super().__init__(save_steps)
-        self._summary_op, self._scaffold, self._writer = summary_op, scaffold, summary_writer
-        if summary_writer is None and output_dir:
-            self._writer = tf.summary.FileWriterCache.get(output_dir)
-
-    def set_estimator(self, estimator: PassedOn) -> None:
-        super().set_estimator(estimator)
-        if self._writer is None:
-            self._writer = tf.summary.FileWriterCache.get(estimator.model_dir)
+        super().__init__(save_steps, output_dir, summary_writer)
+        self._summary_op, self._scaffold = summary_op, scaffold
 
     def every_n_step_begin(self, step: int) -> Requests:
         super().every_n_step_begin(step)
@@ -325,7 +333,7 @@ class SummarySaver(EveryN):
             self._writer.flush()
 
 
-class StepCounter(EveryN):
+class StepCounter(_Writing):
     """Writes how many steps a second has.
 
     Args:
@@ -336,16 +344,8 @@ class StepCounter(EveryN):
     def __init__(
         self, every_n_steps: int = 100, output_dir: str | None = None, summary_writer: PassedOn = None
     ) -> None:
-        super().__init__(every_n_steps)
-        self._writer = summary_writer
-        if summary_writer is None and output_dir:
-            self._writer = tf.summary.FileWriterCache.get(output_dir)
+        super().__init__(every_n_steps, output_dir, summary_writer)
         self._last: tuple[int, float] | None = None
-
-    def set_estimator(self, estimator: PassedOn) -> None:
-        super().set_estimator(estimator)
-        if self._writer is None:
-            self._writer = tf.summary.FileWriterCache.get(estimator.model_dir)
 
     def every_n_step_end(self, step: int, outputs: Outputs) -> bool:
         super().every_n_step_end(step, outputs)

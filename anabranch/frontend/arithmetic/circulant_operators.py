@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DTypeLike, as_dtype
-from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic import linear_operator_combinations as _combinations  # noqa: F401 - adjoints, inverses
 from anabranch.frontend.arithmetic.linear_operator import Hint, LinearOperator

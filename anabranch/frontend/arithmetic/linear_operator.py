@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.core.dimensions import Dimension, as_dimension
 from anabranch.core.dtypes import DType
-from anabranch.core.shapes import Dimension, TensorShape, as_dimension
+from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.linalg import (
     adjoint as _adjoint,

@@ -150,7 +150,21 @@ class _OfSeveral(LinearOperator):
         return all(operator.is_square for operator in self._operators)
 
 
-class LinearOperatorComposition(_OfSeveral):
+class _OfFactors(_OfSeveral):
+    """Operators whose determinant is the product of those of several square ones."""
+
+    def _determinant(self) -> Tensor:
+        if not self._all_square():
+            return super()._determinant()
+        return functools.reduce(operators.mul, [operator.determinant() for operator in self._operators])
+
+    def _log_abs_determinant(self) -> Tensor:
+        if not self._all_square():
+            return super()._log_abs_determinant()
+        return functools.reduce(operators.add, [operator.log_abs_determinant() for operator in self._operators])
+
+
+class LinearOperatorComposition(_OfFactors):
     """The products of the matrices of several operators.
 
     Args:
@@ -175,16 +189,6 @@ class LinearOperatorComposition(_OfSeveral):
             rhs = operator._solve(rhs, adjoint)
         return rhs
 
-    def _determinant(self) -> Tensor:
-        if not self._all_square():
-            return super()._determinant()
-        return functools.reduce(operators.mul, [operator.determinant() for operator in self._operators])
-
-    def _log_abs_determinant(self) -> Tensor:
-        if not self._all_square():
-            return super()._log_abs_determinant()
-        return functools.reduce(operators.add, [operator.log_abs_determinant() for operator in self._operators])
-
 
 class LinearOperatorKronecker(_OfSeveral):
     """The Kronecker products of the matrices of several operators.
@@ -205,7 +209,7 @@ class LinearOperatorKronecker(_OfSeveral):
         return dense
 
 
-class LinearOperatorBlockDiag(_OfSeveral):
+class LinearOperatorBlockDiag(_OfFactors):
     """Matrices with those of several operators along the diagonal, and zeros beside them.
 
     Args:
@@ -232,16 +236,6 @@ class LinearOperatorBlockDiag(_OfSeveral):
         dense: Tensor = raw.ConcatV2(rows, -2) if len(rows) > 1 else rows[0]
         dense.set_shape(self.shape)
         return dense
-
-    def _determinant(self) -> Tensor:
-        if not self._all_square():
-            return super()._determinant()
-        return functools.reduce(operators.mul, [operator.determinant() for operator in self._operators])
-
-    def _log_abs_determinant(self) -> Tensor:
-        if not self._all_square():
-            return super()._log_abs_determinant()
-        return functools.reduce(operators.add, [operator.log_abs_determinant() for operator in self._operators])
 
 
 class LinearOperatorLowRankUpdate(LinearOperator):

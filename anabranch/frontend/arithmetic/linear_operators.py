@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DTypeLike, as_dtype
-from anabranch.core.shapes import Dimension, TensorShape, broadcast_shape
+from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic import linear_operator_combinations as _combinations  # noqa: F401 - adjoints, inverses
 from anabranch.frontend.arithmetic.linalg import matmul, matrix_triangular_solve

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
-from anabranch.core.shapes import Dimension, ShapeLike, TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.dimensions import Dimension
+from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.identities import identity
 from anabranch.frontend.framework import name_scope

@@ -9,6 +9,7 @@ import numpy as np
 
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arrays.shapes import reshape, shape
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
@@ -58,18 +59,12 @@ def reverse_sequence(
     Raises:
         ValueError: `seq_axis` is missing, or an argument is given by both names.
     """
-    steps = _renamed("seq_axis", seq_axis, "seq_dim", seq_dim)
-    batch = _renamed("batch_axis", batch_axis, "batch_dim", batch_dim)
+    steps = one_of("seq_axis", seq_axis, "seq_dim", seq_dim)
+    batch = one_of("batch_axis", batch_axis, "batch_dim", batch_dim)
     if steps is None:
         raise ValueError("reverse_sequence needs seq_axis")
     result: Tensor = raw.ReverseSequence(input, seq_lengths, seq_dim=steps, batch_dim=batch or 0, name=name)
     return result
-
-
-def _renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
-    if value is not None and old_value is not None:
-        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
-    return old_value if value is None else value
 
 
 def roll(input: TensorLike, shift: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor:
@@ -316,7 +311,7 @@ def space_to_batch(
     block_shape: TensorLike | None = None,
 ) -> Tensor:
     """`space_to_batch_nd` of images with square blocks; `block_shape` is another name of `block_size`."""
-    size = _renamed("block_shape", block_shape, "block_size", block_size)
+    size = one_of("block_shape", block_shape, "block_size", block_size)
     result = space_to_batch_nd(input, np.array([size, size]), paddings, name=name)
     result.set_shape(result.shape.with_rank(4))
     return result
@@ -330,7 +325,7 @@ def batch_to_space(
     block_shape: TensorLike | None = None,
 ) -> Tensor:
     """`batch_to_space_nd` of images with square blocks; `block_shape` is another name of `block_size`."""
-    size = _renamed("block_shape", block_shape, "block_size", block_size)
+    size = one_of("block_shape", block_shape, "block_size", block_size)
     result = batch_to_space_nd(input, np.array([size, size]), crops, name=name)
     result.set_shape(result.shape.with_rank(4))
     return result
@@ -426,7 +421,7 @@ def extract_image_patches(
     Returns:
         [batch, rows, columns, ksizes[1] * ksizes[2] * depth].
     """
-    window = _renamed("sizes", sizes, "ksizes", ksizes)
+    window = one_of("sizes", sizes, "ksizes", ksizes)
     result: Tensor = raw.ExtractImagePatches(
         images, ksizes=window, strides=strides, rates=rates, padding=padding, name=name
     )

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DTypeLike
-from anabranch.core.shapes import Dimension, TensorShape, broadcast_shape as _broadcast_shape
+from anabranch.core.shapes import TensorShape, broadcast_shape as _broadcast_shape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import PerAxis, one_of
 from anabranch.frontend.arrays.casting import cast

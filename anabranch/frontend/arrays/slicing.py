@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dimensions import Dimension
 from anabranch.core.dtypes import DType
-from anabranch.core.shapes import Dimension
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
 from anabranch.frontend.framework import name_scope

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from anabranch.core import nest
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, covers
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.autograph.state import (
     State,
@@ -290,7 +290,7 @@ class _Loop:
 
     def _check_shapes(self, name: str, one: PassedOn, other: PassedOn) -> None:
         for a, b in zip(nest.flatten(one), nest.flatten(as_tensors(other, name, "after one iteration")), strict=True):
-            if isinstance(a, Tensor) and isinstance(b, Tensor) and not _keeps(a.shape, b.shape):
+            if isinstance(a, Tensor) and isinstance(b, Tensor) and not covers(a.shape, b.shape):
                 raise ValueError(
                     f"'{name}' has shape {a.shape} before the loop, but shape {b.shape} after one iteration. Use "
                     "tf.autograph.experimental.set_loop_options to set shape invariants."
@@ -375,12 +375,3 @@ def _invariant(value: TensorLike, given: PassedOn) -> Any:
     if given is not None:
         return TensorShape(given)
     return value.shape if isinstance(value, Tensor) else None
-
-
-def _keeps(general: TensorShape, special: TensorShape) -> bool:
-    """Whether every shape of `special` is one of `general`."""
-    if general.dims_tuple is None:
-        return True
-    if special.dims_tuple is None or len(general.dims_tuple) != len(special.dims_tuple):
-        return False
-    return all(g is None or g == s for g, s in zip(general.dims_tuple, special.dims_tuple, strict=True))

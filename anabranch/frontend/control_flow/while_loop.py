@@ -9,7 +9,7 @@ import anabranch.autodiff.loops  # the gradient of While  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, covers
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.frontend.control_flow.conditionals import scalar_predicate
@@ -122,22 +122,13 @@ def _ragged_shapes(value: RaggedTensor, invariant: Structure) -> list[TensorShap
 def _invariant(tensor: Tensor, invariant: Structure) -> TensorShape:
     """The shape that a user says a tensor keeps in the loop."""
     shape = TensorShape(getattr(invariant, "shape", invariant))
-    if not _less_specific(shape, tensor.shape):
+    if not covers(shape, tensor.shape):
         raise ValueError(
             f"The shape invariant specified for {tensor.name} is not compatible with the initial shape of the loop "
             f"variable. It enters the loop with shape {tensor.shape}, but the specified shape invariant is {shape}"
             "; leave open what may differ, as in tf.TensorShape([None])."
         )
     return shape
-
-
-def _less_specific(general: TensorShape, special: TensorShape) -> bool:
-    """Whether every shape that `special` stands for is one that `general` stands for."""
-    if general.dims_tuple is None:
-        return True
-    if special.dims_tuple is None or len(general.dims_tuple) != len(special.dims_tuple):
-        return False
-    return all(g is None or g == s for g, s in zip(general.dims_tuple, special.dims_tuple, strict=True))
 
 
 class _LoopBuilder:
@@ -267,7 +258,7 @@ class _LoopBuilder:
                     f"Loop variable {entered.name} enters the loop with type {entered.dtype.name}, but has type "
                     f"{tensor.dtype.name} after one iteration ({tensor.name}, created at {tensor.op.site}); use tf.cast"
                 )
-            if not _less_specific(shape, tensor.shape):
+            if not covers(shape, tensor.shape):
                 raise ValueError(
                     f"The shape for {entered.name} is not an invariant for the loop. It enters the loop with shape "
                     f"{shape}, but has shape {tensor.shape} after one iteration. Provide shape invariants using either "

@@ -13,9 +13,9 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.framework import get_seed, name_scope
 from anabranch.frontend.images.geometry import as_batch, from_batch, image_size, pad_to_bounding_box
-from anabranch.frontend.nn.activations import renamed
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -231,7 +231,7 @@ def crop_and_resize(
     Returns:
         [boxes, crop height, crop width, depth], float32.
     """
-    box_ind = renamed("box_indices", box_indices, "box_ind", box_ind)
+    box_ind = one_of("box_indices", box_indices, "box_ind", box_ind)
     result: Tensor = raw.CropAndResize(
         image, boxes, box_ind, crop_size, method=method, extrapolation_value=extrapolation_value, name=name
     )

@@ -8,7 +8,8 @@ from typing import Any
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import Activation, InitializerLike, PerAxis
-from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.base import Layer
+from anabranch.frontend.layers.input_spec import InputSpec
 from anabranch.frontend.layers.utils import (
     conv_output_length,
     convert_data_format,

@@ -12,7 +12,8 @@ from anabranch.core.dtypes import as_dtype, float32
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import Activation, InitializerLike
-from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.base import Layer
+from anabranch.frontend.layers.input_spec import InputSpec
 from anabranch.frontend.layers.utils import get_activation, get_initializer, normalize_data_format, smart_cond
 from anabranch.frontend.nn import activations as nn_activations
 from anabranch.frontend.variables.initializers import zeros_initializer

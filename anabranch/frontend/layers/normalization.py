@@ -11,7 +11,8 @@ from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import InitializerLike, PerAxis
 from anabranch.frontend.arrays.constants import constant
-from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.base import Layer
+from anabranch.frontend.layers.input_spec import InputSpec
 from anabranch.frontend.layers.utils import constant_value, get_initializer, smart_cond
 from anabranch.frontend.nn import normalization as nn_normalization
 from anabranch.frontend.variables.initializers import ones_initializer, zeros_initializer

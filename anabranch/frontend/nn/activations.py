@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.values import TensorLike
 from anabranch.errors import InvalidArgumentError
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.arrays.identities import stop_gradient
 from anabranch.frontend.arrays.joining import concat
@@ -19,17 +20,6 @@ from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-
-def renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
-    """The value of an argument that also has another (mostly deprecated) name.
-
-    Raises:
-        ValueError: it is given by both names.
-    """
-    if value is not None and old_value is not None:
-        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
-    return old_value if value is None else value
 
 
 # ---------------------------------------------------------------------- activations
@@ -200,7 +190,7 @@ def softmax(
         array([[0.5      , 0.5      ],
                [0.2689414, 0.7310586]], dtype=float32)
     """
-    return _along_axis("Softmax", logits, renamed("axis", axis, "dim", dim), name)
+    return _along_axis("Softmax", logits, one_of("axis", axis, "dim", dim), name)
 
 
 def log_softmax(
@@ -224,7 +214,7 @@ def log_softmax(
         >>> sess.run(tf.nn.log_softmax([[1.0, 1.0]]))
         array([[-0.6931472, -0.6931472]], dtype=float32)
     """
-    return _along_axis("LogSoftmax", logits, renamed("axis", axis, "dim", dim), name)
+    return _along_axis("LogSoftmax", logits, one_of("axis", axis, "dim", dim), name)
 
 
 def _along_axis(op_type: str, logits: TensorLike, axis: TensorLike | None, name: str | None) -> Tensor:
@@ -459,7 +449,7 @@ def l2_normalize(
         >>> sess.run(tf.nn.l2_normalize([3.0, 4.0]))
         array([0.6, 0.8], dtype=float32)
     """
-    axis = renamed("axis", axis, "dim", dim)
+    axis = one_of("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         axes = all_axes(x) if axis is None else given_axes(axis)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arguments import Padding, PerAxis
+from anabranch.frontend.arguments import Padding, PerAxis, one_of
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed
 from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, conv_attrs, padding_attrs, per_axis
 from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
@@ -54,7 +53,7 @@ def conv2d(
         array([[ 8., 12.],
                [20., 24.]], dtype=float32)
     """
-    filter = renamed("filters", filters, "filter", filter)
+    filter = one_of("filters", filters, "filter", filter)
     how = {**conv_attrs(strides, dilations, data_format, 2), **padding_attrs(padding)}
     result: Tensor = raw.Conv2D(input, filter, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how)
     return result
@@ -73,7 +72,7 @@ def conv2d_backprop_input(
     filters: TensorLike | None = None,
 ) -> Tensor:
     """The gradient of `conv2d` with respect to its input, which has the shape `input_sizes`."""
-    filter = renamed("filters", filters, "filter", filter)
+    filter = one_of("filters", filters, "filter", filter)
     how = {**conv_attrs(strides, dilations, data_format, 2), **padding_attrs(padding)}
     result: Tensor = raw.Conv2DBackpropInput(
         input_sizes, filter, out_backprop, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how
@@ -136,7 +135,7 @@ def conv2d_transpose(
         >>> sess.run(wide)[0, :, :, 0]
         array([[1., 1., 2., 2.]], dtype=float32)
     """
-    value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
+    value, filter = one_of("input", input, "value", value), one_of("filters", filters, "filter", filter)
     with name_scope(name, "conv2d_transpose", [value, filter, output_shape]) as scope:
         return conv2d_backprop_input(
             output_shape, filter, value, strides, padding, data_format=data_format, dilations=dilations, name=scope
@@ -199,7 +198,7 @@ def conv1d(
         >>> sess.run(tf.nn.conv1d(line, tf.ones([2, 1, 1]), 1, "VALID"))[0, :, 0]
         array([3., 5.], dtype=float32)
     """
-    value = renamed("input", input, "value", value)
+    value = one_of("input", input, "value", value)
     with name_scope(name, "conv1d", [value, filters]) as scope:
         last = channels_last(_spelled_1d(data_format), 1)
         at = 1 if last else 2
@@ -283,7 +282,7 @@ def conv3d(
         filter: [filter depth, height, width, in channels, out channels]; `filters` is another name.
         strides, dilations: one number, three, or five (one per axis of the data).
     """
-    filter = renamed("filters", filters, "filter", filter)
+    filter = one_of("filters", filters, "filter", filter)
     how = conv_attrs(strides, dilations, data_format, 3)
     result: Tensor = raw.Conv3D(input, filter, padding=padding, name=name, **how)
     return result
@@ -321,7 +320,7 @@ def conv3d_transpose(
     dilations: PerAxis | None = None,
 ) -> Tensor:
     """The transpose of `conv3d`; `filter`: [depth, height, width, out channels, in channels]."""
-    value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
+    value, filter = one_of("input", input, "value", value), one_of("filters", filters, "filter", filter)
     with name_scope(name, "conv3d_transpose", [value, filter, output_shape]) as scope:
         how = conv_attrs(strides, dilations, data_format, 3)
         result: Tensor = raw.Conv3DBackpropInputV2(output_shape, filter, value, padding=padding, name=scope, **how)
@@ -381,8 +380,8 @@ def convolution(
     Raises:
         ValueError: the ranks do not go together, or both strides and dilations are greater than 1.
     """
-    filter = renamed("filters", filters, "filter", filter)
-    dilation_rate = renamed("dilations", dilations, "dilation_rate", dilation_rate)
+    filter = one_of("filters", filters, "filter", filter)
+    dilation_rate = one_of("dilations", dilations, "dilation_rate", dilation_rate)
     with name_scope(name, "convolution", [input, filter]) as scope:
         data = convert_to_tensor(input, name="input")
         kernel = convert_to_tensor(filter, name="filter")

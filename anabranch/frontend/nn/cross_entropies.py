@@ -8,9 +8,10 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arrays.identities import stop_gradient
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed, swapped_with_last
+from anabranch.frontend.nn.activations import swapped_with_last
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -83,7 +84,7 @@ def softmax_cross_entropy_with_logits_v2(
         >>> sess.run(losses)
         array([0.6931472], dtype=float32)
     """
-    axis = renamed("axis", axis, "dim", dim)
+    axis = one_of("axis", axis, "dim", dim)
     axis = -1 if axis is None else int(axis)
     if labels is None or logits is None:
         raise ValueError("Both labels and logits must be provided.")
@@ -267,7 +268,7 @@ def weighted_cross_entropy_with_logits(
     Raises:
         ValueError: shapes that differ.
     """
-    labels = renamed("labels", labels, "targets", targets)
+    labels = one_of("labels", labels, "targets", targets)
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:
         logits = convert_to_tensor(logits, name="logits")
         labels = convert_to_tensor(labels, dtype=logits.dtype, name="labels")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.framework import convert_to_tensor_or_sparse_tensor
-from anabranch.frontend.nn.activations import renamed
 from anabranch.graph.composite import SparseTensor, SparseTensorLike
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -48,7 +48,7 @@ def ctc_loss(
     if not isinstance(sparse, SparseTensor):
         raise TypeError("Expected labels (first argument) to be a SparseTensor")
     result: Tensor = raw.CTCLoss(
-        _time_major(renamed("logits", logits, "inputs", inputs), time_major),
+        _time_major(one_of("logits", logits, "inputs", inputs), time_major),
         sparse.indices,
         sparse.values,
         sequence_length,

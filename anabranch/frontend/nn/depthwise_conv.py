@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arguments import Padding, PerAxis
+from anabranch.frontend.arguments import Padding, PerAxis, one_of
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed
 from anabranch.frontend.nn.conv import conv2d
 from anabranch.frontend.nn.conv_arguments import conv_attrs, padding_attrs
 from anabranch.graph.conversion import convert_to_tensor
@@ -103,7 +102,7 @@ def depthwise_conv2d(
         >>> sess.run(sums)
         array([[[[ 3., 30.]]]], dtype=float32)
     """
-    rate = renamed("dilations", dilations, "rate", rate)
+    rate = one_of("dilations", dilations, "rate", rate)
     with name_scope(name, "depthwise", [input, filter]) as scope:
         return depthwise_conv2d_native(input, filter, strides, padding, data_format, rate, name=scope)
 
@@ -129,7 +128,7 @@ def separable_conv2d(
     Raises:
         ValueError: the filters' shapes do not go together.
     """
-    rate = renamed("dilations", dilations, "rate", rate)
+    rate = one_of("dilations", dilations, "rate", rate)
     with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
         point = convert_to_tensor(pointwise_filter, name="pointwise_filter")
         point.shape.with_rank(4)[:2].assert_is_compatible_with([1, 1])

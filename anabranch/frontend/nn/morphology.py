@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arguments import Padding, PerAxis
+from anabranch.frontend.arguments import Padding, PerAxis, one_of
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -30,7 +29,7 @@ def dilation2d(
         strides, rates: four numbers each, 1 for batch and channels; `dilations` is another name of `rates`.
         padding: "SAME" or "VALID".
     """
-    filter, rates = renamed("filters", filters, "filter", filter), renamed("dilations", dilations, "rates", rates)
+    filter, rates = one_of("filters", filters, "filter", filter), one_of("dilations", dilations, "rates", rates)
     result: Tensor = raw.Dilation2D(input, filter, strides=strides, rates=rates, padding=padding, name=name)
     return result
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arrays.identities import stop_gradient
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import given_axes, renamed
+from anabranch.frontend.nn.activations import given_axes
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -23,7 +24,7 @@ def _sum(x: TensorLike, axes: TensorLike, keep: bool, name: str) -> Tensor:
 
 
 def _kept(keep_dims: bool | None, keepdims: bool | None) -> bool:
-    return bool(renamed("keepdims", keepdims, "keep_dims", keep_dims))
+    return bool(one_of("keepdims", keepdims, "keep_dims", keep_dims))
 
 
 # ---------------------------------------------------------------------- moments
@@ -274,9 +275,9 @@ def batch_norm_with_global_normalization(
         scale_after_normalization: whether gamma is used at all.
     """
     return batch_normalization(
-        renamed("input", input, "t", t),
-        renamed("mean", mean, "m", m),
-        renamed("variance", variance, "v", v),
+        one_of("input", input, "t", t),
+        one_of("mean", mean, "m", m),
+        one_of("variance", variance, "v", v),
         beta,
         gamma if scale_after_normalization else None,
         variance_epsilon,

@@ -9,10 +9,9 @@ import numpy as np
 
 from anabranch.core.dtypes import DTypeLike, as_dtype, int64 as int64_dtype
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arguments import Padding, PerAxis
+from anabranch.frontend.arguments import Padding, PerAxis, one_of
 from anabranch.frontend.arrays.rearranging import batch_to_space_nd, required_space_to_batch_paddings, space_to_batch_nd
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.nn.activations import renamed
 from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, per_axis
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
@@ -60,7 +59,7 @@ def max_pool(
         array([[ 5.,  7.],
                [13., 15.]], dtype=float32)
     """
-    value = renamed("input", input, "value", value)
+    value = one_of("input", input, "value", value)
     with name_scope(name, "MaxPool", [value]) as scope:
         how = _window(ksize, strides, "NHWC" if data_format is None else data_format, 2)
         if not isinstance(padding, str | bytes):
@@ -115,7 +114,7 @@ def avg_pool(
         array([[ 2.5,  4.5],
                [10.5, 12.5]], dtype=float32)
     """
-    value = renamed("input", input, "value", value)
+    value = one_of("input", input, "value", value)
     with name_scope(name, "AvgPool", [value]) as scope:
         how = _window(ksize, strides, data_format, 2)
         result: Tensor = raw.AvgPool(convert_to_tensor(value, name="value"), padding=padding, name=scope, **how)
@@ -274,7 +273,7 @@ def max_pool_with_argmax(
     """
     if data_format != "NHWC":
         raise ValueError(f"Data formats other than 'NHWC' are not yet supported, got {data_format!r}")
-    dtype = renamed("output_dtype", output_dtype, "Targmax", Targmax)
+    dtype = one_of("output_dtype", output_dtype, "Targmax", Targmax)
     how = _window(ksize, strides, data_format, 2)
     del how["data_format"]
     return MaximaAndPlaces(
@@ -313,7 +312,7 @@ def pool(
     Raises:
         ValueError: another pooling type or padding, or arguments that do not go together.
     """
-    rates = renamed("dilations", dilations, "dilation_rate", dilation_rate)
+    rates = one_of("dilations", dilations, "dilation_rate", dilation_rate)
     window = [int(k) for k in window_shape]
     spatial = len(window)
     if spatial not in FORMATS or pooling_type not in ("MAX", "AVG") or padding not in ("SAME", "VALID"):

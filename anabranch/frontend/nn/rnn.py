@@ -14,7 +14,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.tensor_array import TensorArray
 from anabranch.frontend.control_flow.while_loop import while_loop
-from anabranch.frontend.nn.rnn_cells import RNNCell, zero_state
+from anabranch.frontend.nn.rnn_cell_base import RNNCell, zero_state
 from anabranch.frontend.variables.scope import VariableScope, variable_scope
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor

@@ -13,7 +13,8 @@ from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arguments import DeviceLike
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.nn.activations import dropout
-from anabranch.frontend.nn.rnn_cells import LSTMStateTuple, RNNCell
+from anabranch.frontend.nn.rnn_cell_base import RNNCell
+from anabranch.frontend.nn.rnn_cells import LSTMStateTuple
 from anabranch.frontend.variables.scope import VariableScope
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

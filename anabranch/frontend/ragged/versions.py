@@ -12,7 +12,7 @@ from typing import Any, Final
 from anabranch.core.values import PassedOn
 from anabranch.frontend.arithmetic import clipping, elementwise, math
 from anabranch.frontend.arrays import casting, constants, identities, strings
-from anabranch.frontend.control_flow import checks
+from anabranch.frontend.control_flow import numeric_checks
 from anabranch.frontend.ragged import (
     gathering as _gathering,
     joining as _joining,
@@ -31,7 +31,7 @@ _MODULES: Final = (_gathering, _joining, _rearranging, _reductions, _slicing)  #
 _OF_ONE: Final[tuple[Callable[..., Any], ...]] = (
     casting.cast,
     casting.saturate_cast,
-    checks.check_numerics,
+    numeric_checks.check_numerics,
     clipping.clip_by_value,
     constants.ones_like,
     constants.zeros_like,

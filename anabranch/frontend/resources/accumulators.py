@@ -194,12 +194,6 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         taken = self.take_grad(num_required, name)
         return IndexedSlices(taken.values, taken.indices, taken.shape)
 
-    def num_accumulated(self, name: str | None = None) -> Tensor:
-        """How many gradients make up the sum, an int32."""
-        name = f"{self._name}_NumAccumulated" if name is None else name
-        result: Tensor = raw.AccumulatorNumAccumulated(self._accumulator_ref, name=name)
-        return result
-
 
 def _as_int64(value: TensorLike) -> Any:
     if isinstance(value, Tensor) and value.dtype is not int64:

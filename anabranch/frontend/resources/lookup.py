@@ -17,6 +17,7 @@ from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.frontend.resources.lookup_tables import (
     KeyValueTensorInitializer,
     LookupInterface,
+    ResourceTable,
     TableInitializerBase,
     TextFileIdTableInitializer,
     TextFileIndex,
@@ -28,7 +29,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
-class InitializableLookupTableBase(LookupInterface):
+class InitializableLookupTableBase(ResourceTable):
     """A table that is filled once, by running `initializer` (or `tf.tables_initializer()`).
 
     Args:
@@ -64,23 +65,6 @@ class InitializableLookupTableBase(LookupInterface):
         """The older name of `initializer`."""
         return self._init_op
 
-    def size(self, name: str | None = None) -> Tensor:
-        """How many keys there are, an int64."""
-        with name_scope(name, f"{self.name}_Size", [self.resource_handle]):
-            result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
-            return result
-
-    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
-        """The value of each key; sparse keys give sparse values.
-
-        When it runs: `FailedPreconditionError` if the table was not filled.
-
-        Raises:
-            TypeError: `keys` are not of the table's type.
-        """
-        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
-        return result
-
 
 class StaticHashTable(InitializableLookupTableBase):
     """A table that is filled once.
@@ -105,14 +89,6 @@ class StaticHashTable(InitializableLookupTableBase):
             name=self._name,
         )
         return handle
-
-    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """All keys and their values."""
-        with name_scope(name, f"{self.name}_lookup_table_export_values", [self.resource_handle]):
-            keys, values = raw.LookupTableExportV2(
-                self.resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype
-            )
-        return keys, values
 
 
 class HashTable(StaticHashTable):

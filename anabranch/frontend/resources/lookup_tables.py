@@ -74,6 +74,37 @@ class LookupInterface(Trackable):
         return SparseTensor(given.indices, values, given.dense_shape) if isinstance(given, SparseTensor) else values
 
 
+class ResourceTable(LookupInterface):
+    """What tables share that are objects of a task, behind `resource_handle`."""
+
+    _default_value: Tensor
+
+    def size(self, name: str | None = None) -> Tensor:
+        """How many keys there are, an int64."""
+        with name_scope(name, f"{self.name}_Size", [self.resource_handle]):
+            result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
+            return result
+
+    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
+        """The value of each key, the default for those not there; sparse keys give sparse values.
+
+        When it runs: `FailedPreconditionError` if the table is one that is filled once, and was not.
+
+        Raises:
+            TypeError: `keys` are not of the table's type.
+        """
+        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
+        return result
+
+    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """All keys and their values."""
+        with name_scope(name, f"{self.name}_lookup_table_export_values", [self.resource_handle]):
+            keys, values = raw.LookupTableExportV2(
+                self.resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype
+            )
+        return keys, values
+
+
 def check_table_dtypes(table: LookupInterface, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
     """Raises TypeError unless a table has these types."""
     if as_dtype(key_dtype) != table.key_dtype:

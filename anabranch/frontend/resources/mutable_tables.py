@@ -9,7 +9,7 @@ from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.resources.lookup_tables import LookupInterface
+from anabranch.frontend.resources.lookup_tables import ResourceTable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -18,26 +18,10 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
-class MutableLookupInterface(LookupInterface):
+class MutableLookupInterface(ResourceTable):
     """What the tables share that steps change."""
 
     _value_shape: TensorShape
-    _default_value: Tensor
-
-    def size(self, name: str | None = None) -> Tensor:
-        """How many keys there are, an int64."""
-        with name_scope(name, f"{self.name}_Size", [self.resource_handle]):
-            result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
-            return result
-
-    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
-        """The value of each key, the default for those not there.
-
-        Raises:
-            TypeError: `keys` are not of the table's type.
-        """
-        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
-        return result
 
     def insert(self, keys: TensorLike | SparseTensor, values: Structure, name: str | None = None) -> Operation:
         """An operation that gives keys their values.
@@ -61,14 +45,6 @@ class MutableLookupInterface(LookupInterface):
         with name_scope(name, f"{self.name}_lookup_table_remove", [self.resource_handle, given]):
             result: Operation = raw.LookupTableRemoveV2(self.resource_handle, given)
             return result
-
-    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """All keys and their values."""
-        with name_scope(name, f"{self.name}_lookup_table_export_values", [self.resource_handle]):
-            keys, values = raw.LookupTableExportV2(
-                self.resource_handle, Tkeys=self._key_dtype, Tvalues=self._value_dtype
-            )
-        return keys, values
 
     def restore_from(self, keys: Tensor, values: Tensor) -> Operation:
         """An operation that replaces all that is in the table: what a saver restores with."""

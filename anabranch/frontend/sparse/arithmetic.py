@@ -7,18 +7,14 @@ from typing import Any, overload
 import numpy as np
 
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arguments import PerAxis
+from anabranch.frontend.arguments import PerAxis, one_of
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.sparse.form import as_sparse_tensor, one_of
+from anabranch.frontend.sparse.form import as_sparse_tensor, parts_of
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-
-def _parts(value: SparseTensor) -> list[Tensor]:
-    return [value.indices, value.values, value.dense_shape]
 
 
 def _is_sparse(value: object) -> bool:
@@ -59,7 +55,7 @@ def _product(
     a = as_sparse_tensor(sparse)
     b = convert_to_tensor(dense, a.dtype.base_dtype, name="b")
     result: Tensor = raw.SparseTensorDenseMatMul(
-        *_parts(a), b, adjoint_a=adjoint_sparse, adjoint_b=adjoint_dense, name=name
+        *parts_of(a), b, adjoint_a=adjoint_sparse, adjoint_b=adjoint_dense, name=name
     )
     return result
 
@@ -100,12 +96,12 @@ def sparse_add(
         x, y = as_sparse_tensor(a), as_sparse_tensor(b)
         real = x.dtype.real_dtype.base_dtype
         smallest = convert_to_tensor(0 if limit is None else limit, real, name="thresh")
-        indices, values, shape = raw.SparseAdd(*_parts(x), *_parts(y), smallest)
+        indices, values, shape = raw.SparseAdd(*parts_of(x), *parts_of(y), smallest)
         known = x.shape.merge_with(y.shape)
         return SparseTensor(indices, values, known.as_list() if known.is_fully_defined() else shape)
     sparse, dense = (a, b) if _is_sparse(a) else (b, a)
     x = as_sparse_tensor(sparse)
-    result: Tensor | SparseTensor = raw.SparseTensorDenseAdd(*_parts(x), convert_to_tensor(dense, x.dtype.base_dtype))
+    result: Tensor | SparseTensor = raw.SparseTensorDenseAdd(*parts_of(x), convert_to_tensor(dense, x.dtype.base_dtype))
     return result
 
 
@@ -124,7 +120,7 @@ def _extremum(
 ) -> SparseTensor:
     a, b = as_sparse_tensor(sp_a), as_sparse_tensor(sp_b)
     with name_scope(name, kind, [a.indices, b.indices]) as scope:
-        indices, values = op(*_parts(a), *_parts(b), name=scope)
+        indices, values = op(*parts_of(a), *parts_of(b), name=scope)
     return SparseTensor(indices, values, a.dense_shape)
 
 
@@ -132,7 +128,7 @@ def sparse_softmax(sp_input: SparseTensorLike, name: str | None = None) -> Spars
     """Softmax along the last dimension, among the stored elements."""
     value = as_sparse_tensor(sp_input)
     with name_scope(name, "SparseSoftmax", [value.indices]) as scope:
-        return SparseTensor(value.indices, raw.SparseSoftmax(*_parts(value), name=scope), value.dense_shape)
+        return SparseTensor(value.indices, raw.SparseSoftmax(*parts_of(value), name=scope), value.dense_shape)
 
 
 # ---------------------------------------------------------------------- reductions
@@ -201,4 +197,4 @@ def _reduced(
     if axes is None:
         rank = value.dense_shape.shape.as_list()[0]
         axes = raw.Range(0, raw.Size(value.dense_shape), 1) if rank is None else np.arange(rank, dtype=np.int32)
-    return op(*_parts(value), axes, keep_dims=bool(keep))
+    return op(*parts_of(value), axes, keep_dims=bool(keep))

@@ -12,7 +12,8 @@ from anabranch.core import dtypes
 from anabranch.core.attrs import SIZE_VARIES
 from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import ShapeLike, TensorShape
-from anabranch.core.values import PassedOn, TensorLike
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import one_of
 from anabranch.frontend.control_flow.checks import assert_equal, assert_less_equal
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorLike, SparseTensorValue
@@ -34,18 +35,8 @@ def as_sparse_tensor(value: SparseTensorLike) -> SparseTensor:
         raise TypeError(f"Input must be a SparseTensor, got {value!r}") from error
 
 
-def one_of(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
-    """The value of an argument that has a deprecated second name.
-
-    Raises:
-        ValueError: both are given.
-    """
-    if value is not None and old_value is not None:
-        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
-    return old_value if value is None else value
-
-
-def _parts(value: SparseTensor) -> list[Tensor]:
+def parts_of(value: SparseTensor) -> list[Tensor]:
+    """The three tensors that a `SparseTensor` is made of, in their usual order."""
     return [value.indices, value.values, value.dense_shape]
 
 
@@ -111,7 +102,7 @@ def sparse_eye(
 def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The elements in row-major order, as most operations expect them."""
     value = as_sparse_tensor(sp_input)
-    indices, values = raw.SparseReorder(*_parts(value), name=name)
+    indices, values = raw.SparseReorder(*parts_of(value), name=name)
     return SparseTensor(indices, values, raw.Identity(value.dense_shape))
 
 
@@ -306,7 +297,7 @@ def sparse_split(
     if at is None:
         raise ValueError("axis is required")
     parts = raw.SparseSplit(
-        convert_to_tensor(at, dtypes.int64), *_parts(as_sparse_tensor(sp_input)), num_split=num_split, name=name
+        convert_to_tensor(at, dtypes.int64), *parts_of(as_sparse_tensor(sp_input)), num_split=num_split, name=name
     )
     return [SparseTensor(*part) for part in zip(*parts, strict=True)]
 
@@ -317,7 +308,7 @@ def sparse_slice(
     """The part that begins at `start` and has at most `size` (both with one number per dimension)."""
     with name_scope(name, "SparseSlice") as scope:
         first, extent = convert_to_tensor(start, dtypes.int64), convert_to_tensor(size, dtypes.int64)
-        return SparseTensor(*raw.SparseSlice(*_parts(as_sparse_tensor(sp_input)), first, extent, name=scope))
+        return SparseTensor(*raw.SparseSlice(*parts_of(as_sparse_tensor(sp_input)), first, extent, name=scope))
 
 
 def sparse_retain(sp_input: SparseTensorLike, to_retain: TensorLike) -> SparseTensor:
@@ -340,7 +331,7 @@ def sparse_fill_empty_rows(
     value = as_sparse_tensor(sp_input)
     with name_scope(name, "SparseFillEmptyRows", [value.indices]):
         default = convert_to_tensor(default_value, value.values.dtype)
-        indices, values, empty, _ = raw.SparseFillEmptyRows(*_parts(value), default)
+        indices, values, empty, _ = raw.SparseFillEmptyRows(*parts_of(value), default)
         return SparseTensor(indices, values, value.dense_shape), empty
 
 

@@ -21,6 +21,7 @@ from anabranch.proto.graph_pb2 import (
     NodeDef,
     TensorShapeProto,
 )
+from anabranch.proto.node_inputs import data_inputs
 from anabranch.proto.tensors import make_tensor_proto
 
 _PASSING: Final = frozenset({"Identity", "Enter", "Switch", "Merge", "Exit", "NextIteration"})
@@ -107,7 +108,7 @@ class Freezer:
                 node.attr["T"].type = value.dtype  # type: ignore[assignment]
                 _set_shape(node, 0, value)
             elif taken:
-                _refuse(node, next(_output(text)[0] for text in _data(node) if _output(text) in values))
+                _refuse(node, next(_output(text)[0] for text in data_inputs(node) if _output(text) in values))
             result.append(node)
         return result
 
@@ -192,13 +193,9 @@ def _called(node: NodeDef) -> list[NameAttrList]:
     return [call for attr in node.attr.values() for call in ([attr.func] if attr.HasField("func") else attr.list.func)]
 
 
-def _data(node: NodeDef) -> list[str]:
-    return [text for text in node.input if not text.startswith("^")]
-
-
 def _taken(node: NodeDef, values: Mapping[_Output, FrozenValue]) -> dict[int, FrozenValue]:
     """The inputs of a node that values stand for."""
-    return {n: values[_output(text)] for n, text in enumerate(_data(node)) if _output(text) in values}
+    return {n: values[_output(text)] for n, text in enumerate(data_inputs(node)) if _output(text) in values}
 
 
 def _set_shape(node: NodeDef, output: int, value: FrozenValue) -> None:
@@ -229,7 +226,7 @@ def _axis(node: NodeDef, suffix: str) -> NodeDef:
     axis = NodeDef(name=f"{node.name}/axis", op="Const", device=node.device)
     axis.attr["dtype"].type = DT_INT32
     axis.attr["value"].tensor.CopyFrom(make_tensor_proto(0, "int32"))
-    data = _data(node)
+    data = data_inputs(node)
     controls = list(node.input)[len(data) :]
     node.input[:] = [*data, f"{axis.name}{suffix}", *controls]
     return axis

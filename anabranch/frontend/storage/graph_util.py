@@ -14,6 +14,7 @@ from anabranch.frontend.storage.freezing import Freezer, FrozenValue
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import StepRunner
 from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_STRING, AttrValue, GraphDef, NodeDef
+from anabranch.proto.node_inputs import producer_of
 from anabranch.proto.tensors import make_tensor_proto
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
@@ -33,11 +34,6 @@ def must_run_on_cpu(node: NodeDef, pin_variables_on_cpu: bool = False) -> bool:
     if definition.op == "Const":
         return definition.attr["dtype"].type in _HOST_DTYPES
     return definition.op in {"DynamicStitch", "ParallelDynamicStitch"} and definition.attr["T"].type in _HOST_DTYPES
-
-
-def _node_of(text: str) -> str:
-    """The node that an input of a NodeDef or a tensor's name refers to."""
-    return text.removeprefix("^").partition(":")[0]
 
 
 # ---------------------------------------------------------------------- cutting
@@ -74,7 +70,7 @@ def _reachable(by_name: dict[str, NodeDef], targets: Iterable[str]) -> set[str]:
     stack, seen = list(targets), set(targets)
     while stack:
         for text in by_name[stack.pop()].input:
-            name = _node_of(text)
+            name = producer_of(text)
             if name not in seen and name in by_name:
                 seen.add(name)
                 stack.append(name)
@@ -106,7 +102,7 @@ def remove_training_nodes(input_graph: GraphDef, protected_nodes: Sequence[str] 
     """
     protected = set(protected_nodes or ())
     unchecked = _without(input_graph, _bypassable(input_graph, "CheckNumerics", protected))
-    waited_for = {_node_of(t) for node in unchecked.node for t in node.input if t.startswith("^")}
+    waited_for = {producer_of(t) for node in unchecked.node for t in node.input if t.startswith("^")}
     waiting = {node.name for node in unchecked.node if len(node.input) > 1}
     return _without(unchecked, _bypassable(unchecked, "Identity", protected | waited_for | waiting))
 
@@ -129,7 +125,7 @@ def _without(graph_def: GraphDef, bypassed: dict[str, str]) -> GraphDef:
         if node.name not in bypassed:
             copy = result.node.add()
             copy.CopyFrom(node)
-            inputs = [text for text in node.input if not (text.startswith("^") and _node_of(text) in bypassed)]
+            inputs = [text for text in node.input if not (text.startswith("^") and producer_of(text) in bypassed)]
             copy.input[:] = [_bypass(text, bypassed) for text in inputs]
     return result
 
@@ -137,9 +133,9 @@ def _without(graph_def: GraphDef, bypassed: dict[str, str]) -> GraphDef:
 def _bypass(text: str, bypassed: dict[str, str]) -> str:
     """What to take instead of an input that comes from a node which is left out."""
     followed: set[str] = set()
-    while _node_of(text) in bypassed and text not in followed:
+    while producer_of(text) in bypassed and text not in followed:
         followed.add(text)
-        text = bypassed[_node_of(text)]
+        text = bypassed[producer_of(text)]
     return text
 
 
@@ -190,7 +186,7 @@ def convert_variables_to_constants(
 
 
 def _check_unwritten(node: NodeDef, variables: Iterable[str]) -> None:
-    source = _node_of(node.input[0]) if node.input else ""
+    source = producer_of(node.input[0]) if node.input else ""
     op_def = find_op_def(node.op)
     if source in variables and op_def is not None and op_def.writes:
         raise ValueError(f"node {node.name!r} ({node.op}) changes the variable {source!r}; name other outputs")

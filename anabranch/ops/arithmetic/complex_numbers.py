@@ -15,7 +15,8 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import complex_array, sum_to_operands
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_operands
+from anabranch.ops.arithmetic.math import complex_array
 from anabranch.ops.factories import attach_gradient
 
 Complex = define_op(

@@ -21,7 +21,8 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic import numpy_linalg
-from anabranch.ops.arithmetic.math import conj, sum_to_shape
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_shape
+from anabranch.ops.arithmetic.math import conj
 
 _TYPES = "{double, float, half, complex64, complex128}"
 

@@ -14,7 +14,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import sum_to_shape
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_shape
 from anabranch.ops.factories import binary, comparison
 
 Less = comparison("Less", lambda xp, x, y: xp.less(x, y))

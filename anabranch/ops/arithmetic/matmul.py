@@ -17,7 +17,8 @@ from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import conj, sum_to_shape
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_shape
+from anabranch.ops.arithmetic.math import conj
 
 _MATRIX_TYPES = (
     "{bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}"

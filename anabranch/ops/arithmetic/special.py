@@ -18,7 +18,8 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic import hurwitz_zeta, incomplete_gamma
-from anabranch.ops.arithmetic.math import chain, sum_to_operands, sum_to_shape
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_operands, sum_to_shape
+from anabranch.ops.arithmetic.math import chain
 from anabranch.ops.factories import attach_gradient, unary_compiled
 
 

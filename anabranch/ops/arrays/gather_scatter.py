@@ -21,7 +21,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops import raw
-from anabranch.ops.arrays.array import zero_of
+from anabranch.ops.arrays.filling import zero_of
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 
 #: so many numbers are compared one by one in the time in which NumPy begins to look for the largest

@@ -16,7 +16,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io import gfile
 from anabranch.ops import shape_rules
-from anabranch.ops.arrays.array import zero_of
+from anabranch.ops.arrays.filling import zero_of
 
 Empty = define_op(
     "Empty",

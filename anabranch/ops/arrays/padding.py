@@ -18,7 +18,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arrays.array import zero_of
+from anabranch.ops.arrays.filling import zero_of
 from anabranch.ops.arrays.layout import int_list
 
 Pairs = list[tuple[int, int]]

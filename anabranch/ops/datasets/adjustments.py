@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, boxed
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -170,7 +170,7 @@ _anonymous = itertools.count()
 def _anonymous_object(ctx: StepHostContext, kind: str, make: Callable[[], Any]) -> Any:
     handle = ResourceHandle("", f"_anonymous_{kind}_{next(_anonymous)}", kind, task=ctx.task)
     make_object(ctx, handle, kind, make)
-    return handle, batches.boxed(handle)
+    return handle, boxed(handle)
 
 
 def _two_scalars(*_: TensorShape) -> list[TensorShape]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, boxed
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
@@ -20,7 +20,7 @@ from anabranch.ops import shape_rules
 from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, function_of, made_by
 from anabranch.ops.datasets.threads import ThreadBackground
 from anabranch.state import dataset_background as background, dataset_functions as functions
-from anabranch.state.dataset_batches import BatchDataset, boxed, stacked
+from anabranch.state.dataset_batches import BatchDataset, stacked
 from anabranch.state.datasets import ElementFunction, Elements
 
 #: what a user writes to leave a size or a degree of parallelism to the system

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, boxed
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -22,7 +22,7 @@ from anabranch.errors import InvalidArgumentError, NotFoundError, OpError, OutOf
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
-from anabranch.ops.arrays.array import zero_of
+from anabranch.ops.arrays.filling import zero_of
 from anabranch.ops.datasets.sources import TYPED, dataset_of
 from anabranch.state.datasets import Element
 from anabranch.state.iterators import IteratorResource
@@ -72,7 +72,7 @@ def _() -> list[TensorShape]:
 @AnonymousIteratorV2.host_kernel
 def _(*, ctx: StepHostContext) -> Any:
     handle = _new_handle(ctx)
-    return handle, _boxed(handle)
+    return handle, boxed(handle)
 
 
 DeleteIterator = define_op(
@@ -241,12 +241,6 @@ for _op in (SerializeIterator, DeserializeIterator, _IteratorPosition, _RestoreI
     _op.not_differentiable()
 
 
-def _boxed(value: Array) -> Any:
-    box = np.empty((), np.object_)
-    box[()] = value
-    return box
-
-
 def _position(handle: Array, ctx: StepHostContext) -> bytes:
     try:
         return _resource(handle, ctx).save()
@@ -257,7 +251,7 @@ def _position(handle: Array, ctx: StepHostContext) -> bytes:
 
 @SerializeIterator.host_kernel
 def _(resource_handle: ResourceHandle, *, ctx: StepHostContext) -> Any:
-    return _boxed(_position(resource_handle, ctx))
+    return boxed(_position(resource_handle, ctx))
 
 
 @DeserializeIterator.host_kernel
@@ -292,7 +286,7 @@ class OptionalElement:
 
 def _zeros_like(value: Array) -> Any:
     element = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
-    return _boxed(element.zeroed()) if hasattr(element, "zeroed") else np.full_like(value, zero_of(value.dtype))
+    return boxed(element.zeroed()) if hasattr(element, "zeroed") else np.full_like(value, zero_of(value.dtype))
 
 
 OptionalFromValue = define_op(

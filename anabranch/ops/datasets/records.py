@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, HostArray
+from anabranch.core.arrays import Array, HostArray, boxed
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -20,7 +20,7 @@ from anabranch.ops import shape_rules
 from anabranch.ops.datasets.sources import compression_of, dataset_of, define_dataset, made_by
 from anabranch.ops.storage.parsing import csv_fields, csv_value, dense_column, feature_name, features_of, sparse_column
 from anabranch.state import dataset_files
-from anabranch.state.dataset_batches import boxed, sparse_component
+from anabranch.state.dataset_batches import sparse_component
 from anabranch.state.dataset_functions import MapDataset
 from anabranch.state.datasets import Element, Elements
 

@@ -6,9 +6,7 @@ import itertools
 import json
 from typing import Any, Final
 
-import numpy as np
-
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, boxed
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -95,9 +93,7 @@ def _(*, devices: list[bytes], shared_name: bytes, container: bytes, ctx: StepHo
 def _(*, devices: list[bytes], ctx: StepHostContext) -> Any:
     handle = ResourceHandle("", f"_anonymous_multi_device_iterator_{next(_anonymous)}", _KIND, task=ctx.task)
     ctx.containers.object(handle, lambda: SharedWalk(len(devices)))
-    box = np.empty((), np.object_)
-    box[()] = handle
-    return handle, box
+    return handle, boxed(handle)
 
 
 @DeleteMultiDeviceIterator.host_kernel

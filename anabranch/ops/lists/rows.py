@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, boxed
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -424,8 +424,4 @@ def _(handles: Array, tensor: Array, *, ctx: OperationContext) -> Any:
 
 def as_batch(handles: Array) -> Any:
     """Lists of tensors as an array of objects."""
-    if isinstance(handles, np.ndarray):
-        return handles
-    box = np.empty((), np.object_)
-    box[()] = handles
-    return box
+    return handles if isinstance(handles, np.ndarray) else boxed(handles)

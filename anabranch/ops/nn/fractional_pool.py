@@ -21,6 +21,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.nn import windows
 
 _TYPES = "T: {float, double, int32, int64}"
 _ATTRS = (
@@ -93,10 +94,6 @@ def _places(sequence: Array, length: int, overlapping: bool, ctx: OperationConte
     return jnp.minimum(at, length - 1), at < end
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
-
-
 def _region_values(x: Array, rows: tuple[Any, Any], columns: tuple[Any, Any], fill: Array) -> Any:
     """What each region has, [batch, rows, columns, channels, in a row of the region times in a column]."""
     (at_row, in_row), (at_column, in_column) = rows, columns
@@ -128,7 +125,7 @@ FractionalMaxPool = _pooling("FractionalMaxPool")
 def _(value: Array, *, overlapping: bool, rng: RandomSource, ctx: OperationContext) -> Any:
     rows, columns = _sequences(value.shape, rng, ctx)
     at = [_places(s, value.shape[a], overlapping, ctx) for s, a in ((rows, 1), (columns, 2))]
-    return _region_values(value, at[0], at[1], _lowest(value.dtype)).max(-1), rows, columns
+    return _region_values(value, at[0], at[1], windows.lowest(value.dtype)).max(-1), rows, columns
 
 
 @FractionalMaxPool.gradient
@@ -165,7 +162,7 @@ def _(
     _check_pooled(out_backprop, row_pooling_sequence, col_pooling_sequence, ctx)
     rows = _places(row_pooling_sequence, x.shape[1], overlapping, ctx)
     columns = _places(col_pooling_sequence, x.shape[2], overlapping, ctx)
-    first = _region_values(x, rows, columns, _lowest(x.dtype)).argmax(-1)
+    first = _region_values(x, rows, columns, windows.lowest(x.dtype)).argmax(-1)
     wide = columns[0].shape[1]
     batch, down, across, channel = jnp.meshgrid(*(np.arange(n) for n in first.shape), indexing="ij")
     at = batch, rows[0][down, first // wide], columns[0][across, first % wide], channel

@@ -57,15 +57,11 @@ def pool_window(shape: Sequence[int], attrs: Attrs) -> Window:
     return Window(size, strides, (1,) * layout.rank, pads, tuple(shape), outputs)
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
-
-
 def largest_seen(xp: ArrayLibrary, x: Array, window: Window) -> Any:
     """The largest numbers that the positions of a window see."""
     if has_16_bits(x):
         return from_order(_most(xp, in_order(x, xp), window, key(-np.inf, x.dtype)), x.dtype, xp)
-    return _most(xp, x, window, np.array(_lowest(x.dtype), x.dtype))
+    return _most(xp, x, window, np.array(windows.lowest(x.dtype), x.dtype))
 
 
 def _most(xp: ArrayLibrary, x: Array, window: Window, lowest: Array) -> Any:
@@ -83,7 +79,7 @@ def _most(xp: ArrayLibrary, x: Array, window: Window, lowest: Array) -> Any:
 def _first_hit(xp: ArrayLibrary, x: Array, maxima: Array, window: Window) -> Any:
     """Which tap sees the maximum first, int32 of the output's shape; the number of taps where none does (NaN)."""
     hit: Any = xp.full(maxima.shape, window.taps, np.int32)
-    for tap, part in reversed(list(enumerate(shifted(x, window, _lowest(x.dtype), xp)))):
+    for tap, part in reversed(list(enumerate(shifted(x, window, windows.lowest(x.dtype), xp)))):
         hit = xp.where(part == maxima, np.int32(tap), hit)
     return hit
 
@@ -103,7 +99,7 @@ def _to_every_hit(xp: ArrayLibrary, x: Array, maxima: Array, grad: Array, window
     window gets what comes in, and nothing does where that is infinite.
     """
     zero, close = np.zeros((), grad.dtype), np.array(1e-5, x.dtype)
-    seen = shifted(x, window, _lowest(x.dtype), xp)
+    seen = shifted(x, window, windows.lowest(x.dtype), xp)
     parts = (wide(xp.where(xp.abs(part - maxima) < close, grad, zero)) for part in seen)
     return unshifted(parts, window, xp).astype(grad.dtype)
 

@@ -13,7 +13,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import sum_to_operands
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_operands
 from anabranch.ops.arrays.gather_scatter import are_below
 from anabranch.ops.nn.sliding import wide
 

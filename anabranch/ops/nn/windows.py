@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from anabranch.core.shapes import DimensionLike, TensorShape
+import numpy as np
+
+from anabranch.core.dimensions import DimensionLike
+from anabranch.core.shapes import TensorShape
 from anabranch.ops import shape_rules
 
 T = TypeVar("T")
@@ -200,3 +203,8 @@ def check_explicit(padding: bytes, explicit_paddings: Sequence[int], layout: Lay
     for axis in set(range(layout.rank)) - set(layout.spatial):
         if explicit_paddings[2 * axis] or explicit_paddings[2 * axis + 1]:
             raise ValueError(f"the batch and channel axes cannot be padded, got {list(explicit_paddings)}")
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What no number of a dtype is below: what stands beside the data where windows are searched for their maxima."""
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf

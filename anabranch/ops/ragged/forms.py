@@ -17,7 +17,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.arithmetic.math import sum_to_shape
+from anabranch.ops.arithmetic.broadcast_gradients import sum_to_shape
 from anabranch.ops.ragged.parts import check_nested, check_splits, rows_of
 from anabranch.state.positions import Position, register_held
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, boxed
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -27,17 +27,10 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.gather_scatter import check_indices
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
 from anabranch.ops.resources.variables import handle_shape, variable_shape
-from anabranch.state.row_directory import UNREAD_ROW, HeldRows, RowDirectory, split_keys
+from anabranch.state.row_directory import UNREAD_ROW, RowDirectory, split_keys
 
 _KIND: Final = "row directory"
 _FRESH: Final = "directory: resource, rows_of: resource"
-
-
-def _held(hold: HeldRows) -> Any:
-    """What nothing reads is kept to the end of the step, and with it the rows."""
-    box = np.empty((), np.object_)
-    box[()] = hold
-    return box
 
 
 def _fresh(ctx: StepHostContext, f: FuncAttr) -> Callable[[int], Any]:
@@ -122,7 +115,7 @@ def _(
     lookup = table.find(np.ravel(keys), float(now), counts)
     ctx.extend(table.capacity, _everything(table, rows_of, _fresh(ctx, f)))
     shape = np.shape(keys)
-    return [lookup.rows.reshape(shape), lookup.targets.reshape(shape), _held(lookup.hold)]
+    return [lookup.rows.reshape(shape), lookup.targets.reshape(shape), boxed(lookup.hold)]
 
 
 GatherFoundRows = define_op(
@@ -250,7 +243,7 @@ def _(directory: TensorShape) -> list[TensorShape]:
 def _(directory: ResourceHandle, *, bucket: int, buckets: int, ctx: StepHostContext) -> Any:
     table: RowDirectory = object_behind(ctx, directory, _KIND)
     exported = table.export(bucket, buckets)
-    return [exported.keys, exported.seen, exported.rows, exported.counted, _held(exported.hold)]
+    return [exported.keys, exported.seen, exported.rows, exported.counted, boxed(exported.hold)]
 
 
 ImportRows = define_op(

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.arrays import Array
+from anabranch.core.dimensions import Dimension
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.sparse.form import check_sparse, row_major, sparse_shapes

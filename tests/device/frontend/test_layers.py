@@ -15,7 +15,8 @@ from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.layers import convolutional, core, normalization, pooling, transposed, utils
-from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.base import Layer
+from anabranch.frontend.layers.input_spec import InputSpec
 from anabranch.frontend.nn import conv as nn_conv
 from anabranch.frontend.variables import functions
 from anabranch.frontend.variables.initializers import Constant, Ones

@@ -11,15 +11,8 @@ import pytest
 import anabranch as tf
 from anabranch.autodiff.gradients import gradients
 from anabranch.frontend.nn import rnn
-from anabranch.frontend.nn.rnn_cells import (
-    BasicLSTMCell,
-    BasicRNNCell,
-    GRUCell,
-    LSTMCell,
-    LSTMStateTuple,
-    MultiRNNCell,
-    RNNCell,
-)
+from anabranch.frontend.nn.rnn_cell_base import RNNCell
+from anabranch.frontend.nn.rnn_cells import BasicLSTMCell, BasicRNNCell, GRUCell, LSTMCell, LSTMStateTuple, MultiRNNCell
 from anabranch.frontend.nn.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.graph.conversion import convert_to_tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,8 @@ import pytest
 
 import anabranch as tf
 from anabranch.xla import executable
-from anabranch.xla.variants import compile_log
 
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture
-def compilations() -> Iterator[list[Any]]:
-    events: list[Any] = []
-    compile_log.listeners.append(events.append)
-    yield events
-    compile_log.listeners.remove(events.append)
 
 
 def test_training_on_batches_of_every_size_compiles_twice(compilations: list[Any]) -> None:

@@ -13,7 +13,6 @@ import anabranch as tf
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.xla.executable import EAGER_VARIANTS
 from anabranch.xla.islands import Island
-from anabranch.xla.variants import compile_log
 
 rng = np.random.default_rng(0)
 
@@ -24,14 +23,6 @@ def plans() -> Iterator[list[Plan]]:
     plan_listeners.append(made.append)
     yield made
     plan_listeners.remove(made.append)
-
-
-@pytest.fixture
-def compilations() -> Iterator[list[Any]]:
-    events: list[Any] = []
-    compile_log.listeners.append(events.append)
-    yield events
-    compile_log.listeners.remove(events.append)
 
 
 def on_host(plan: Plan) -> Counter[str]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from anabranch.core import shapes
-from anabranch.core.shapes import Dimension, Dims, TensorShape
+from anabranch.core import dimensions, shapes
+from anabranch.core.dimensions import Dimension
+from anabranch.core.shapes import Dims, TensorShape
 
 lengths = st.none() | st.integers(0, 4)
 dims_tuples = st.none() | st.lists(lengths, max_size=4).map(tuple)
@@ -78,7 +79,7 @@ class TestDimension:
     @pytest.mark.parametrize(("value", "length"), [(3, 3), (3.0, 3), (np.int64(3), 3), (None, None), (Dimension(3), 3)])
     def test_values(self, value: Any, length: int | None) -> None:
         assert Dimension(value).value == length
-        assert shapes.as_dimension(value).value == length
+        assert dimensions.as_dimension(value).value == length
 
     @pytest.mark.parametrize(
         ("value", "error"),
@@ -263,8 +264,8 @@ class TestTensorShape:
         assert shapes.vector(None).dims_tuple == (None,)
         assert shapes.matrix(2, Dimension(3)).dims_tuple == (2, 3)
         assert shapes.unknown_shape(2).dims_tuple == (None, None)
-        assert shapes.dimension_value(Dimension(3)) == 3
-        assert shapes.dimension_value(None) is None
+        assert dimensions.dimension_value(Dimension(3)) == 3
+        assert dimensions.dimension_value(None) is None
         assert shapes.dimension_at_index(TensorShape(None), 1).value is None
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.dimensions import Dimension
+from anabranch.core.shapes import TensorShape
 from anabranch.frontend.arrays import (
     constants,
     data_flow,

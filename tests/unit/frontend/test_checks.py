@@ -15,7 +15,7 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.frontend.arrays import constants, strings
-from anabranch.frontend.control_flow import checks, conditionals, printing, while_loop
+from anabranch.frontend.control_flow import checks, conditionals, numeric_checks, printing, while_loop
 from anabranch.frontend.framework import control_dependencies
 from anabranch.frontend.ragged import strings as ragged_strings
 from anabranch.graph.composite import SparseTensor
@@ -147,19 +147,19 @@ def test_order() -> None:
 
 def test_numerics() -> None:
     x = constants.placeholder("float32", [None], name="x")
-    checked = checks.verify_tensor_all_finite(x, "bad {x}")
+    checked = numeric_checks.verify_tensor_all_finite(x, "bad {x}")
     assert run(checked, {x: [1.0]}).tolist() == [1.0]
     for value, word in ((np.nan, "NaN"), (np.inf, "Inf")):
         with pytest.raises(errors.InvalidArgumentError, match=rf"bad \{{x\}} : Tensor had {word} values; it is x:0"):
             run(checked, {x: [value]})
     with pytest.raises(ValueError, match="needs a tensor"):
-        checks.verify_tensor_all_finite(x)
+        numeric_checks.verify_tensor_all_finite(x)
 
 
 def test_all_tensors_of_a_graph_can_be_checked() -> None:
     x = constants.placeholder("float32", [], name="x")
     y = raw.Log(x, name="logarithm")
-    check = checks.add_check_numerics_ops()
+    check = numeric_checks.add_check_numerics_ops()
     assert run([y, check], {x: 1.0})[0] == 0.0
     with pytest.raises(errors.InvalidArgumentError, match="logarithm:0 : Tensor had NaN values; it is logarithm:0"):
         run(check, {x: -1.0})
@@ -167,10 +167,10 @@ def test_all_tensors_of_a_graph_can_be_checked() -> None:
 
 def test_checks_of_a_whole_graph_do_not_reach_into_control_flow() -> None:
     conditionals.cond(constants.placeholder("bool", []), lambda: constants.constant(1), lambda: constants.constant(2))
-    checks.add_check_numerics_ops()  # there are no floating tensors in the branches
+    numeric_checks.add_check_numerics_ops()  # there are no floating tensors in the branches
     while_loop.while_loop(lambda i, x: raw.Less(i, 3), lambda i, x: (raw.AddV2(i, 1), raw.Neg(x)), [0, 1.0])
     with pytest.raises(ValueError, match=r"is not compatible with TensorFlow control flow.*'while/While'"):
-        checks.add_check_numerics_ops()
+        numeric_checks.add_check_numerics_ops()
 
 
 # ---------------------------------------------------------------------- printing (Print, PrintV2)

@@ -45,6 +45,24 @@ def test_a_c_library_that_does_not_tell_is_left_alone(monkeypatch: pytest.Monkey
     heap.return_freed_memory()
 
 
+@pytest.mark.parametrize(("resident", "asked"), [(1 << 20, 0), (1 << 22, 1), (0, 1)], ids=["small", "large", "untold"])
+def test_a_process_that_is_small_does_not_ask_what_is_free(
+    resident: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The C library goes through all free blocks for the answer."""
+    questions: list[str] = []
+
+    def free() -> int:
+        questions.append("how much?")
+        return 0
+
+    monkeypatch.setattr(heap, "KEPT_BYTES", 1 << 21)
+    monkeypatch.setattr(heap, "resident_memory", lambda: resident)
+    monkeypatch.setattr(heap, "free_heap_bytes", free)
+    heap.return_freed_memory()
+    assert len(questions) == asked
+
+
 #: in a process of its own: by how much its memory shrinks as room is made for what fits into a hole of the heap, and
 #: for what does not by a few bytes
 _HOLES = """
