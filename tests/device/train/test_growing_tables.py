@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,11 @@ def test_what_a_running_step_has_looked_up_is_not_evicted_and_new_keys_have_fres
         # at 40 the step held both; at 100 there was one that the step did not hold
         assert evicted == [0, 1]
         assert session.run(look, {keys: [1, 2, 3]}).ravel().tolist() == [0.0, pytest.approx(-1.9), 0.0]
-        assert session.run(evict, {clock: 103.0}) == 2
+        # a thread that ran a part of the step may still hold its rows for a moment after the step is over
+        gone, deadline = 0, time.monotonic() + 60
+        while gone < 2 and time.monotonic() < deadline:
+            gone += int(session.run(evict, {clock: 103.0}))
+        assert gone == 2
         # the row of the first is buried by now, those of the others are not; a new key begins with fresh values
         session.run(evict, {clock: 106.0})
         session.run(rows, {keys: [4, 5, 6], clock: 106.0})
