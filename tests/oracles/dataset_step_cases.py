@@ -320,6 +320,7 @@ def datasets_of_files(tf: Any) -> list[Any]:
     with sqlite3.connect(database) as connection:
         connection.execute("create table t (a integer, b text, c real)")
         connection.executemany("insert into t values (?, ?, ?)", [(1, "x", 0.5), (2, "", -3.25)])
+    connection.close()
     asked = _types(tf, tf.int64, tf.string, tf.float64)
     sql = _both(
         tf,

@@ -31,6 +31,7 @@ class SqlDataset(Dataset):
         >>> with sqlite3.connect("people.db") as connection:
         ...     _ = connection.execute("create table people(name text, age int)")
         ...     _ = connection.execute("insert into people values('Ann', 42)")
+        >>> connection.close()
         >>> rows = tf.data.experimental.SqlDataset("sqlite", "people.db", "select * from people", (tf.string, tf.int32))
         >>> sess.run(tf.data.make_one_shot_iterator(rows).get_next())
         (b'Ann', 42)
