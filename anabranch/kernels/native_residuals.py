@@ -1,8 +1,8 @@
 """Batch normalization with a sum and ReLU behind it, where the extra `native` is installed: residual networks' blocks.
 
 In one pass over the data, and the gradients in another (`pool_normalization.c`), where there is a C compiler.
-Otherwise, and in a first step, which waits for none, oneDNN normalizes alone, and the rest is done as everywhere; the
-gradient sees by what it is given which of the two it was.
+Otherwise, and in a first step, which waits for none, oneDNN normalizes alone, and the rest is done as everywhere. The
+gradient takes either form: where the result is positive the result itself says, if it was not written down.
 """
 
 from __future__ import annotations
@@ -90,13 +90,15 @@ def _backward(
     one = _described(x, ctx, backward=True)
     vector, data = (tuple(scale.shape), scale.dtype), (tuple(x.shape), x.dtype)
     spare = [np.zeros(0, scale.dtype)] * 2
-    if positive.shape != (0,):
-        parts = pool_stages.in_parts(replace(one, relu=True, added=True).text)
-        assert parts is not None  # as in the step before: it has written down where y is positive
+    at_once = isinstance(x, np.ndarray)
+    # what has normalized may be a compiled program, of another task even; this one may run at once, or have no compiler
+    written_down = not at_once and positive.shape != (0,)
+    parts = pool_stages.in_parts(replace(one, relu=True, added=True).text) if written_down else None
+    if parts is not None:
         given: tuple[Array, ...] = (x, grad, mean, variance, scale, positive)
         *gradients, steep = pool_stages.call(ctx.op.name, parts, given, [data, vector, vector, data])
         return [*gradients, *spare, steep]
-    steep = where_positive(np if isinstance(x, np.ndarray) else jnp, grad, y, ctx, (0, 5))
+    steep = where_positive(np if at_once else jnp, grad, y, ctx, (0, 5))
     given = (x, steep, mean, variance, scale)
     gradients = native_calls.call_several(ctx.op.name, one.text, given, [data, vector, vector])
     return [*gradients, *spare, steep]

@@ -115,9 +115,23 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
+    return _backward(grad, x, scale, mean, variance, y, xp, ctx)[1]
+
+
+def _backward(
+    grad: Array,
+    x: Array,
+    scale: Array,
+    mean: Array,
+    variance: Array,
+    y: Array,
+    xp: ArrayLibrary,
+    ctx: OperationContext,
+) -> tuple[Any, list[Any]]:
+    """What the ReLU's gradient passes on, and the outputs of the normalization's."""
     steep = where_positive(xp, grad, y, ctx, (0, 5))
     grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
-    return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
+    return steep, [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
 
 
 @FusedBatchNormAddReluGrad.shape
@@ -139,6 +153,5 @@ def _(
     xp: ArrayLibrary,
     ctx: OperationContext,
 ) -> Any:
-    steep = where_positive(xp, grad, y, ctx, (0, 5))
-    grads = fused_backward(xp, steep, x, scale, mean, variance, ctx.op.attrs)
-    return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype), steep]
+    steep, outputs = _backward(grad, x, scale, mean, variance, y, xp, ctx)
+    return [*outputs, steep]

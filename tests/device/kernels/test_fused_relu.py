@@ -245,3 +245,28 @@ def test_with_a_sum_the_library_gives_what_the_own_kernels_give(
                         compare(others[at], gradients["own"][at], TOLERANCES[dtype])
 
     check()
+
+
+def test_a_gradient_without_a_compiler_goes_on_with_what_was_written_down(
+    compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The normalization may have run in another process, which has one."""
+    shape = (4, 14, 14, 64)
+    rng = np.random.default_rng(0)
+    x, side, grad = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
+    vectors = [rng.uniform(0.5, 1, shape[-1]).astype(np.float32) for _ in range(4)]
+    with tf.Graph().as_default():
+        forward = raw._FusedBatchNormAddRelu(x, *vectors, side)[0].op
+        found = results(forward, [x, *vectors, side])
+        if "onednn" not in found:
+            pytest.skip("oneDNN does not normalize here")
+        y, *_, mean, variance, _, positive = found["onednn"]
+        given_back = [grad, x, vectors[0], mean, variance, y, positive]
+        backward = raw._FusedBatchNormAddReluGrad(*given_back)[0].op
+        with_it = results(backward, given_back)
+        monkeypatch.setattr(pool_stages, "in_parts", lambda text: None)
+        without = results(backward, given_back)
+    for name in ("onednn", "onednn at once"):
+        for gradients in (with_it[name], without[name]):
+            for at in (slice(0, 3), slice(5, 6)):
+                compare(gradients[at], with_it["own"][at], TOLERANCES["float32"])

@@ -325,7 +325,7 @@ def test_without_the_library_nothing_is_offered() -> None:
 
 
 # ---------------------------------------------------------------------- in a session
-def test_a_layer_with_strides_is_trained_so(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_of_one_tap_is_trained_so(handler: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kernel_choice.KERNELS_VARIABLE, "estimate")
     geometry = geometry_of((4, 28, 28, 64), 128, (1, 1), (1, 1))
     data, grad = arrays(geometry)
